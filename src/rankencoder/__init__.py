@@ -1,0 +1,35 @@
+"""Unlabelled text in, a better sentence encoder out: rank vectors over a reference corpus."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from rankencoder._version import __version__
+
+if TYPE_CHECKING:
+    from rankencoder.model import RankEncoder
+    from rankencoder.ranks import rank_similarity, rank_vectors
+    from rankencoder.reference import Reference
+    from rankencoder.transformer import RankTransformer
+
+__all__ = ["RankEncoder", "RankTransformer", "Reference", "__version__", "rank_similarity", "rank_vectors"]
+
+_HOME = {
+    "RankEncoder": "rankencoder.model",
+    "RankTransformer": "rankencoder.transformer",
+    "Reference": "rankencoder.reference",
+    "rank_similarity": "rankencoder.ranks",
+    "rank_vectors": "rankencoder.ranks",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used, so that ``import rankencoder`` is fast."""
+    if name not in _HOME:
+        raise AttributeError(f"module 'rankencoder' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

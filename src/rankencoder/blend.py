@@ -1,0 +1,57 @@
+"""The inference blend (Eq. 7): rank similarity and cosine similarity, as one number and as one vector."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from rankencoder.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+Number = TypeVar("Number")
+
+
+def check_rank_weight(rank_weight: float) -> float:
+    """Return λ as a float.
+
+    :raises InputError: If it is not between 0 (cosine alone) and 1 (ranks alone).
+    """
+    if not 0 <= rank_weight <= 1:
+        raise InputError(f"rank_weight must be between 0 (cosine alone) and 1 (ranks alone), not {rank_weight}")
+    return float(rank_weight)
+
+
+def blend(rank_similarity: Number, cosine: Number, rank_weight: float) -> Number:
+    """Return λ · rank similarity + (1 − λ) · cosine (Eq. 7).
+
+    >>> blend(0.5, 1.0, rank_weight=0.1)
+    0.95
+    """
+    return rank_weight * rank_similarity + (1 - rank_weight) * cosine  # type: ignore[operator, no-any-return]
+
+
+def blend_vectors(ranks: torch.Tensor, vectors: torch.Tensor, rank_weight: float) -> torch.Tensor:
+    """Return [√λ · z ; √(1−λ) · ê], unit vectors whose plain cosine is Eq. 7.
+
+    :param ranks: Unit rank vectors z, ``[B, r]``.
+    :param vectors: Unit sentence vectors ê, ``[B, d]``.
+    :param rank_weight: λ.
+    :return: ``[B, r + d]``.
+    """
+    import torch
+
+    return torch.cat([ranks * rank_weight**0.5, vectors * (1 - rank_weight) ** 0.5], dim=1)
+
+
+def reweight_vectors(blended: torch.Tensor, rank_dimension: int, old: float, new: float) -> torch.Tensor:
+    """Return blended vectors as they would be with another λ.
+
+    :raises InputError: If the old λ was 0 or 1: then one of the parts is gone.
+    """
+    if (old == 0 and new > 0) or (old == 1 and new < 1):
+        gone = "rank" if old == 0 else "cosine"
+        raise InputError(f"vectors encoded with rank_weight {old} hold no {gone} part to weight: encode again")
+    ranks = blended[:, :rank_dimension] / (old or 1) ** 0.5
+    vectors = blended[:, rank_dimension:] / (1 - old if old < 1 else 1) ** 0.5
+    return blend_vectors(ranks, vectors, new)

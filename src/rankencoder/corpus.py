@@ -1,0 +1,238 @@
+"""Sentences out of files, folders, data sets and iterables, one at a time and never all in memory."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import json
+import lzma
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from rankencoder.errors import InputError
+
+MAX_CHARS = 2000
+"""Longest sentence that a reference corpus takes in, in characters."""
+
+LONGEST = 10_000
+"""Longest text that is encoded at all, in characters; encoders read only its first few hundred tokens."""
+
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_SUFFIXES = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
+_COLUMNS = ("text", "sentence")
+
+
+class Sentence(NamedTuple):
+    """A sentence and where it came from. ``text`` is None where a line is too long to be one."""
+
+    text: str | None
+    source: str
+    line: int
+
+    @property
+    def place(self) -> str:
+        """Return "file, line 3"."""
+        return f"{self.source}, line {self.line}"
+
+
+def read_sentences(corpus: Any, *, column: str | None = None, max_chars: int = MAX_CHARS) -> Iterator[Sentence]:
+    """Yield the sentences of a corpus, stripped, with file and line.
+
+    :param corpus: A path to a text file (one sentence a line), ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet``
+        file, the text ones also as ``.gz``, ``.bz2`` or ``.xz``; a folder of such files; a ``datasets``
+        dataset; or any iterable of strings.
+    :param column: The column or key that holds the sentence; by default "text", "sentence" or the only one.
+    :param max_chars: A longer sentence is yielded without its text.
+    :raises InputError: If a file cannot be read as what its name says; with file and line.
+    """
+    if isinstance(corpus, (str, Path)):
+        rows = chain.from_iterable(_read_file(path, column, max_chars) for path in _files(Path(corpus)))
+    elif hasattr(corpus, "column_names"):
+        rows = _read_dataset(corpus, column)
+    elif isinstance(corpus, Iterable):
+        rows = _read_iterable(corpus)
+    else:
+        raise InputError(f"cannot read sentences from {type(corpus).__name__}: give a path or an iterable of strings")
+    for text, source, line in rows:
+        if text is not None:
+            text = text.strip()
+            check_unicode(text, f"{source}, line {line}")
+        yield Sentence(text if text is None or len(text) <= max_chars else None, source, line)
+
+
+def check_sentences(sentences: str | Iterable[str]) -> list[str]:
+    """Return sentences as a list, or say which of them no encoder can make sense of.
+
+    :raises InputError: If one is not a string, empty, far too long for a sentence, or not valid Unicode.
+    """
+    checked = [sentences] if isinstance(sentences, str) else list(sentences)
+    for i, text in enumerate(checked):
+        if not isinstance(text, str):
+            raise InputError(f"sentence {i} is not a string but {type(text).__name__}")
+        if not text.strip():
+            raise InputError(f"sentence {i} is empty: leave it out, an empty sentence has no meaning to encode")
+        if len(text) > LONGEST:
+            raise InputError(
+                f"sentence {i} has {len(text):,} characters, more than {LONGEST:,}: split it into sentences first"
+            )
+        check_unicode(text, f"sentence {i}")
+    return checked
+
+
+def check_unicode(text: str, place: str) -> None:
+    """Refuse lone surrogates, which neither tokenizers nor files can hold."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(f"{place}: not valid Unicode (a lone surrogate, {text[error.start]!r})") from None
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.exists():
+        raise InputError(f"no such file or folder: {path}")
+    if not path.is_dir():
+        return [path]
+    files = sorted(f for f in path.rglob("*") if f.is_file() and _suffix(f) in _SUFFIXES)
+    if not files:
+        raise InputError(f"{path} holds no file to read sentences from (looked for {', '.join(_SUFFIXES)})")
+    return files
+
+
+def _suffix(path: Path) -> str:
+    name = path.with_suffix("") if path.suffix in _OPENERS else path
+    return name.suffix.lower()
+
+
+def _read_file(path: Path, column: str | None, max_chars: int) -> Iterator[Sentence]:
+    suffix = _suffix(path)
+    if suffix == ".parquet":
+        yield from _read_parquet(path, column)
+        return
+    longest = 4 * max_chars + 65536 if suffix in (".jsonl", ".csv", ".tsv") else 4 * max_chars
+    try:
+        with _OPENERS.get(path.suffix, open)(path, "rb") as file:
+            lines = _lines(file, path, longest)
+            if suffix == ".jsonl":
+                yield from _read_jsonl(lines, column)
+            elif suffix in (".csv", ".tsv"):
+                yield from _read_table(lines, path, column, "\t" if suffix == ".tsv" else ",")
+            else:
+                yield from lines
+    except (EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
+        raise InputError(f"{path} is not a whole {path.suffix} file: {error}") from error
+
+
+def _lines(file: IO[bytes], path: Path, longest: int) -> Iterator[Sentence]:
+    """Yield lines split strictly at newlines; over-long ones without text, and never held in memory."""
+    line = 0
+    while raw := file.readline(longest + 2):
+        line += 1
+        if len(raw) > longest and not raw.endswith(b"\n"):
+            while (rest := file.readline(2**20)) and not rest.endswith(b"\n"):
+                pass
+            yield Sentence(None, str(path), line)
+            continue
+        if line == 1:
+            raw = raw.removeprefix(b"\xef\xbb\xbf")
+        if b"\0" in raw:
+            raise InputError(f"{path}, line {line}: holds a NUL byte, so this is not a UTF-8 text file")
+        try:
+            yield Sentence(raw.decode("utf-8"), str(path), line)
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{path}, line {line}: not UTF-8 (byte {raw[error.start]:#04x} at column {error.start + 1}); "
+                "convert the file, e.g. with iconv -f latin1 -t utf-8"
+            ) from error
+
+
+def _read_jsonl(lines: Iterable[Sentence], column: str | None) -> Iterator[Sentence]:
+    for row in lines:
+        if row.text is None or not row.text.strip():
+            yield row
+            continue
+        try:
+            value = json.loads(row.text)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise InputError(f"{row.place}: not JSON ({error})") from error
+        if isinstance(value, dict):
+            value = value[_choose_column(list(value), column, row.place)]
+        yield _checked(value, row.source, row.line)
+
+
+def _read_table(lines: Iterable[Sentence], path: Path, column: str | None, delimiter: str) -> Iterator[Sentence]:
+    def text() -> Iterator[str]:
+        for row in lines:
+            if row.text is None:
+                raise InputError(f"{row.place}: a line this long is no table row; is the quoting right?")
+            yield row.text
+
+    # a .tsv is split at tabs only: stray quotes would merge its lines
+    quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
+    reader = csv.reader(text(), delimiter=delimiter, quoting=quoting)
+    try:
+        header = next(reader, None)
+        if header is None:
+            return
+        index = header.index(_choose_column(header, column, str(path)))
+        for cells in reader:
+            if len(cells) != len(header):
+                raise InputError(
+                    f"{path}, line {reader.line_num}: {len(cells)} columns, but the header has {len(header)}"
+                )
+            yield Sentence(cells[index], str(path), reader.line_num)
+    except csv.Error as error:
+        raise InputError(f"{path}, line {reader.line_num}: {error}") from error
+
+
+def _read_parquet(path: Path, column: str | None) -> Iterator[Sentence]:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise InputError(f"reading {path} needs pyarrow: pip install 'rankencoder[data]'") from error
+    try:
+        with pq.ParquetFile(path) as file:
+            chosen = _choose_column(file.schema_arrow.names, column, str(path))
+            line = 0
+            for batch in file.iter_batches(batch_size=4096, columns=[chosen]):
+                for value in batch.column(0).to_pylist():
+                    line += 1
+                    yield _checked(value, str(path), line)
+    except (pa.ArrowInvalid, pa.ArrowIOError) as error:
+        raise InputError(f"{path} is not a readable Parquet file: {error}") from error
+
+
+def _read_dataset(dataset: Any, column: str | None) -> Iterator[Sentence]:
+    names = dataset.column_names
+    if isinstance(names, dict):
+        raise InputError(f"this is a DatasetDict: choose one of its splits, {', '.join(names)}")
+    rows = dataset if names is not None else iter(dataset)
+    for line, row in enumerate(rows, start=1):
+        yield _checked(row[_choose_column(list(row), column, "the dataset")], "dataset", line)
+
+
+def _read_iterable(values: Iterable[Any]) -> Iterator[Sentence]:
+    for line, value in enumerate(values, start=1):
+        yield _checked(value, "the given sentences", line)
+
+
+def _checked(value: Any, source: str, line: int) -> Sentence:
+    if not isinstance(value, str):
+        raise InputError(f"{source}, line {line}: expected a string, got {type(value).__name__}")
+    return Sentence(value, source, line)
+
+
+def _choose_column(names: list[str], column: str | None, place: str) -> str:
+    if column is not None:
+        if column not in names:
+            raise InputError(f"{place}: no column {column!r}; there is {', '.join(names)}")
+        return column
+    for name in (*_COLUMNS, *(names if len(names) == 1 else ())):
+        if name in names:
+            return name
+    raise InputError(f"{place}: which column holds the sentences? Choose one of {', '.join(names)}")
+
+

@@ -1,0 +1,14 @@
+"""What goes wrong because of the input, told so that a person can mend it."""
+
+from __future__ import annotations
+
+
+class InputError(ValueError):
+    """Wrong input from outside (text, vectors, folders, options): says what, where, and what to do.
+
+    The command line prints its message as one line and exits with code 2.
+    """
+
+
+class ReferenceWarning(UserWarning):
+    """The reference corpus is usable, but smaller than rank vectors like."""

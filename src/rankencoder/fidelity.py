@@ -1,0 +1,46 @@
+"""How well a form keeps the exact rank similarities, measured on sentences that it was not fitted on."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from rankencoder.ranks import MEMORY_BUDGET, rank_similarity, rank_vectors
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """Agreement of approximate with exact similarities over pairs of held-out reference sentences."""
+
+    spearman: float
+    largest_error: float
+    pairs: int
+
+    def __str__(self) -> str:
+        return f"Spearman {self.spearman:.4f} with the exact similarities over {self.pairs:,} pairs"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields, to be stored as JSON."""
+        return asdict(self)
+
+
+def measure(approximate: torch.Tensor, exact: torch.Tensor) -> Fidelity:
+    """Compare two ``[m, m]`` matrices of similarities over the pairs above the diagonal."""
+    import torch
+
+    above = torch.triu_indices(len(exact), len(exact), offset=1)
+    ours, true = approximate[above[0], above[1]], exact[above[0], above[1]]
+    spearman = rank_similarity(ours[None].double(), true[None].double()) if len(ours) > 1 else torch.ones(1, 1)
+    return Fidelity(float(spearman), float((ours - true).abs().max()), len(ours))
+
+
+def measure_form(form: torch.nn.Module, reference: torch.Tensor, rows: torch.Tensor) -> Fidelity:
+    """Compare a form's similarities of some reference sentences with their exact rank similarities."""
+    most = max(2, MEMORY_BUDGET // (4 * len(reference)))
+    vectors = reference[rows[:: -(-len(rows) // most)]]
+    exact = rank_vectors(vectors @ reference.T)
+    parts = form(vectors)
+    return measure(parts @ parts.T, exact @ exact.T)

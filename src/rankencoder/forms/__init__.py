@@ -1,0 +1,54 @@
+"""Three forms of the rank part of a vector: exact, compact, linear. Each turns unit vectors into unit vectors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rankencoder.errors import InputError
+from rankencoder.forms.base import Form
+from rankencoder.forms.compact import CompactForm
+from rankencoder.forms.exact import ExactForm
+from rankencoder.forms.linear import LinearForm
+
+if TYPE_CHECKING:
+    import torch
+
+FORMS: dict[str, type[Form]] = {form.name: form for form in (ExactForm, CompactForm, LinearForm)}
+
+__all__ = ["FORMS", "CompactForm", "ExactForm", "Form", "LinearForm", "fit_form", "restore_form"]
+
+
+def fit_form(name: str, reference: torch.Tensor, **settings: Any) -> Form:
+    """Fit the form of a name to reference vectors.
+
+    :param settings: What the form takes, None meaning its default: ``dim`` (compact), ``power`` and
+        ``center`` (linear).
+    :raises InputError: If there is no such form, or it takes no such setting.
+    """
+    form = _form(name)
+    given = {key: value for key, value in settings.items() if value is not None}
+    for key in given:
+        if key not in form.settings:
+            owners = [other.name for other in FORMS.values() if key in other.settings]
+            raise InputError(f"{key} is no setting of the {name} form" + (f", but of {owners[0]}" if owners else ""))
+    return form.fit(reference, **given)
+
+
+def restore_form(name: str, config: dict[str, Any], reference: torch.Tensor, tensors: dict[str, torch.Tensor]) -> Form:
+    """Make a form anew from what `Form.config` and `Form.tensors` gave.
+
+    :raises InputError: If they do not belong together.
+    """
+    form = _form(name)
+    try:
+        restored = form(reference, **config, **tensors)
+    except (TypeError, KeyError) as error:
+        raise InputError(f"the stored {name} form is damaged: {error}") from error
+    restored.check_shapes()
+    return restored
+
+
+def _form(name: str) -> type[Form]:
+    if name not in FORMS:
+        raise InputError(f"unknown form {name!r}: use {', '.join(FORMS)}")
+    return FORMS[name]

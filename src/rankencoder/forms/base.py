@@ -1,0 +1,66 @@
+"""What every form of the rank part has in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import torch
+
+from rankencoder.errors import InputError
+
+HELD_OUT = 1000
+"""Reference sentences that no principal component is fitted on: fidelity is measured on them."""
+
+
+class Form(torch.nn.Module, ABC):
+    """A map from unit sentence vectors to unit vectors whose inner product is (nearly) the rank similarity."""
+
+    name: ClassVar[str]
+    settings: ClassVar[tuple[str, ...]] = ()
+    reference: torch.Tensor
+
+    def __init__(self, reference: torch.Tensor) -> None:
+        super().__init__()
+        self.register_buffer("reference", reference)
+
+    @classmethod
+    @abstractmethod
+    def fit(cls, reference: torch.Tensor, **settings: Any) -> Form:
+        """Fit the form to unit reference vectors, ``[n, D]``."""
+
+    @abstractmethod
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Return the rank parts of unit sentence vectors, ``[B, D]`` to ``[B, dimension]``."""
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Numbers per sentence."""
+
+    def config(self) -> dict[str, Any]:
+        """Return the settings, to be stored as JSON."""
+        return {key: getattr(self, key) for key in self.settings}
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return what was fitted, without the reference vectors."""
+        return {key: value for key, value in self.state_dict().items() if key != "reference"}
+
+    def check_shapes(self) -> None:
+        """Refuse tensors that do not fit the reference vectors.
+
+        :raises InputError: If they do not.
+        """
+        probe = self.reference[:1]
+        try:
+            fits = list(self(probe).shape) == [1, self.dimension]
+        except (RuntimeError, IndexError):
+            fits = False
+        if not fits:
+            raise InputError(f"the stored {self.name} form does not fit its reference corpus; build it again")
+
+
+def held_out(n: int) -> torch.Tensor:
+    """Return the indices of the held-out sentences: a quarter, at most a thousand, spread evenly."""
+    number = max(2, min(HELD_OUT, n // 4))
+    return (torch.arange(number) * n) // number if n > number else torch.arange(n)

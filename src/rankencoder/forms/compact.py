@@ -1,0 +1,63 @@
+"""The compact form: rank vectors projected on the few directions in which they really differ."""
+
+from __future__ import annotations
+
+import torch
+
+from rankencoder.errors import InputError
+from rankencoder.forms.base import Form, held_out
+from rankencoder.ranks import MEMORY_BUDGET, rank_vectors
+
+DIM = 256
+_FIT_ROWS = 2048
+_FIT_BYTES = 512 * 2**20
+
+
+class CompactForm(Form):
+    """The first principal components (not centred: inner products are what counts) of rank vectors."""
+
+    name = "compact"
+    settings = ("dim",)
+    projection: torch.Tensor
+
+    def __init__(self, reference: torch.Tensor, dim: int, projection: torch.Tensor) -> None:
+        super().__init__(reference)
+        self.dim = dim
+        self.register_buffer("projection", projection)
+
+    @classmethod
+    def fit(cls, reference: torch.Tensor, dim: int = DIM) -> CompactForm:  # type: ignore[override]
+        """Find the principal components of the rank vectors of a few thousand reference sentences.
+
+        :param dim: How many components to keep; fewer where the reference corpus is too small for them.
+        """
+        if dim < 1:
+            raise InputError(f"dim must be at least 1, not {dim}")
+        ranks = rank_vectors(reference[_rows_to_fit(len(reference), dim)] @ reference.T)
+        # eigenvectors of the small Gram matrix give those of the large one
+        values, vectors = torch.linalg.eigh((ranks @ ranks.T).double())
+        keep = torch.arange(len(values) - 1, -1, -1, device=values.device)[:dim]
+        keep = keep[values[keep] > 1e-6 * values[-1].clamp(min=1e-12)]
+        weights = (vectors[:, keep] / values[keep].sqrt()).to(ranks.dtype)
+        return cls(reference, len(keep), ranks.T @ weights)
+
+    @property
+    def dimension(self) -> int:
+        """The number of components."""
+        return self.projection.shape[1]
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Return projected rank vectors, at unit norm, holding only a few full ones at a time."""
+        step = max(1, MEMORY_BUDGET // (4 * len(self.reference)))
+        parts = [rank_vectors(rows @ self.reference.T) @ self.projection for rows in vectors.split(step)]
+        return torch.nn.functional.normalize(torch.cat(parts), dim=1)
+
+
+def _rows_to_fit(n: int, dim: int) -> torch.Tensor:
+    """Return the sentences whose rank vectors are looked at: all but the held-out ones, or a spread sample."""
+    rest = torch.ones(n, dtype=torch.bool)
+    if n >= 8:
+        rest[held_out(n)] = False
+    rows = rest.nonzero()[:, 0]
+    number = max(2 * dim, min(_FIT_ROWS, _FIT_BYTES // (4 * n)))
+    return rows if len(rows) <= number else rows[(torch.arange(number) * len(rows)) // number]

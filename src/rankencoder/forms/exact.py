@@ -1,0 +1,28 @@
+"""The exact form: the rank vector itself, n numbers a sentence."""
+
+from __future__ import annotations
+
+import torch
+
+from rankencoder.forms.base import Form
+from rankencoder.ranks import rank_vectors
+
+
+class ExactForm(Form):
+    """Rank vectors as in the paper: one number for each reference sentence."""
+
+    name = "exact"
+
+    @classmethod
+    def fit(cls, reference: torch.Tensor) -> ExactForm:  # type: ignore[override]
+        """Keep the reference vectors: there is nothing to fit."""
+        return cls(reference)
+
+    @property
+    def dimension(self) -> int:
+        """One number for each reference sentence."""
+        return len(self.reference)
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Return the rank vectors (Eq. 2-3) of the cosines with the reference sentences."""
+        return rank_vectors(vectors @ self.reference.T)

@@ -1,0 +1,274 @@
+"""`RankEncoder`: any encoder and a reference corpus, used as one encoder."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rankencoder import persistence
+from rankencoder.blend import blend_vectors, check_rank_weight, reweight_vectors
+from rankencoder.corpus import check_sentences
+from rankencoder.encoders import Encoder
+from rankencoder.errors import InputError
+from rankencoder.explain import Explanation, Neighbor, explain_pair, nearest
+from rankencoder.fidelity import Fidelity, measure_form
+from rankencoder.forms import Form, fit_form
+from rankencoder.forms.base import held_out
+from rankencoder.ranks import rank_vectors
+from rankencoder.reference import Reference
+
+if TYPE_CHECKING:
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    from rankencoder.encoders import EncoderLike
+
+    Sentences = str | Iterable[str]
+
+RANK_WEIGHT = 0.1
+
+
+class RankEncoder:
+    """An encoder whose vectors also know how a sentence ranks a reference corpus.
+
+    Its vectors are plain unit vectors: their cosine is the paper's Eq. 7, so every vector database can use them.
+
+    :param encoder: A SentenceTransformer, its folder or hub name, or any callable from a list of strings to
+        an array with one row per string.
+    :param reference: A `Reference` made by the same encoder, or a corpus to draw one from (10,000 sentences;
+        use `Reference.build` for another number).
+    :param form: "exact" (one number for each reference sentence, as in the paper), "compact" (their principal
+        components) or "linear" (the reference's covariance to a power; no ranks and no corpus at inference).
+    :param dim: Numbers of the compact form, 256 by default.
+    :param power: Power of the linear form: +½ (the default) stands for ranks, 0 is the plain cosine, −½ whitening.
+    :param center: Whether the linear form subtracts the mean first; by default for negative powers.
+    :param rank_weight: λ of Eq. 7, from 0 (cosine alone) to 1 (ranks alone).
+    :param batch_size: Sentences per call of the encoder.
+    :param revision: The branch, tag or commit of a hub name.
+    :param device: Where to run an encoder that is loaded by name.
+    :param progress: Show progress and the form's fidelity; by default where a person is watching.
+
+    >>> def letters(texts):  # any function from strings to vectors is an encoder
+    ...     return [[1 + text.count(c) for c in "aeiou"] for text in texts]
+    >>> corpus = [f"sentence number {i}" + "aeiou"[i % 5] * i for i in range(1200)]
+    >>> model = RankEncoder(letters, corpus, form="exact", rank_weight=0.5, progress=False)
+    >>> vectors = model.encode(["a banana", "an avocado", "unit"])
+    >>> vectors.shape  # one number for each reference sentence, and the encoder's own 5
+    (3, 1205)
+    >>> similarity = model.similarity("a banana", ["an avocado", "unit"])
+    >>> bool(similarity[0, 0] > similarity[0, 1])
+    True
+    """
+
+    def __init__(
+        self,
+        encoder: EncoderLike | Encoder,
+        reference: Reference | Any,
+        *,
+        form: str = "compact",
+        dim: int | None = None,
+        power: float | None = None,
+        center: bool | None = None,
+        rank_weight: float = RANK_WEIGHT,
+        batch_size: int = 32,
+        revision: str | None = None,
+        device: str | None = None,
+        progress: bool | None = None,
+    ) -> None:
+        self.rank_weight = rank_weight
+        self._progress = sys.stderr.isatty() if progress is None else progress
+        if not isinstance(encoder, Encoder):
+            encoder = Encoder(encoder, revision=revision, device=device, batch_size=batch_size)
+        self.encoder = encoder
+        if isinstance(reference, Reference):
+            reference.check_encoder(encoder)
+        else:
+            reference = Reference.build(encoder, reference, progress=self._progress)
+        self.reference: Reference = reference
+        fitted = fit_form(form, self._reference_vectors(), dim=dim, power=power, center=center)
+        self._set_form(fitted, self._measure(fitted))
+
+    @classmethod
+    def _restore(cls, encoder: Encoder, reference: Reference, rank_weight: float) -> RankEncoder:
+        """Make a RankEncoder without fitting a form."""
+        self = cls.__new__(cls)
+        self.rank_weight, self._progress, self.encoder, self.reference = rank_weight, False, encoder, reference
+        return self
+
+    def _set_form(self, form: Form, fidelity: Fidelity) -> None:
+        self.form = form
+        self.fidelity = fidelity
+
+    def _measure(self, form: Form) -> Fidelity:
+        fidelity = measure_form(form, form.reference, held_out(len(self.reference)))
+        if self._progress and form.name != "exact":
+            sys.stderr.write(f"{form.name} form, {form.dimension} numbers a sentence: {fidelity}\n")
+        return fidelity
+
+    def _reference_vectors(self) -> torch.Tensor:
+        import torch
+
+        return torch.from_numpy(self.reference.vectors).to(self.encoder.device)
+
+    def with_form(self, form: str, **settings: Any) -> RankEncoder:
+        """Return the same encoder and reference corpus in another form, nothing being encoded again.
+
+        :param form: "exact", "compact" or "linear".
+        :param settings: ``dim`` (compact), ``power`` and ``center`` (linear).
+        """
+        other = self._restore(self.encoder, self.reference, self.rank_weight)
+        fitted = fit_form(form, self.form.reference, **settings)
+        other._set_form(fitted, other._measure(fitted))
+        return other
+
+    @property
+    def rank_weight(self) -> float:
+        """λ of Eq. 7; can be set at any time, and nothing is encoded again."""
+        return self._rank_weight
+
+    @rank_weight.setter
+    def rank_weight(self, value: float) -> None:
+        self._rank_weight = check_rank_weight(value)
+
+    @property
+    def dimension(self) -> int:
+        """Numbers per sentence: those of the rank part and the encoder's own."""
+        return self.form.dimension + self.form.reference.shape[1]
+
+    def __repr__(self) -> str:
+        return (
+            f"RankEncoder(encoder={self.encoder.name!r}, reference={len(self.reference):,} sentences, "
+            f"form={self.form.name!r}, rank_weight={self.rank_weight}, dimension={self.dimension})"
+        )
+
+    def encode(self, sentences: Sentences, *, show_progress_bar: bool = False) -> np.ndarray:
+        """Return one unit vector per sentence whose plain cosine is Eq. 7.
+
+        :param sentences: A sentence, or several.
+        :param show_progress_bar: Show the encoder's progress.
+        :return: ``[dimension]`` for one sentence, ``[number, dimension]`` for several, float32.
+        :raises InputError: If a sentence is empty or far too long, or the encoder fails on one.
+        """
+        base = self._base_vectors(sentences, progress=show_progress_bar)
+        vectors = blend_vectors(self.form(base), base, self.rank_weight).cpu().numpy()
+        return vectors[0] if isinstance(sentences, str) else vectors
+
+    def _base_vectors(self, sentences: Sentences, *, progress: bool = False) -> torch.Tensor:
+        import torch
+
+        checked = check_sentences(sentences)
+        if not checked:
+            return torch.zeros(0, self.form.reference.shape[1], device=self.encoder.device)
+        vectors = self.encoder(checked, progress=progress)
+        if vectors.shape[1] != self.form.reference.shape[1]:
+            raise InputError(
+                f"encoder {self.encoder.name!r} returned {vectors.shape[1]} numbers a sentence, its reference "
+                f"corpus has {self.form.reference.shape[1]}: build the reference again"
+            )
+        return vectors
+
+    def rank_vectors(self, sentences: Sentences) -> np.ndarray:
+        """Return the exact rank vectors (Eq. 2-3), one number for each reference sentence, in whatever form.
+
+        :return: ``[n]`` for one sentence, ``[number, n]`` for several.
+        """
+        ranks = rank_vectors(self._base_vectors(sentences) @ self.form.reference.T).cpu().numpy()
+        return ranks[0] if isinstance(sentences, str) else ranks
+
+    def reweight(self, vectors: np.ndarray, rank_weight: float) -> np.ndarray:
+        """Return vectors of `encode` as they would be with another rank weight, without encoding again.
+
+        :param vectors: What `encode` returned with the present rank weight.
+        :param rank_weight: The rank weight that the returned vectors shall have.
+        :raises InputError: If the present rank weight is 0 or 1: then one part is not in the vectors.
+        """
+        import torch
+
+        rows = torch.from_numpy(np.atleast_2d(self._check_vectors(vectors)))
+        new = reweight_vectors(rows, self.form.dimension, self.rank_weight, check_rank_weight(rank_weight))
+        return np.asarray(new.numpy().reshape(vectors.shape))
+
+    def similarity(self, a: Sentences | np.ndarray, b: Sentences | np.ndarray) -> np.ndarray:
+        """Return Eq. 7 for every sentence of ``a`` with every sentence of ``b``.
+
+        :param a: Sentences, or their vectors from `encode`.
+        :param b: Likewise.
+        :return: ``[len(a), len(b)]``.
+        """
+        return np.asarray(self._as_vectors(a) @ self._as_vectors(b).T)
+
+    def similarity_pairwise(self, a: Sentences | np.ndarray, b: Sentences | np.ndarray) -> np.ndarray:
+        """Return Eq. 7 for each sentence of ``a`` with the sentence of ``b`` at its place.
+
+        :param a: Sentences, or their vectors from `encode`.
+        :param b: As many.
+        :return: ``[len(a)]``.
+        :raises InputError: If there are not as many.
+        """
+        left, right = self._as_vectors(a), self._as_vectors(b)
+        if len(left) != len(right):
+            raise InputError(f"{len(left)} sentences cannot be paired with {len(right)}")
+        return np.asarray((left * right).sum(axis=1))
+
+    def _as_vectors(self, given: Sentences | np.ndarray) -> np.ndarray:
+        if isinstance(given, np.ndarray) and given.dtype.kind == "f":
+            return np.atleast_2d(self._check_vectors(given))
+        return np.atleast_2d(self.encode(given))
+
+    def _check_vectors(self, vectors: np.ndarray) -> np.ndarray:
+        if vectors.ndim not in (1, 2) or vectors.shape[-1] != self.dimension:
+            raise InputError(f"expected vectors of {self.dimension} numbers from encode, got {list(vectors.shape)}")
+        return vectors
+
+    def neighbors(self, sentence: str, k: int = 10) -> list[Neighbor]:
+        """Return the k reference sentences that are nearest to a sentence by the encoder's cosine, nearest first."""
+        return nearest(self._base_vectors(sentence)[0], self.form.reference, self.reference.sentences, k)
+
+    def explain(self, a: str, b: str, k: int = 100) -> Explanation:
+        """Say why two sentences are as similar as they are: the paper's Figure 1 as data.
+
+        :param k: How many nearest neighbours of each sentence to look at for shared ones.
+        :return: Cosine, rank similarity, their blend, and the reference sentences near to both, with their ranks.
+        """
+        return explain_pair(self, a, b, k)
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
+        """Write encoder, reference corpus and form to a folder (safetensors and JSON), whole or not at all.
+
+        An encoder that is a callable cannot be written: give it to `load` again.
+
+        :raises InputError: If the folder exists and is not to be overwritten.
+        """
+        persistence.save(self, Path(folder), overwrite=overwrite)
+
+    @classmethod
+    def load(
+        cls, folder: str | Path, encoder: EncoderLike | None = None, *, device: str | None = None, batch_size: int = 32
+    ) -> RankEncoder:
+        """Read a saved RankEncoder.
+
+        :param folder: Where it was saved.
+        :param encoder: The encoder, where that was a callable, or to use another copy of it.
+        :param device: Where to run the saved encoder.
+        :param batch_size: Sentences per call of the encoder.
+        :raises InputError: If the folder is not a whole one, or the encoder is another.
+        """
+        return persistence.load(cls, Path(folder), encoder, device=device, batch_size=batch_size)
+
+    def to_sentence_transformer(self) -> SentenceTransformer:
+        """Return an ordinary SentenceTransformer that gives (nearly) these similarities by plain cosine.
+
+        The linear form becomes one dense layer behind the encoder: built-in modules, loads anywhere without
+        custom code. Its blend with the cosine is made before the vectors are normalised, not after, so it
+        is close to Eq. 7, not equal: the model card says how close. The other forms become a module of this
+        package: equal to `encode`, but loading them needs rankencoder and ``trust_remote_code=True``.
+
+        :raises InputError: If the encoder is a callable, which no SentenceTransformer can hold.
+        """
+        from rankencoder.export import to_sentence_transformer
+
+        return to_sentence_transformer(self)

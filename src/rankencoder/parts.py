@@ -1,0 +1,60 @@
+"""Long work in parts that are kept beside its target until all are there, so that it can be resumed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rankencoder.errors import InputError
+from rankencoder.storage import new_file, read_json, write_json
+
+
+class Parts:
+    """The finished parts of one piece of work.
+
+    :param target: The file or folder that the parts will become; they are kept in ``.NAME.parts`` beside it.
+    :param key: What the work depends on. Parts of work with another key are dropped.
+    """
+
+    def __init__(self, target: str | Path, key: dict[str, Any]) -> None:
+        self.folder = _folder(target)
+        if not self._holds(key):
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.mkdir(parents=True)
+            with new_file(self.folder / "key.json") as path:
+                write_json(path, key)
+
+    def _holds(self, key: dict[str, Any]) -> bool:
+        try:
+            return read_json(self.folder / "key.json") == key
+        except (InputError, OSError):
+            return False
+
+    def path(self, number: int) -> Path:
+        """Return the file of a part, finished or not."""
+        return self.folder / f"part-{number:06d}"
+
+    def finished(self) -> list[Path]:
+        """Return the files of the parts from the first to the last before one that is missing."""
+        paths = []
+        while (path := self.path(len(paths))).exists():
+            paths.append(path)
+        return paths
+
+    @contextmanager
+    def write(self, number: int) -> Iterator[Path]:
+        """Give a file name to write a part to; it counts as finished when the block ends without an error."""
+        with new_file(self.path(number)) as path:
+            yield path
+
+
+def clear_parts(target: str | Path) -> None:
+    """Delete the parts beside a target, once that is written."""
+    shutil.rmtree(_folder(target), ignore_errors=True)
+
+
+def _folder(target: str | Path) -> Path:
+    return Path(target).with_name(f".{Path(target).name}.parts")

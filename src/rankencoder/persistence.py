@@ -1,0 +1,93 @@
+"""A RankEncoder on disk: ``rankencoder.json``, ``form.safetensors``, ``reference/`` and ``encoder/``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rankencoder._version import __version__
+from rankencoder.encoders import Encoder
+from rankencoder.errors import InputError
+from rankencoder.fidelity import Fidelity
+from rankencoder.forms import restore_form
+from rankencoder.reference import Reference
+from rankencoder.storage import new_folder, read_json, read_tensors, write_json, write_tensors
+
+if TYPE_CHECKING:
+    from rankencoder.encoders import EncoderLike
+    from rankencoder.model import RankEncoder
+
+CONFIG = "rankencoder.json"
+_FORMAT = 1
+
+
+def save(model: RankEncoder, folder: Path, *, overwrite: bool) -> None:
+    """Write a RankEncoder to a folder (see `RankEncoder.save`)."""
+    with new_folder(folder, overwrite=overwrite) as new:
+        if model.encoder.model is not None:
+            model.encoder.model.save_pretrained(str(new / "encoder"), safe_serialization=True)
+        (new / "reference").mkdir()
+        model.reference._write(new / "reference")
+        tensors = {name: tensor.cpu().numpy() for name, tensor in model.form.tensors().items()}
+        write_tensors(new / "form.safetensors", tensors)
+        write_json(new / CONFIG, _config(model))
+
+
+def _config(model: RankEncoder) -> dict[str, Any]:
+    return {
+        "format": _FORMAT,
+        "version": __version__,
+        "encoder": model.encoder.name,
+        "encoder_saved": model.encoder.model is not None,
+        "rank_weight": model.rank_weight,
+        "form": {"name": model.form.name, "settings": model.form.config()},
+        "fidelity": model.fidelity.to_dict(),
+        "dimension": model.dimension,
+        "reference_size": len(model.reference),
+    }
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read what a saved RankEncoder says of itself.
+
+    :raises InputError: If the folder holds none, or one of another format.
+    """
+    if not folder.exists():
+        raise InputError(f"no such folder: {folder}. Make a RankEncoder with: rankencoder build ENCODER CORPUS -o DIR")
+    if not (folder / CONFIG).exists() and (folder / "modules.json").exists():
+        raise InputError(f"{folder} is an encoder, not a RankEncoder: rankencoder build {folder} CORPUS -o DIR makes one")
+    config = read_json(folder / CONFIG)
+    if config.get("format") != _FORMAT:
+        raise InputError(f"{folder} has format {config.get('format')}, this version of rankencoder reads {_FORMAT}")
+    return config
+
+
+def load(
+    cls: type[RankEncoder], folder: Path, source: EncoderLike | None, *, device: str | None, batch_size: int
+) -> RankEncoder:
+    """Read a RankEncoder from a folder (see `RankEncoder.load`)."""
+    import torch
+
+    config = read_config(folder)
+    reference = Reference.load(folder / "reference")
+    tensors = {name: torch.from_numpy(array) for name, array in read_tensors(folder / "form.safetensors").items()}
+    try:
+        if source is None and not config["encoder_saved"]:
+            raise InputError(
+                f"{folder} was built with the callable {config['encoder']!r}, which is not on disk: "
+                "give it to RankEncoder.load(folder, encoder=...)"
+            )
+        form = restore_form(
+            config["form"]["name"], config["form"]["settings"], torch.from_numpy(reference.vectors), tensors
+        )
+        fidelity = Fidelity(**config["fidelity"])
+        rank_weight = float(config["rank_weight"])
+        name = config["encoder"]
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{folder / CONFIG} is damaged ({error}); build it again") from error
+    encoder = Encoder(folder / "encoder" if source is None else source, device=device, batch_size=batch_size)
+    encoder.name = name if source is None else encoder.name
+    reference.check_encoder(encoder)
+    model = cls._restore(encoder, reference, rank_weight)
+    model._set_form(form.to(encoder.device), fidelity)
+    return model

@@ -1,0 +1,188 @@
+"""The reference corpus: the sentences that every other sentence is ranked against, and their vectors."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rankencoder.corpus import MAX_CHARS, read_sentences
+from rankencoder.encoders import Encoder
+from rankencoder.errors import InputError, ReferenceWarning
+from rankencoder.parts import Parts
+from rankencoder.sampling import sample_sentences
+from rankencoder.storage import new_folder, read_json, read_tensors, write_json, write_tensors
+
+if TYPE_CHECKING:
+    from rankencoder.encoders import EncoderLike
+
+SIZE = 10_000
+SEED = 42
+_PART = 2048
+_FEW = 1000
+_FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """A seeded sample of sentences with their unit vectors from one encoder.
+
+    :param sentences: The sentences, all different.
+    :param vectors: Their unit vectors, ``[n, dimension]``, float32.
+    :param probe: The encoder's fingerprint: its vectors of a few fixed sentences.
+    :param encoder: The encoder's name, for people.
+    :param seed: The seed of the sample.
+    :param counts: How many sentences were seen, and dropped as empty, over-long or duplicates.
+
+    >>> import numpy as np
+    >>> def letters(texts):  # any function from strings to vectors is an encoder
+    ...     return [[1 + text.count(c) for c in "aeiou"] for text in texts]
+    >>> reference = Reference.build(letters, [f"sentence number {i}" + "aeiou"[i % 5] * i for i in range(1200)])
+    >>> len(reference), reference.vectors.shape
+    (1200, (1200, 5))
+    """
+
+    sentences: list[str]
+    vectors: np.ndarray
+    probe: np.ndarray
+    encoder: str
+    seed: int = SEED
+    counts: dict[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    def __repr__(self) -> str:
+        return f"Reference({len(self):,} sentences, dimension={self.vectors.shape[1]}, encoder={self.encoder!r})"
+
+    @classmethod
+    def build(
+        cls,
+        encoder: EncoderLike | Encoder,
+        corpus: Any,
+        *,
+        size: int = SIZE,
+        seed: int = SEED,
+        column: str | None = None,
+        max_chars: int = MAX_CHARS,
+        progress: bool = False,
+        resume_beside: str | Path | None = None,
+    ) -> Reference:
+        """Sample a corpus and encode the sample.
+
+        The same sentences are drawn whatever their order in the corpus. A corpus larger than memory is read
+        in one pass.
+
+        :param encoder: A SentenceTransformer, its folder or hub name, or a callable from strings to vectors.
+        :param corpus: A text, ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet`` file, a folder of them, a
+            ``datasets`` dataset, or an iterable of strings.
+        :param size: How many sentences to draw (the paper: 100,000; its gains level off at 10,000).
+        :param seed: Draws another sample.
+        :param column: The column that holds the sentences, where there are several.
+        :param max_chars: Longer lines are dropped, and counted.
+        :param progress: Show a progress bar.
+        :param resume_beside: Keep finished parts beside this path, so that interrupted work can be taken up
+            again; `rankencoder.parts.clear_parts` removes them.
+        :raises InputError: If fewer than 2 sentences are usable, or the corpus or encoder is at fault.
+        """
+        if size < 2:
+            raise InputError(f"a reference corpus needs at least 2 sentences, not {size}")
+        rows = read_sentences(corpus, column=column, max_chars=max_chars)
+        if progress:
+            from tqdm.auto import tqdm
+
+            rows = iter(tqdm(rows, desc="Reading", unit=" sentences", unit_scale=True))
+        sample = sample_sentences(rows, size, seed)
+        if len(sample.sentences) < 2:
+            raise InputError(
+                f"only {len(sample.sentences)} usable sentence(s) among {sample.seen} lines ({sample.empty} empty, "
+                f"{sample.overlong} longer than {max_chars} characters, {sample.duplicates} duplicates): "
+                "rank vectors need at least 2, and work well from 1,000"
+            )
+        if len(sample.sentences) < _FEW:
+            warnings.warn(
+                f"a reference corpus of {len(sample.sentences)} sentences is small: rank vectors want 1,000 or "
+                "more, and the paper's gains level off at 10,000",
+                ReferenceWarning,
+                stacklevel=2,
+            )
+        encode = encoder if isinstance(encoder, Encoder) else Encoder(encoder)
+        probe = encode.probe()
+        vectors = _encode_in_parts(encode, sample.sentences, probe, progress, resume_beside)
+        return cls(sample.sentences, vectors, probe, encode.name, seed, sample.counts())
+
+    def check_encoder(self, encoder: Encoder) -> None:
+        """Make sure that these vectors came from this encoder.
+
+        :raises InputError: If they came from another one.
+        """
+        encoder.check_probe(self.probe, f"the reference corpus was encoded by {self.encoder!r}")
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
+        """Write sentences and vectors to a folder, whole or not at all.
+
+        :raises InputError: If the folder exists and is not to be overwritten.
+        """
+        with new_folder(folder, overwrite=overwrite) as new:
+            self._write(new)
+
+    def _write(self, folder: Path) -> None:
+        write_tensors(folder / "reference.safetensors", {"vectors": self.vectors, "probe": self.probe})
+        about = {"format": _FORMAT, "encoder": self.encoder, "seed": self.seed, "counts": self.counts}
+        write_json(folder / "reference.json", {**about, "sentences": self.sentences})
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Reference:
+        """Read a saved reference corpus.
+
+        :raises InputError: If the folder is not a whole one.
+        """
+        folder = Path(folder)
+        about = read_json(folder / "reference.json")
+        tensors = read_tensors(folder / "reference.safetensors")
+        try:
+            if about["format"] != _FORMAT:
+                raise InputError(f"{folder} has format {about['format']}, this version of rankencoder reads {_FORMAT}")
+            reference = cls(
+                about["sentences"], tensors["vectors"], tensors["probe"], about["encoder"], about["seed"], about["counts"]
+            )
+        except KeyError as error:
+            raise InputError(f"{folder} is damaged: {error} is missing; build it again") from error
+        reference._check_shapes(folder)
+        return reference
+
+    def _check_shapes(self, folder: Path) -> None:
+        shape = self.vectors.shape
+        if len(shape) != 2 or shape[0] != len(self.sentences) or self.probe.shape[-1] != shape[1]:
+            raise InputError(f"{folder} is damaged: {len(self.sentences)} sentences, vectors {shape}; build it again")
+        if not np.allclose(np.linalg.norm(self.vectors, axis=1), 1, atol=1e-3):
+            raise InputError(f"{folder} is damaged: not all vectors are unit vectors; build it again")
+
+
+def _encode_in_parts(
+    encode: Encoder, sentences: list[str], probe: np.ndarray, progress: bool, beside: str | Path | None
+) -> np.ndarray:
+    """Encode sentences; with a path to resume beside, part by part, without doing finished parts again."""
+    if beside is None:
+        return np.asarray(encode(sentences, progress=progress).cpu().numpy())
+    from tqdm.auto import tqdm
+
+    identity = json.dumps(sentences).encode() + probe.tobytes()
+    parts = Parts(beside, {"work": "reference", "sha256": hashlib.sha256(identity).hexdigest()})
+    vectors = np.empty((len(sentences), probe.shape[1]), dtype=np.float32)
+    with tqdm(total=len(sentences), desc="Encoding", unit=" sentences", disable=not progress) as bar:
+        for number, start in enumerate(range(0, len(sentences), _PART)):
+            rows = slice(start, start + _PART)
+            try:
+                vectors[rows] = read_tensors(parts.path(number))["vectors"]
+            except InputError:  # not done yet, or not whole
+                vectors[rows] = encode(sentences[rows]).cpu().numpy()
+                with parts.write(number) as path:
+                    write_tensors(path, {"vectors": vectors[rows]})
+            bar.update(len(vectors[rows]))
+    return vectors
