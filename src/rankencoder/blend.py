@@ -9,7 +9,7 @@ from rankencoder.errors import InputError
 if TYPE_CHECKING:
     import torch
 
-Number = TypeVar("Number")
+Number = TypeVar("Number", "float", "torch.Tensor")
 
 
 def check_rank_weight(rank_weight: float) -> float:
@@ -18,7 +18,9 @@ def check_rank_weight(rank_weight: float) -> float:
     :raises InputError: If it is not between 0 (cosine alone) and 1 (ranks alone).
     """
     if not 0 <= rank_weight <= 1:
-        raise InputError(f"rank_weight must be between 0 (cosine alone) and 1 (ranks alone), not {rank_weight}")
+        raise InputError(
+            f"rank_weight must be between 0 (cosine alone) and 1 (ranks alone), not {rank_weight}"
+        )
     return float(rank_weight)
 
 
@@ -28,7 +30,7 @@ def blend(rank_similarity: Number, cosine: Number, rank_weight: float) -> Number
     >>> blend(0.5, 1.0, rank_weight=0.1)
     0.95
     """
-    return rank_weight * rank_similarity + (1 - rank_weight) * cosine  # type: ignore[operator, no-any-return]
+    return rank_weight * rank_similarity + (1 - rank_weight) * cosine
 
 
 def blend_vectors(ranks: torch.Tensor, vectors: torch.Tensor, rank_weight: float) -> torch.Tensor:
@@ -51,7 +53,9 @@ def reweight_vectors(blended: torch.Tensor, rank_dimension: int, old: float, new
     """
     if (old == 0 and new > 0) or (old == 1 and new < 1):
         gone = "rank" if old == 0 else "cosine"
-        raise InputError(f"vectors encoded with rank_weight {old} hold no {gone} part to weight: encode again")
+        raise InputError(
+            f"vectors encoded with rank_weight {old} hold no {gone} part to weight: encode again"
+        )
     ranks = blended[:, :rank_dimension] / (old or 1) ** 0.5
     vectors = blended[:, rank_dimension:] / (1 - old if old < 1 else 1) ** 0.5
     return blend_vectors(ranks, vectors, new)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from rankencoder.errors import InputError
+from rankencoder.storage import import_pyarrow
 
 MAX_CHARS = 2000
 """Longest sentence that a reference corpus takes in, in characters."""
@@ -38,7 +39,9 @@ class Sentence(NamedTuple):
         return f"{self.source}, line {self.line}"
 
 
-def read_sentences(corpus: Any, *, column: str | None = None, max_chars: int = MAX_CHARS) -> Iterator[Sentence]:
+def read_sentences(
+    corpus: Any, *, column: str | None = None, max_chars: int = MAX_CHARS
+) -> Iterator[Sentence]:
     """Yield the sentences of a corpus, stripped, with file and line.
 
     :param corpus: A path to a text file (one sentence a line), ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet``
@@ -48,6 +51,7 @@ def read_sentences(corpus: Any, *, column: str | None = None, max_chars: int = M
     :param max_chars: A longer sentence is yielded without its text.
     :raises InputError: If a file cannot be read as what its name says; with file and line.
     """
+    rows: Iterator[Sentence]
     if isinstance(corpus, (str, Path)):
         rows = chain.from_iterable(_read_file(path, column, max_chars) for path in _files(Path(corpus)))
     elif hasattr(corpus, "column_names"):
@@ -55,7 +59,9 @@ def read_sentences(corpus: Any, *, column: str | None = None, max_chars: int = M
     elif isinstance(corpus, Iterable):
         rows = _read_iterable(corpus)
     else:
-        raise InputError(f"cannot read sentences from {type(corpus).__name__}: give a path or an iterable of strings")
+        raise InputError(
+            f"cannot read sentences from {type(corpus).__name__}: give a path or an iterable of strings"
+        )
     for text, source, line in rows:
         if text is not None:
             text = text.strip()
@@ -73,10 +79,12 @@ def check_sentences(sentences: str | Iterable[str]) -> list[str]:
         if not isinstance(text, str):
             raise InputError(f"sentence {i} is not a string but {type(text).__name__}")
         if not text.strip():
-            raise InputError(f"sentence {i} is empty: leave it out, an empty sentence has no meaning to encode")
+            raise InputError(
+                f"sentence {i} is empty: leave it out, an empty sentence has no meaning to encode"
+            )
         if len(text) > LONGEST:
             raise InputError(
-                f"sentence {i} has {len(text):,} characters, more than {LONGEST:,}: split it into sentences first"
+                f"sentence {i} has {len(text):,} characters, more than {LONGEST:,}: split it into sentences"
             )
         check_unicode(text, f"sentence {i}")
     return checked
@@ -111,22 +119,30 @@ def _read_file(path: Path, column: str | None, max_chars: int) -> Iterator[Sente
     if suffix == ".parquet":
         yield from _read_parquet(path, column)
         return
-    longest = 4 * max_chars + 65536 if suffix in (".jsonl", ".csv", ".tsv") else 4 * max_chars
+    table = suffix in (".jsonl", ".csv", ".tsv")
+    lines = read_lines(path, 4 * max_chars + (65536 if table else 0))
+    if suffix == ".jsonl":
+        yield from _read_jsonl(lines, column)
+    elif table:
+        yield from _read_table(lines, path, column, "\t" if suffix == ".tsv" else ",")
+    else:
+        yield from lines
+
+
+def read_lines(path: Path, longest: int) -> Iterator[Sentence]:
+    """Yield the lines of a UTF-8 file, plain or compressed, split strictly at newlines.
+
+    :param longest: A line of more bytes is yielded without its text, and never held in memory.
+    :raises InputError: If the file is not UTF-8 text or not whole; with file and line.
+    """
     try:
         with _OPENERS.get(path.suffix, open)(path, "rb") as file:
-            lines = _lines(file, path, longest)
-            if suffix == ".jsonl":
-                yield from _read_jsonl(lines, column)
-            elif suffix in (".csv", ".tsv"):
-                yield from _read_table(lines, path, column, "\t" if suffix == ".tsv" else ",")
-            else:
-                yield from lines
+            yield from _lines(file, path, longest)
     except (EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
         raise InputError(f"{path} is not a whole {path.suffix} file: {error}") from error
 
 
 def _lines(file: IO[bytes], path: Path, longest: int) -> Iterator[Sentence]:
-    """Yield lines split strictly at newlines; over-long ones without text, and never held in memory."""
     line = 0
     while raw := file.readline(longest + 2):
         line += 1
@@ -162,7 +178,9 @@ def _read_jsonl(lines: Iterable[Sentence], column: str | None) -> Iterator[Sente
         yield _checked(value, row.source, row.line)
 
 
-def _read_table(lines: Iterable[Sentence], path: Path, column: str | None, delimiter: str) -> Iterator[Sentence]:
+def _read_table(
+    lines: Iterable[Sentence], path: Path, column: str | None, delimiter: str
+) -> Iterator[Sentence]:
     def text() -> Iterator[str]:
         for row in lines:
             if row.text is None:
@@ -170,8 +188,8 @@ def _read_table(lines: Iterable[Sentence], path: Path, column: str | None, delim
             yield row.text
 
     # a .tsv is split at tabs only: stray quotes would merge its lines
-    quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
-    reader = csv.reader(text(), delimiter=delimiter, quoting=quoting)
+    plain = delimiter == "\t"
+    reader = csv.reader(text(), delimiter=delimiter, quoting=csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL)
     try:
         header = next(reader, None)
         if header is None:
@@ -188,11 +206,7 @@ def _read_table(lines: Iterable[Sentence], path: Path, column: str | None, delim
 
 
 def _read_parquet(path: Path, column: str | None) -> Iterator[Sentence]:
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise InputError(f"reading {path} needs pyarrow: pip install 'rankencoder[data]'") from error
+    pa, pq = import_pyarrow()
     try:
         with pq.ParquetFile(path) as file:
             chosen = _choose_column(file.schema_arrow.names, column, str(path))
@@ -230,9 +244,9 @@ def _choose_column(names: list[str], column: str | None, place: str) -> str:
         if column not in names:
             raise InputError(f"{place}: no column {column!r}; there is {', '.join(names)}")
         return column
-    for name in (*_COLUMNS, *(names if len(names) == 1 else ())):
+    if len(names) == 1:
+        return names[0]
+    for name in _COLUMNS:
         if name in names:
             return name
     raise InputError(f"{place}: which column holds the sentences? Choose one of {', '.join(names)}")
-
-

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -51,7 +51,7 @@ class Encoder:
             self.model = load_sentence_transformer(str(source), revision=revision, device=device)
             self.name = str(source)
         elif hasattr(source, "encode") and hasattr(source, "preprocess"):
-            self.model = source
+            self.model = cast("SentenceTransformer", source)
             self.name = _model_name(source)
         elif callable(source):
             self.function = source
@@ -102,11 +102,13 @@ class Encoder:
         if own.shape[1] != probe.shape[1]:
             reason = f"its vectors have {own.shape[1]} numbers, not {probe.shape[1]}"
         elif (cosines := (own * probe).sum(axis=1)).min() < _SAME_ENCODER:
-            reason = f"its vector of {PROBE[int(cosines.argmin())]!r} has cosine {cosines.min():.3f} with the stored one"
+            probed = PROBE[int(cosines.argmin())]
+            reason = f"its vector of {probed!r} has cosine {cosines.min():.3f} with the stored one"
         else:
             return
         raise InputError(
-            f"{owner}, and {self.name!r} is another ({reason}): use the same encoder, or build the reference again"
+            f"{owner}, and {self.name!r} is another ({reason}): use the same encoder, or build the reference "
+            "again"
         )
 
     def _call_function(self, sentences: list[str], progress: bool) -> torch.Tensor:
@@ -114,7 +116,7 @@ class Encoder:
         from tqdm.auto import trange
 
         assert self.function is not None
-        batches = []
+        batches: list[np.ndarray] = []
         for start in trange(0, len(sentences), self.batch_size, disable=not progress, desc="Batches"):
             batch = sentences[start : start + self.batch_size]
             try:
@@ -122,7 +124,9 @@ class Encoder:
                 array = rows.detach().cpu().numpy() if isinstance(rows, torch.Tensor) else np.asarray(rows)
                 array = array.astype(np.float32)
             except (TypeError, ValueError) as error:
-                raise InputError(f"encoder {self.name!r} did not return an array of numbers: {error}") from error
+                raise InputError(
+                    f"encoder {self.name!r} did not return an array of numbers: {error}"
+                ) from error
             if array.ndim != 2 or len(array) != len(batch):
                 raise InputError(
                     f"encoder {self.name!r} was given {len(batch)} sentences and returned an array of shape "
@@ -130,7 +134,7 @@ class Encoder:
                 )
             if batches and array.shape[1] != batches[0].shape[1]:
                 raise InputError(
-                    f"encoder {self.name!r} returned {array.shape[1]} numbers a sentence after {batches[0].shape[1]}"
+                    f"encoder {self.name!r} returned {array.shape[1]} numbers, after {batches[0].shape[1]}"
                 )
             batches.append(array)
         return torch.from_numpy(np.concatenate(batches)) if batches else torch.zeros(0, self.dimension or 0)
@@ -141,7 +145,9 @@ class Encoder:
         if not sentences:
             return
         if self.dimension is not None and vectors.shape[1] != self.dimension:
-            raise InputError(f"encoder {self.name!r} returned {vectors.shape[1]} numbers, earlier {self.dimension}")
+            raise InputError(
+                f"encoder {self.name!r} returned {vectors.shape[1]} numbers, earlier {self.dimension}"
+            )
         self.dimension = vectors.shape[1]
         norms = vectors.norm(dim=1)
         for bad, what in ((~torch.isfinite(norms), "NaN or infinite"), (norms == 0, "zero")):
@@ -149,7 +155,7 @@ class Encoder:
                 sentence = sentences[int(bad.nonzero()[0])]
                 raise InputError(
                     f"encoder {self.name!r} returned a {what} vector for {shorten(sentence)!r} "
-                    f"({int(bad.sum())} of {len(sentences)} sentences): leave such sentences out, or mend the encoder"
+                    f"({int(bad.sum())} of {len(sentences)} sentences): leave such out, or mend the encoder"
                 )
 
 
@@ -161,12 +167,24 @@ def load_sentence_transformer(name: str, *, revision: str | None, device: str | 
     from safetensors import SafetensorError
     from sentence_transformers import SentenceTransformer
 
-    if Path(name).exists() and not Path(name, "config.json").exists() and not Path(name, "modules.json").exists():
-        raise InputError(f"{name} is no encoder: a SentenceTransformer folder has a modules.json or config.json")
+    if (
+        Path(name).exists()
+        and not Path(name, "config.json").exists()
+        and not Path(name, "modules.json").exists()
+    ):
+        raise InputError(
+            f"{name} is no encoder: a SentenceTransformer folder has a modules.json or config.json"
+        )
     try:
-        return SentenceTransformer(name, revision=revision, device=device, model_kwargs={"use_safetensors": True})
+        return SentenceTransformer(
+            name, revision=revision, device=device, model_kwargs={"use_safetensors": True}
+        )
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
-        where = "the folder is damaged or not an encoder" if Path(name).exists() else "no such folder, nor on the hub"
+        where = (
+            "the folder is damaged or not an encoder"
+            if Path(name).exists()
+            else "no such folder, nor on the hub"
+        )
         raise InputError(f"cannot load encoder {name!r} ({where}): {first_line(error)}") from error
 
 

@@ -38,7 +38,7 @@ def to_sentence_transformer(model: RankEncoder) -> SentenceTransformer:
     exported = SentenceTransformer(
         modules=[*copy.deepcopy(list(base.children())), *added],
         device=str(base.device),
-        prompts=base.prompts,
+        prompts={name: prompt for name, prompt in base.prompts.items() if prompt is not None},
         default_prompt_name=base.default_prompt_name,
         similarity_fn_name="cosine",
     )

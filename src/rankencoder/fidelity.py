@@ -33,7 +33,9 @@ def measure(approximate: torch.Tensor, exact: torch.Tensor) -> Fidelity:
 
     above = torch.triu_indices(len(exact), len(exact), offset=1)
     ours, true = approximate[above[0], above[1]], exact[above[0], above[1]]
-    spearman = rank_similarity(ours[None].double(), true[None].double()) if len(ours) > 1 else torch.ones(1, 1)
+    spearman = (
+        rank_similarity(ours[None].double(), true[None].double()) if len(ours) > 1 else torch.ones(1, 1)
+    )
     return Fidelity(float(spearman), float((ours - true).abs().max()), len(ours))
 
 

@@ -35,7 +35,7 @@ RANK_WEIGHT = 0.1
 class RankEncoder:
     """An encoder whose vectors also know how a sentence ranks a reference corpus.
 
-    Its vectors are plain unit vectors: their cosine is the paper's Eq. 7, so every vector database can use them.
+    Its vectors are plain unit vectors whose cosine is the paper's Eq. 7: every vector database can use them.
 
     :param encoder: A SentenceTransformer, its folder or hub name, or any callable from a list of strings to
         an array with one row per string.
@@ -44,7 +44,8 @@ class RankEncoder:
     :param form: "exact" (one number for each reference sentence, as in the paper), "compact" (their principal
         components) or "linear" (the reference's covariance to a power; no ranks and no corpus at inference).
     :param dim: Numbers of the compact form, 256 by default.
-    :param power: Power of the linear form: +½ (the default) stands for ranks, 0 is the plain cosine, −½ whitening.
+    :param power: Power of the linear form: +½ (the default) stands for ranks, 0 is the plain cosine, −½
+        whitening.
     :param center: Whether the linear form subtracts the mean first; by default for negative powers.
     :param rank_weight: λ of Eq. 7, from 0 (cosine alone) to 1 (ranks alone).
     :param batch_size: Sentences per call of the encoder.
@@ -96,7 +97,12 @@ class RankEncoder:
     def _restore(cls, encoder: Encoder, reference: Reference, rank_weight: float) -> RankEncoder:
         """Make a RankEncoder without fitting a form."""
         self = cls.__new__(cls)
-        self.rank_weight, self._progress, self.encoder, self.reference = rank_weight, False, encoder, reference
+        self.rank_weight, self._progress, self.encoder, self.reference = (
+            rank_weight,
+            False,
+            encoder,
+            reference,
+        )
         return self
 
     def _set_form(self, form: Form, fidelity: Fidelity) -> None:
@@ -166,8 +172,8 @@ class RankEncoder:
         vectors = self.encoder(checked, progress=progress)
         if vectors.shape[1] != self.form.reference.shape[1]:
             raise InputError(
-                f"encoder {self.encoder.name!r} returned {vectors.shape[1]} numbers a sentence, its reference "
-                f"corpus has {self.form.reference.shape[1]}: build the reference again"
+                f"encoder {self.encoder.name!r} returned {vectors.shape[1]} numbers, its reference corpus "
+                f"has {self.form.reference.shape[1]}: build the reference again"
             )
         return vectors
 
@@ -221,18 +227,21 @@ class RankEncoder:
 
     def _check_vectors(self, vectors: np.ndarray) -> np.ndarray:
         if vectors.ndim not in (1, 2) or vectors.shape[-1] != self.dimension:
-            raise InputError(f"expected vectors of {self.dimension} numbers from encode, got {list(vectors.shape)}")
+            raise InputError(
+                f"expected vectors of {self.dimension} numbers from encode, got {list(vectors.shape)}"
+            )
         return vectors
 
     def neighbors(self, sentence: str, k: int = 10) -> list[Neighbor]:
-        """Return the k reference sentences that are nearest to a sentence by the encoder's cosine, nearest first."""
+        """Return the k reference sentences with the largest cosine to a sentence, nearest first."""
         return nearest(self._base_vectors(sentence)[0], self.form.reference, self.reference.sentences, k)
 
     def explain(self, a: str, b: str, k: int = 100) -> Explanation:
         """Say why two sentences are as similar as they are: the paper's Figure 1 as data.
 
         :param k: How many nearest neighbours of each sentence to look at for shared ones.
-        :return: Cosine, rank similarity, their blend, and the reference sentences near to both, with their ranks.
+        :return: Cosine, rank similarity, their blend, and the reference sentences near to both with their
+            ranks.
         """
         return explain_pair(self, a, b, k)
 
@@ -247,7 +256,12 @@ class RankEncoder:
 
     @classmethod
     def load(
-        cls, folder: str | Path, encoder: EncoderLike | None = None, *, device: str | None = None, batch_size: int = 32
+        cls,
+        folder: str | Path,
+        encoder: EncoderLike | None = None,
+        *,
+        device: str | None = None,
+        batch_size: int = 32,
     ) -> RankEncoder:
         """Read a saved RankEncoder.
 

@@ -19,7 +19,7 @@ class RankModule(Module):
     """
 
     def __init__(self, form: Form, rank_weight: float) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.form = form
         self.rank_weight = check_rank_weight(rank_weight)
 
@@ -52,5 +52,3 @@ class RankModule(Module):
         tensors = {name.removeprefix("form."): tensor for name, tensor in weights.items()}
         form = restore_form(config["form"], config["settings"], tensors.pop("reference"), tensors)
         return cls(form, config["rank_weight"])
-
-

@@ -39,7 +39,7 @@ class Parts:
 
     def finished(self) -> list[Path]:
         """Return the files of the parts from the first to the last before one that is missing."""
-        paths = []
+        paths: list[Path] = []
         while (path := self.path(len(paths))).exists():
             paths.append(path)
         return paths

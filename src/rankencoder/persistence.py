@@ -53,12 +53,18 @@ def read_config(folder: Path) -> dict[str, Any]:
     :raises InputError: If the folder holds none, or one of another format.
     """
     if not folder.exists():
-        raise InputError(f"no such folder: {folder}. Make a RankEncoder with: rankencoder build ENCODER CORPUS -o DIR")
+        raise InputError(
+            f"no such folder: {folder}. Make a RankEncoder with: rankencoder build ENCODER CORPUS -o DIR"
+        )
     if not (folder / CONFIG).exists() and (folder / "modules.json").exists():
-        raise InputError(f"{folder} is an encoder, not a RankEncoder: rankencoder build {folder} CORPUS -o DIR makes one")
+        raise InputError(
+            f"{folder} is an encoder, not a RankEncoder: rankencoder build {folder} CORPUS -o DIR makes one"
+        )
     config = read_json(folder / CONFIG)
     if config.get("format") != _FORMAT:
-        raise InputError(f"{folder} has format {config.get('format')}, this version of rankencoder reads {_FORMAT}")
+        raise InputError(
+            f"{folder} has format {config.get('format')}, this version of rankencoder reads {_FORMAT}"
+        )
     return config
 
 
@@ -70,7 +76,9 @@ def load(
 
     config = read_config(folder)
     reference = Reference.load(folder / "reference")
-    tensors = {name: torch.from_numpy(array) for name, array in read_tensors(folder / "form.safetensors").items()}
+    tensors = {
+        name: torch.from_numpy(array) for name, array in read_tensors(folder / "form.safetensors").items()
+    }
     try:
         if source is None and not config["encoder_saved"]:
             raise InputError(

@@ -84,13 +84,13 @@ def rank_similarity(similarities: Array, others: Array | None = None) -> Array:
     """
     ranks = rank_vectors(similarities)
     if others is None:
-        return ranks @ ranks.T
+        return ranks @ ranks.T  # type: ignore[no-any-return]
     if others.shape[-1] != similarities.shape[-1]:
         raise InputError(
             f"rows of {similarities.shape[-1]} and of {others.shape[-1]} similarities cannot be compared: "
             "both must be taken to the same reference corpus"
         )
-    return ranks @ rank_vectors(others).T
+    return ranks @ rank_vectors(others).T  # type: ignore[no-any-return]
 
 
 def _as_tensor(array: np.ndarray) -> torch.Tensor:
@@ -138,7 +138,9 @@ def _check_finite(rows: torch.Tensor) -> None:
         return
     bad = (~torch.isfinite(rows)).any(dim=1).nonzero()
     if len(bad):
-        raise InputError(f"similarities of row {int(bad[0])} are not all finite: NaN and infinity have no rank")
+        raise InputError(
+            f"similarities of row {int(bad[0])} are not all finite: NaN and infinity have no rank"
+        )
 
 
 def _chunks(rows: torch.Tensor, *, bins: int) -> list[slice]:
@@ -186,7 +188,7 @@ def _rank_by_counting(rows: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
 
 
 def _even_position(rows: torch.Tensor) -> torch.Tensor:
-    """Map each row into (-1, 1), strictly increasing and roughly evenly, by the quartiles of a sample of it."""
+    """Map each row into [-1, 1], increasing and roughly evenly, by the quartiles of a sample of it."""
     import torch
 
     sample = rows[:, :: max(1, rows.shape[1] // _SAMPLE)].sort(dim=1).values

@@ -15,7 +15,7 @@ from rankencoder.corpus import MAX_CHARS, read_sentences
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError, ReferenceWarning
 from rankencoder.parts import Parts
-from rankencoder.sampling import sample_sentences
+from rankencoder.sampling import Sample, sample_sentences
 from rankencoder.storage import new_folder, read_json, read_tensors, write_json, write_tensors
 
 if TYPE_CHECKING:
@@ -42,7 +42,8 @@ class Reference:
     >>> import numpy as np
     >>> def letters(texts):  # any function from strings to vectors is an encoder
     ...     return [[1 + text.count(c) for c in "aeiou"] for text in texts]
-    >>> reference = Reference.build(letters, [f"sentence number {i}" + "aeiou"[i % 5] * i for i in range(1200)])
+    >>> corpus = [f"sentence number {i}" + "aeiou"[i % 5] * i for i in range(1200)]
+    >>> reference = Reference.build(letters, corpus)
     >>> len(reference), reference.vectors.shape
     (1200, (1200, 5))
     """
@@ -58,7 +59,9 @@ class Reference:
         return len(self.sentences)
 
     def __repr__(self) -> str:
-        return f"Reference({len(self):,} sentences, dimension={self.vectors.shape[1]}, encoder={self.encoder!r})"
+        return (
+            f"Reference({len(self):,} sentences, dimension={self.vectors.shape[1]}, encoder={self.encoder!r})"
+        )
 
     @classmethod
     def build(
@@ -98,19 +101,7 @@ class Reference:
 
             rows = iter(tqdm(rows, desc="Reading", unit=" sentences", unit_scale=True))
         sample = sample_sentences(rows, size, seed)
-        if len(sample.sentences) < 2:
-            raise InputError(
-                f"only {len(sample.sentences)} usable sentence(s) among {sample.seen} lines ({sample.empty} empty, "
-                f"{sample.overlong} longer than {max_chars} characters, {sample.duplicates} duplicates): "
-                "rank vectors need at least 2, and work well from 1,000"
-            )
-        if len(sample.sentences) < _FEW:
-            warnings.warn(
-                f"a reference corpus of {len(sample.sentences)} sentences is small: rank vectors want 1,000 or "
-                "more, and the paper's gains level off at 10,000",
-                ReferenceWarning,
-                stacklevel=2,
-            )
+        _check_number(sample, max_chars)
         encode = encoder if isinstance(encoder, Encoder) else Encoder(encoder)
         probe = encode.probe()
         vectors = _encode_in_parts(encode, sample.sentences, probe, progress, resume_beside)
@@ -147,9 +138,16 @@ class Reference:
         tensors = read_tensors(folder / "reference.safetensors")
         try:
             if about["format"] != _FORMAT:
-                raise InputError(f"{folder} has format {about['format']}, this version of rankencoder reads {_FORMAT}")
+                raise InputError(
+                    f"{folder} has format {about['format']}, this version of rankencoder reads {_FORMAT}"
+                )
             reference = cls(
-                about["sentences"], tensors["vectors"], tensors["probe"], about["encoder"], about["seed"], about["counts"]
+                about["sentences"],
+                tensors["vectors"],
+                tensors["probe"],
+                about["encoder"],
+                about["seed"],
+                about["counts"],
             )
         except KeyError as error:
             raise InputError(f"{folder} is damaged: {error} is missing; build it again") from error
@@ -159,9 +157,28 @@ class Reference:
     def _check_shapes(self, folder: Path) -> None:
         shape = self.vectors.shape
         if len(shape) != 2 or shape[0] != len(self.sentences) or self.probe.shape[-1] != shape[1]:
-            raise InputError(f"{folder} is damaged: {len(self.sentences)} sentences, vectors {shape}; build it again")
+            raise InputError(
+                f"{folder} is damaged: {len(self.sentences)} sentences, vectors {shape}; build it again"
+            )
         if not np.allclose(np.linalg.norm(self.vectors, axis=1), 1, atol=1e-3):
             raise InputError(f"{folder} is damaged: not all vectors are unit vectors; build it again")
+
+
+def _check_number(sample: Sample, max_chars: int) -> None:
+    number = len(sample.sentences)
+    if number < 2:
+        raise InputError(
+            f"only {number} usable sentence(s) among {sample.seen} lines ({sample.empty} empty, "
+            f"{sample.overlong} longer than {max_chars} characters, {sample.duplicates} duplicates): "
+            "rank vectors need at least 2, and work well from 1,000"
+        )
+    if number < _FEW:
+        warnings.warn(
+            f"a reference corpus of {number} sentences is small: rank vectors want 1,000 or more, and the "
+            "paper's gains level off at 10,000",
+            ReferenceWarning,
+            stacklevel=3,
+        )
 
 
 def _encode_in_parts(

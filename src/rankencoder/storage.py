@@ -28,7 +28,8 @@ def new_folder(target: str | Path, *, overwrite: bool = False) -> Iterator[Path]
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".new", dir=target.parent))
     try:
         temporary.chmod(0o755)
-        yield temporary
+        with _write_errors_as_os_errors(target):
+            yield temporary
         sync_tree(temporary)
         _replace_folder(temporary, target)
     finally:
@@ -37,17 +38,29 @@ def new_folder(target: str | Path, *, overwrite: bool = False) -> Iterator[Path]
 
 @contextmanager
 def new_file(target: str | Path) -> Iterator[Path]:
-    """Give a temporary file name to write, which takes the target's place when the block ends without an error."""
+    """Give a temporary file name to write, which takes the target's place when the block ends well."""
     target = Path(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.new")
     try:
-        yield temporary
+        with _write_errors_as_os_errors(target):
+            yield temporary
         _sync(temporary)
         os.replace(temporary, target)
         _sync(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def _write_errors_as_os_errors(target: Path) -> Iterator[None]:
+    """Let a full disk look the same whichever library met it."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except SafetensorError as error:
+        raise OSError(f"cannot write {target}: {error}") from error
 
 
 def check_free(target: Path, *, overwrite: bool) -> None:
@@ -126,7 +139,9 @@ def read_tensors(path: Path) -> dict[str, np.ndarray]:
     except FileNotFoundError:
         raise InputError(missing(path)) from None
     except SafetensorError as error:
-        raise InputError(f"{path} is damaged (not a whole safetensors file: {error}); build it again") from error
+        raise InputError(
+            f"{path} is damaged (not a whole safetensors file: {error}); build it again"
+        ) from error
 
 
 def missing(path: Path) -> str:
@@ -135,3 +150,16 @@ def missing(path: Path) -> str:
     if previous.is_dir() and not path.parent.exists():
         return f"{path.parent} is missing, but a save was interrupted: rename {previous} to {path.parent}"
     return f"no {path.name} in {path.parent}: not a complete folder saved by rankencoder"
+
+
+def import_pyarrow() -> tuple[Any, Any]:
+    """Return the modules pyarrow and pyarrow.parquet.
+
+    :raises InputError: If they are not installed.
+    """
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise InputError("Parquet files need pyarrow: pip install 'rankencoder[data]'") from error
+    return pa, pq

@@ -1,4 +1,4 @@
-"""Three forms of the rank part of a vector: exact, compact, linear. Each turns unit vectors into unit vectors."""
+"""Three forms of the rank part of a vector: exact, compact, linear."""
 
 from __future__ import annotations
 
@@ -15,7 +15,16 @@ if TYPE_CHECKING:
 
 FORMS: dict[str, type[Form]] = {form.name: form for form in (ExactForm, CompactForm, LinearForm)}
 
-__all__ = ["FORMS", "CompactForm", "ExactForm", "Form", "LinearForm", "fit_form", "restore_form"]
+__all__ = [
+    "FORMS",
+    "CompactForm",
+    "ExactForm",
+    "Form",
+    "LinearForm",
+    "check_settings",
+    "fit_form",
+    "restore_form",
+]
 
 
 def fit_form(name: str, reference: torch.Tensor, **settings: Any) -> Form:
@@ -25,16 +34,28 @@ def fit_form(name: str, reference: torch.Tensor, **settings: Any) -> Form:
         ``center`` (linear).
     :raises InputError: If there is no such form, or it takes no such setting.
     """
+    return _form(name).fit(reference, **check_settings(name, **settings))
+
+
+def check_settings(name: str, **settings: Any) -> dict[str, Any]:
+    """Return the settings that are given, None meaning not given.
+
+    :raises InputError: If there is no such form, or it takes no such setting.
+    """
     form = _form(name)
     given = {key: value for key, value in settings.items() if value is not None}
     for key in given:
         if key not in form.settings:
             owners = [other.name for other in FORMS.values() if key in other.settings]
-            raise InputError(f"{key} is no setting of the {name} form" + (f", but of {owners[0]}" if owners else ""))
-    return form.fit(reference, **given)
+            raise InputError(
+                f"{key} is no setting of the {name} form" + (f", but of {owners[0]}" if owners else "")
+            )
+    return given
 
 
-def restore_form(name: str, config: dict[str, Any], reference: torch.Tensor, tensors: dict[str, torch.Tensor]) -> Form:
+def restore_form(
+    name: str, config: dict[str, Any], reference: torch.Tensor, tensors: dict[str, torch.Tensor]
+) -> Form:
     """Make a form anew from what `Form.config` and `Form.tensors` gave.
 
     :raises InputError: If they do not belong together.

@@ -14,7 +14,7 @@ HELD_OUT = 1000
 
 
 class Form(torch.nn.Module, ABC):
-    """A map from unit sentence vectors to unit vectors whose inner product is (nearly) the rank similarity."""
+    """A map from unit sentence vectors to unit vectors whose inner product is the rank similarity."""
 
     name: ClassVar[str]
     settings: ClassVar[tuple[str, ...]] = ()

@@ -54,7 +54,7 @@ class CompactForm(Form):
 
 
 def _rows_to_fit(n: int, dim: int) -> torch.Tensor:
-    """Return the sentences whose rank vectors are looked at: all but the held-out ones, or a spread sample."""
+    """Return the sentences whose rank vectors are looked at: all but the held-out ones, or some of them."""
     rest = torch.ones(n, dtype=torch.bool)
     if n >= 8:
         rest[held_out(n)] = False

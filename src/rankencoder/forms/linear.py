@@ -50,7 +50,9 @@ class LinearForm(Form):
         mean = mean if center else torch.zeros_like(mean)
         # an even scale: the cosine does not see it, and the numbers stay near 1 for every power
         scale = ((vectors - mean) @ matrix).square().sum(dim=1).mean().sqrt().clamp(min=1e-30)
-        return cls(reference, float(power), center, (matrix / scale).to(reference.dtype), mean.to(reference.dtype))
+        return cls(
+            reference, float(power), center, (matrix / scale).to(reference.dtype), mean.to(reference.dtype)
+        )
 
     @property
     def dimension(self) -> int:
@@ -69,4 +71,5 @@ def matrix_power(covariance: torch.Tensor, power: float) -> torch.Tensor:
     values, vectors = torch.linalg.eigh(covariance)
     real = values > _NEGLIGIBLE * values[-1].clamp(min=0)
     powers = torch.where(real, values.clamp(min=1e-300) ** power, torch.zeros_like(values))
-    return (vectors * powers) @ vectors.T
+    result: torch.Tensor = (vectors * powers) @ vectors.T
+    return result

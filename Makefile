@@ -1,0 +1,38 @@
+# Each target creates the environment that it needs (a machine with Python and make is enough) and repeats quickly.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow check bench clean
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+# torch comes first: the pin of the constraints file then holds for everything that needs torch
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.ready  ## build a RankEncoder on this machine's docstrings and see whether ranks help
+	$(BIN)/rankencoder demo
+
+test: $(VENV)/.ready  ## run the tests (under 5 minutes)
+	$(BIN)/python -m pytest -q
+
+test-slow: $(VENV)/.ready  ## run the tests that take minutes too (all seven STS sets)
+	$(BIN)/python -m pytest -q -m 'slow or not slow'
+
+check: $(VENV)/.ready  ## ruff, mypy and the tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q
+
+bench: $(VENV)/.ready  ## time the ranking against its peers
+	$(BIN)/python benchmarks/ranking.py
+
+clean:  ## remove the environment and all caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

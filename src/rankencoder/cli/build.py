@@ -1,0 +1,89 @@
+"""``rankencoder build``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankencoder.cli.console import (
+    BatchSize,
+    Column,
+    Device,
+    Json,
+    Overwrite,
+    is_watched,
+    print_json,
+    quiet_libraries,
+)
+
+
+def build(
+    encoder: Annotated[str, typer.Argument(help="A SentenceTransformer: folder or hub name.")],
+    corpus: Annotated[
+        Path, typer.Argument(help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet, or a folder of them.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")],
+    size: Annotated[int, typer.Option(min=2, help="Sentences of the reference corpus.")] = 10_000,
+    seed: Annotated[int, typer.Option(help="Draws another sample.")] = 42,
+    form: Annotated[str, typer.Option(help="exact, compact or linear.")] = "compact",
+    dim: Annotated[int | None, typer.Option(help="Numbers of the compact form (256).")] = None,
+    power: Annotated[float | None, typer.Option(help="Power of the linear form (0.5).")] = None,
+    center: Annotated[bool | None, typer.Option(help="Center the linear form (for negative powers).")] = None,
+    rank_weight: Annotated[float, typer.Option(help="Weight of the ranks, 0 to 1.")] = 0.1,
+    column: Column = None,
+    max_chars: Annotated[int, typer.Option(min=1, help="Drop longer lines.")] = 2000,
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub name.")] = None,
+    device: Device = None,
+    batch_size: BatchSize = 32,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Make a RankEncoder of an encoder and a corpus, and write it to a folder.
+
+    Interrupted work goes on where it stopped when the same command is given again.
+
+    Examples:
+    - `rankencoder build sentence-transformers/all-MiniLM-L6-v2 corpus.txt -o my-encoder`
+
+    - `rankencoder build ./my-model corpus.parquet --column body --size 100000 -o my-encoder`
+
+    """
+    from rankencoder.cli.info import describe, print_description
+    from rankencoder.forms import check_settings
+    from rankencoder.storage import check_free
+
+    check_free(output, overwrite=overwrite)
+    check_settings(form, dim=dim, power=power, center=center)
+    quiet_libraries()
+    from rankencoder.encoders import Encoder
+    from rankencoder.model import RankEncoder
+    from rankencoder.parts import clear_parts
+    from rankencoder.reference import Reference
+
+    loaded = Encoder(encoder, revision=revision, device=device, batch_size=batch_size)
+    reference = Reference.build(
+        loaded,
+        corpus,
+        size=size,
+        seed=seed,
+        column=column,
+        max_chars=max_chars,
+        progress=is_watched(),
+        resume_beside=output,
+    )
+    model = RankEncoder(
+        loaded,
+        reference,
+        form=form,
+        dim=dim,
+        power=power,
+        center=center,
+        rank_weight=rank_weight,
+        progress=False,
+    )
+    model.save(output, overwrite=overwrite)
+    clear_parts(output)
+    description = describe(output)
+    print_json(description) if as_json else print_description(description)

@@ -1,0 +1,60 @@
+"""What the commands have in common: printing, errors, quiet libraries."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Device = Annotated[str | None, typer.Option(help="Where to run the encoder, e.g. cpu or cuda.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Sentences per call of the encoder.")]
+Column = Annotated[str | None, typer.Option(help="Column or key that holds the sentences.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+
+
+def fail(message: str, code: int = 2) -> NoReturn:
+    """Print one line and exit."""
+    sys.stderr.write(f"error: {' '.join(message.split())}\n")
+    sys.exit(code)
+
+
+def console() -> Console:
+    """Return the console that tables go to."""
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def print_json(value: Any) -> None:
+    """Print a value as one JSON document."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+def is_watched() -> bool:
+    """Say whether a person sees the error output, where progress is shown."""
+    return sys.stderr.isatty()
+
+
+def quiet_libraries() -> None:
+    """Keep loading bars and advice of other libraries off the terminal, and print warnings as one line."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import logging
+
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
+    warnings.showwarning = _show_warning
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    sys.stderr.write(f"warning: {' '.join(str(message).split())}\n")

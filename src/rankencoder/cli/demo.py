@@ -1,0 +1,116 @@
+"""``rankencoder demo``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rankencoder.cli.console import Overwrite, console, is_watched, quiet_libraries
+
+if TYPE_CHECKING:
+    from rankencoder.demo.retrieval import Result
+
+PAIRS = (
+    ("Return the names of the files in a folder.", "List what a directory contains."),
+    ("Wait until the thread has finished.", "Block until the child process terminates."),
+    ("Raise an error if the value is not a number.", "Sort the list in place."),
+)
+
+
+def demo(
+    encoder: Annotated[
+        str | None, typer.Option(help="Your own encoder, in place of all-MiniLM-L6-v2.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Keep the RankEncoder in this folder.")
+    ] = None,
+    size: Annotated[int, typer.Option(min=2, help="Sentences of the reference corpus.")] = 10_000,
+    functions: Annotated[int, typer.Option(min=2, help="Functions to find.")] = 1000,
+    overwrite: Overwrite = False,
+) -> None:
+    """Try it on the docstrings of the Python standard library: offline, in a few minutes.
+
+    Builds a RankEncoder on this machine's own docstrings, explains some similarities, and measures whether
+    ranks help to find a function's docstring by its name.
+
+    Example: `rankencoder demo -o my-first-encoder`
+    """
+    out = console()
+    if output is not None:
+        from rankencoder.storage import check_free
+
+        check_free(output, overwrite=overwrite)
+    quiet_libraries()
+    from rankencoder.cli.compare import print_explanation
+    from rankencoder.demo import docstrings
+    from rankencoder.demo.encoder import bundled_encoder
+    from rankencoder.demo.retrieval import score
+    from rankencoder.encoders import Encoder
+    from rankencoder.model import RankEncoder
+    from rankencoder.reference import Reference
+
+    start = time.perf_counter()
+    library = docstrings.standard_library()
+    loaded = Encoder(encoder or bundled_encoder())
+    loaded.name = encoder or "all-MiniLM-L6-v2"
+    out.rule("1. Build")
+    out.print(f"Reading the docstrings of {library}, encoding {size:,} of their sentences with {loaded.name}")
+    reference = Reference.build(loaded, docstrings.sentences(library), size=size, progress=is_watched())
+    model = RankEncoder(loaded, reference, progress=False)
+    seen, duplicates = reference.counts["seen"], reference.counts["duplicates"]
+    out.print(
+        f"{seen:,} sentences read, {duplicates:,} duplicates dropped, {len(reference):,} kept as the "
+        f"reference corpus. {model.form.name} form: {model.fidelity}."
+    )
+    if output is not None:
+        model.save(output, overwrite=overwrite)
+        out.print(f"Kept in {output}: try [bold]rankencoder explain {output} 'one sentence' 'another'[/]")
+    out.rule("2. Why are two sentences similar?")
+    for a, b in PAIRS:
+        print_explanation(model.explain(a, b), show=4)
+        out.print()
+    out.rule("3. Does it help? Finding a function's docstring by its name")
+    tasks = docstrings.functions(library)
+    tasks = tasks[:: max(1, len(tasks) // functions)][:functions]
+    out.print(f"{len(tasks):,} functions, e.g. '{tasks[0].name}' -> '{tasks[0].purpose}'")
+    _print_results(score(model, tasks))
+    out.print(f"{time.perf_counter() - start:.0f} seconds in all.", style="dim")
+
+
+def _print_results(results: list[Result]) -> None:
+    from rich.table import Table
+
+    out = console()
+    table = Table("similarity", box=None, pad_edge=False)
+    for title in ("first", "MRR", "gain", "95% interval"):
+        table.add_column(title, justify="right")
+    table.add_column("verdict")
+    for r in results:
+        interval = (
+            ("", "", "")
+            if r is results[0]
+            else (f"{r.gain:+.3f}", f"{r.low:+.3f} to {r.high:+.3f}", r.verdict)
+        )
+        table.add_row(r.name, f"{r.first:.1%}", f"{r.reciprocal_rank:.3f}", *interval)
+    out.print(table)
+    out.print(
+        "first: the right docstring is the nearest. MRR: mean reciprocal rank of the right one. "
+        "gain: in MRR over plain cosine.",
+        style="dim",
+    )
+    best = max(results, key=lambda r: r.reciprocal_rank)
+    if best is results[0]:
+        verdict = (
+            "Plain cosine wins here: with this encoder and these sentences, leave ranks out (rank_weight 0)."
+        )
+    elif best.verdict == "better":
+        verdict = f"'{best.name}' wins here, by {best.gain:+.3f} in mean reciprocal rank over plain cosine."
+    else:
+        verdict = (
+            f"'{best.name}' is ahead by {best.gain:+.3f}, within chance: plain cosine does as well here."
+        )
+    out.print(f"[bold]{verdict}[/]")
+    out.print("Ranks do not always help: measure on your own sentences before you use them.", style="dim")

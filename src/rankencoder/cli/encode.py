@@ -1,0 +1,68 @@
+"""``rankencoder encode``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankencoder.cli.console import (
+    BatchSize,
+    Column,
+    Device,
+    Json,
+    Overwrite,
+    console,
+    is_watched,
+    print_json,
+    quiet_libraries,
+)
+
+
+def encode(
+    model: Annotated[Path, typer.Argument(help="A RankEncoder folder.")],
+    source: Annotated[
+        Path, typer.Argument(metavar="INPUT", help="Sentences: a file or folder, as for build.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="A .npy, .parquet or .jsonl file to write.")],
+    column: Column = None,
+    skip_invalid: Annotated[
+        bool, typer.Option("--skip-invalid", help="Leave out empty and over-long lines instead of stopping.")
+    ] = False,
+    device: Device = None,
+    batch_size: BatchSize = 32,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Encode a file of sentences to unit vectors whose cosine is the blend of ranks and cosine.
+
+    Reads and writes part by part. Interrupted work goes on where it stopped when the same command is given
+    again.
+
+    Examples:
+    - `rankencoder encode my-encoder sentences.txt -o vectors.npy`
+
+    - `rankencoder encode my-encoder articles.jsonl --column title -o vectors.parquet`
+
+    """
+    quiet_libraries()
+    from rankencoder.bulk import encode_file
+
+    counts = encode_file(
+        model,
+        source,
+        output,
+        column=column,
+        skip_invalid=skip_invalid,
+        overwrite=overwrite,
+        progress=is_watched(),
+        device=device,
+        batch_size=batch_size,
+    )
+    if as_json:
+        print_json({"output": str(output), **counts})
+        return
+    notes = [f"{counts[key]:,} {key}" for key in ("resumed", "skipped") if counts[key]]
+    total = counts["encoded"] + counts["resumed"]
+    console().print(f"{output}: {total:,} vectors" + (f" ({', '.join(notes)})" if notes else ""))

@@ -1,0 +1,79 @@
+"""``rankencoder info`` and ``--version``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rankencoder._version import __version__
+from rankencoder.cli.console import Json, console, print_json
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"rankencoder {__version__}\n")
+        raise typer.Exit
+
+
+def version(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Sentence vectors that know how a sentence ranks a reference corpus."""
+
+
+def info(
+    model: Annotated[Path, typer.Argument(help="A RankEncoder folder.")],
+    as_json: Json = False,
+) -> None:
+    """Say what a RankEncoder is made of, and how faithful its form is to exact rank vectors.
+
+    Example: `rankencoder info my-encoder`
+    """
+    description = describe(model)
+    print_json(description) if as_json else print_description(description)
+
+
+def describe(folder: Path) -> dict[str, Any]:
+    """Return what a saved RankEncoder says of itself and of its reference corpus."""
+    from rankencoder.persistence import read_config
+    from rankencoder.storage import read_json
+
+    config = read_config(folder)
+    reference = read_json(folder / "reference" / "reference.json")
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    about = {key: reference.get(key) for key in ("seed", "counts")}
+    return {"folder": str(folder), **config, "reference": about, "bytes_on_disk": size}
+
+
+def print_description(about: dict[str, Any]) -> None:
+    """Print a description for a person."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    form, fidelity, counts = about["form"], about["fidelity"], about["reference"]["counts"] or {}
+    settings = ", ".join(f"{key} {value}" for key, value in form["settings"].items())
+    dropped = ", ".join(
+        f"{counts[key]:,} {key}" for key in ("empty", "overlong", "duplicates") if counts.get(key)
+    )
+    table = Table(box=None, show_header=False, pad_edge=False)
+    for name, value in (
+        ("RankEncoder", about["folder"]),
+        ("encoder", about["encoder"] + ("" if about["encoder_saved"] else " (a callable, not on disk)")),
+        ("reference", f"{about['reference_size']:,} sentences, seed {about['reference']['seed']}"),
+        ("corpus", f"{counts.get('seen', 0):,} lines" + (f", dropped {dropped}" if dropped else "")),
+        ("form", form["name"] + (f" ({settings})" if settings else "")),
+        (
+            "fidelity",
+            f"Spearman {fidelity['spearman']:.4f} with exact rank similarities ({fidelity['pairs']:,} pairs)",
+        ),
+        ("rank_weight", str(about["rank_weight"])),
+        ("a sentence", f"{about['dimension']:,} numbers, {4 * about['dimension'] / 1000:.1f} kB as float32"),
+        ("on disk", f"{about['bytes_on_disk'] / 1e6:.1f} MB"),
+    ):
+        table.add_row(f"[bold]{name}[/]", escape(value))
+    console().print(table)

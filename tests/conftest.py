@@ -1,0 +1,146 @@
+"""Encoders and data for the tests: a tiny BERT made on the spot, a real MiniLM, and ../shared where it is."""
+
+import os
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+ROOT = Path(__file__).parents[1]
+SHARED = Path(os.environ.get("RANKENCODER_SHARED", ROOT.parent / "shared"))
+
+
+def pytest_collection_modifyitems(items):
+    if SHARED.is_dir():
+        return
+    for item in items:
+        if "shared" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.skip(reason=f"needs the development data in {SHARED}"))
+
+
+@pytest.fixture(scope="session")
+def shared():
+    return SHARED
+
+
+def letters(texts):
+    """A callable encoder: each word adds its own fixed random vector."""
+    rows = np.zeros((len(texts), 16), dtype=np.float32)
+    for row, text in zip(rows, texts, strict=True):
+        for word in text.lower().split():
+            row += np.random.default_rng(zlib.crc32(word.encode())).normal(size=16)
+    return rows
+
+
+@pytest.fixture
+def callable_encoder():
+    return letters
+
+
+NOUNS = ("cat", "dog", "river", "house", "teacher", "engine", "garden", "song", "letter", "window")
+VERBS = ("sees", "moves", "likes", "breaks", "paints", "hears", "finds", "opens", "follows", "forgets")
+
+
+@pytest.fixture(scope="session")
+def sentences():
+    """1,200 different sentences."""
+    return [f"The {a} {v} the {b} {n}" for n in range(2) for a in NOUNS for v in VERBS for b in NOUNS][:1200]
+
+
+@pytest.fixture(scope="session")
+def corpus_file(tmp_path_factory, sentences):
+    path = tmp_path_factory.mktemp("corpus") / "corpus.txt"
+    path.write_text("\n".join(sentences) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory):
+    """A SentenceTransformer folder with a random two-layer BERT."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from tokenizers import BertWordPieceTokenizer
+    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
+
+    letters_ = [chr(c) for c in range(97, 123)] + [str(d) for d in range(10)] + list(".,:;!?'\"()-")
+    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters_, *(f"##{c}" for c in letters_)]
+    words = sorted({w.lower() for w in (*NOUNS, *VERBS, "the", "a")})
+    folder = tmp_path_factory.mktemp("tiny")
+    tokenizer = BertWordPieceTokenizer({token: i for i, token in enumerate([*vocabulary, *words])})
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer._tokenizer,
+        unk_token="[UNK]",
+        pad_token="[PAD]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        mask_token="[MASK]",
+        model_max_length=64,
+    ).save_pretrained(folder / "bert")
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(vocabulary) + len(words),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        initializer_range=0.5,
+    )
+    BertModel(config).save_pretrained(folder / "bert")
+    transformer = Transformer(str(folder / "bert"))
+    model = SentenceTransformer(modules=[transformer, Pooling(32)], device="cpu")
+    model.save_pretrained(str(folder / "model"))
+    return folder / "model"
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tiny_folder, sentences):
+    """A RankEncoder on the tiny BERT, in the exact form."""
+    from rankencoder import RankEncoder
+
+    return RankEncoder(str(tiny_folder), sentences, form="exact", rank_weight=0.3, progress=False)
+
+
+@pytest.fixture(scope="session")
+def tiny_saved(tiny_model, tmp_path_factory):
+    """The same, saved in the compact form."""
+    folder = tmp_path_factory.mktemp("saved") / "model"
+    tiny_model.with_form("compact", dim=64).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def minilm():
+    """all-MiniLM-L6-v2, the real one."""
+    from rankencoder.demo.encoder import bundled_encoder
+    from rankencoder.encoders import Encoder
+
+    return Encoder(bundled_encoder(), device="cpu", batch_size=64)
+
+
+@pytest.fixture
+def run_cli(monkeypatch, capsys):
+    """Run the command line in this process; return exit code, output and error output."""
+    import warnings
+
+    from rankencoder.cli import main
+
+    def run(*arguments):
+        monkeypatch.setattr("sys.argv", ["rankencoder", *map(str, arguments)])
+        monkeypatch.setenv("COLUMNS", "200")
+        shown = warnings.showwarning
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        finally:
+            warnings.showwarning = shown
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
