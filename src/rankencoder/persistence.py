@@ -91,7 +91,9 @@ def load(
         fidelity = Fidelity(**config["fidelity"])
         rank_weight = float(config["rank_weight"])
         name = config["encoder"]
-    except (KeyError, TypeError) as error:
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{folder / CONFIG} is damaged ({error}); build it again") from error
     encoder = Encoder(folder / "encoder" if source is None else source, device=device, batch_size=batch_size)
     encoder.name = name if source is None else encoder.name

@@ -59,8 +59,9 @@ def _write_errors_as_os_errors(target: Path) -> Iterator[None]:
 
     try:
         yield
-    except SafetensorError as error:
-        raise OSError(f"cannot write {target}: {error}") from error
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or f"{error} (is the disk full?)"
+        raise OSError(getattr(error, "errno", None), f"cannot write {target}: {reason}") from error
 
 
 def check_free(target: Path, *, overwrite: bool) -> None:

@@ -50,11 +50,13 @@ def build(
     - `rankencoder build ./my-model corpus.parquet --column body --size 100000 -o my-encoder`
 
     """
+    from rankencoder.blend import check_rank_weight
     from rankencoder.cli.info import describe, print_description
     from rankencoder.forms import check_settings
     from rankencoder.storage import check_free
 
     check_free(output, overwrite=overwrite)
+    check_rank_weight(rank_weight)
     check_settings(form, dim=dim, power=power, center=center)
     quiet_libraries()
     from rankencoder.encoders import Encoder

@@ -39,6 +39,7 @@ def similarity(
     """
     if (pairs is None) == (a is None or b is None):
         raise InputError("give two sentences, or --pairs FILE")
+    from rich.markup import escape
     from rich.table import Table
 
     loaded = load(model, rank_weight, device)
@@ -54,7 +55,7 @@ def similarity(
     table = Table("cosine", "ranks", "similarity", "a", "b", box=None, pad_edge=False)
     for row in rows:
         numbers = (f"{row[key]:.4f}" for key in ("cosine", "rank_similarity", "similarity"))
-        table.add_row(*numbers, row["a"], row["b"])
+        table.add_row(*numbers, escape(row["a"]), escape(row["b"]))
     console().print(table)
 
 
@@ -71,6 +72,7 @@ def neighbors(
     """
     from dataclasses import asdict
 
+    from rich.markup import escape
     from rich.table import Table
 
     found = load(model, None, device).neighbors(sentence, k)
@@ -79,7 +81,7 @@ def neighbors(
         return
     table = Table("rank", "cosine", "reference sentence", box=None, pad_edge=False)
     for neighbor in found:
-        table.add_row(str(neighbor.rank), f"{neighbor.similarity:.4f}", neighbor.sentence)
+        table.add_row(str(neighbor.rank), f"{neighbor.similarity:.4f}", escape(neighbor.sentence))
     console().print(table)
 
 

@@ -2,22 +2,48 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
 import warnings
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec
 
 import typer
 
+from rankencoder.errors import InputError
+
 if TYPE_CHECKING:
     from rich.console import Console
+
+P = ParamSpec("P")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Device = Annotated[str | None, typer.Option(help="Where to run the encoder, e.g. cpu or cuda.")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Sentences per call of the encoder.")]
 Column = Annotated[str | None, typer.Option(help="Column or key that holds the sentences.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+
+
+def told_in_one_line(command: Callable[P, None]) -> Callable[P, None]:
+    """Let a command end with one line and exit code 2 where the input or the disk is at fault."""
+
+    @functools.wraps(command)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            command(*args, **kwargs)
+        except InputError as error:
+            fail(str(error))
+        except BrokenPipeError:
+            sys.stderr.close()  # the reader of our output is gone; there is nobody left to tell
+            sys.exit(1)
+        except OSError as error:
+            fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
+        except KeyboardInterrupt:
+            fail("interrupted; the same command goes on where it stopped", code=130)
+
+    return guarded
 
 
 def fail(message: str, code: int = 2) -> NoReturn:

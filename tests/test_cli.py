@@ -1,0 +1,153 @@
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from rankencoder import RankEncoder, __version__
+
+COMMANDS = ("build", "encode", "similarity", "neighbors", "explain", "info", "demo")
+A, B = "The cat sees the dog", "The dog sees the cat"
+
+
+def test_help_has_examples_and_is_light(tmp_path):
+    for command in COMMANDS:
+        code = f"import sys; sys.argv = ['rankencoder', {command!r}, '--help']\n"
+        code += "from rankencoder.cli import main\ntry: main()\nexcept SystemExit as s: assert not s.code\n"
+        code += "assert not {'torch', 'transformers', 'numpy'} & set(sys.modules)"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert f"rankencoder {command}" in done.stdout
+        assert "Example" in done.stdout
+
+
+def test_build_info_and_every_question(run_cli, tiny_folder, corpus_file, tmp_path):
+    folder = tmp_path / "m"
+    code, out, err = run_cli(
+        "build", tiny_folder, corpus_file, "-o", folder, "--dim", 32, "--rank-weight", 0.4
+    )
+    assert code == 0, err
+    assert "1,200 sentences, seed 42" in out
+    assert re.search(r"fidelity +Spearman [01]\.\d{4}", out)
+    code, out, _ = run_cli("info", folder, "--json")
+    about = json.loads(out)
+    assert (about["rank_weight"], about["form"]["settings"]) == (0.4, {"dim": 32})
+    model = RankEncoder.load(folder)
+    expected = model.explain(A, B)
+    code, out, _ = run_cli("similarity", folder, A, B, "--json")
+    assert json.loads(out)[0]["similarity"] == pytest.approx(expected.similarity, abs=1e-6)
+    code, out, _ = run_cli("similarity", folder, A, B, "--rank-weight", 1)
+    assert f"{expected.rank_similarity:.4f}" in out.splitlines()[1].split()[2]
+    code, out, _ = run_cli("explain", folder, A, B, "--json", "-k", 30)
+    assert json.loads(out)["cosine"] == pytest.approx(expected.cosine, abs=1e-6)
+    code, out, _ = run_cli("explain", folder, A, B, "--show", 3)
+    assert f"{len(expected.shared)} of the 100 nearest" in out
+    code, out, _ = run_cli("neighbors", folder, A, "-k", 3)
+    assert [line.split()[0] for line in out.splitlines()[1:]] == ["1", "2", "3"]
+    code, out, _ = run_cli("neighbors", folder, A, "-k", 2, "--json")
+    assert json.loads(out)[0]["rank"] == 1
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".jsonl"])
+def test_pairs_of_a_file(run_cli, tiny_saved, tmp_path, sentences, suffix):
+    a, b = sentences[:1100], sentences[100:1200]
+    path = tmp_path / f"pairs{suffix}"
+    if suffix == ".tsv":
+        path.write_text("".join(f"{x}\t{y}\n" for x, y in zip(a, b, strict=True)))
+    else:
+        rows = ({"sentence1": x, "sentence2": y} for x, y in zip(a, b, strict=True))
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, out, _ = run_cli("similarity", tiny_saved, "--pairs", path, "--json")
+    rows = json.loads(out)
+    expected = RankEncoder.load(tiny_saved).similarity_pairwise(a, b)
+    assert np.allclose([row["similarity"] for row in rows], expected, atol=1e-5)
+    assert [row["a"] for row in rows] == a
+
+
+def test_encode(run_cli, tiny_saved, corpus_file, tmp_path):
+    code, out, _ = run_cli("encode", tiny_saved, corpus_file, "-o", tmp_path / "v.npy")
+    assert code == 0
+    assert "1,200 vectors" in out
+    code, out, _ = run_cli(
+        "encode", tiny_saved, corpus_file, "-o", tmp_path / "v.npy", "--overwrite", "--json"
+    )
+    assert json.loads(out)["encoded"] == 1200
+
+
+def test_sentences_may_hold_markup_and_begin_with_dashes(run_cli, tiny_saved):
+    code, out, _ = run_cli("explain", tiny_saved, "[bold]The cat[/]", "[/red] dog")
+    assert code == 0
+    assert "[bold]The cat[/]" in out
+    assert "[/red] dog" in out
+    code, out, _ = run_cli("similarity", tiny_saved, "--", "--cat [b]", "-dog")
+    assert code == 0
+    assert "--cat [b]" in out
+
+
+def test_version(run_cli):
+    assert run_cli("--version")[1] == f"rankencoder {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["info", "nowhere"], "no such folder: nowhere"),
+        (["info", "{encoder}"], "is an encoder, not a RankEncoder"),
+        (["explain", "nowhere", "a", "b"], "no such folder: nowhere"),
+        (["similarity", "{model}"], "give two sentences, or --pairs FILE"),
+        (["similarity", "{model}", "a", "b", "--rank-weight", "2"], "rank_weight must be between 0"),
+        (["similarity", "{model}", "a", " "], "sentence 1 is empty"),
+        (["similarity", "{model}", "--pairs", "nowhere.tsv"], "no such file: nowhere.tsv"),
+        (
+            ["similarity", "{model}", "--pairs", "{corpus}"],
+            "line 1: expected two sentences separated by a tab",
+        ),
+        (["build", "{encoder}", "nowhere.txt", "-o", "{new}"], "no such file or folder: nowhere.txt"),
+        (["build", "someone/nothing", "{corpus}", "-o", "{new}"], "cannot load encoder 'someone/nothing'"),
+        (["build", "{encoder}", "{corpus}", "-o", "{model}"], "already exists"),
+        (["build", "{encoder}", "{corpus}", "-o", "{new}", "--form", "flat"], "unknown form 'flat'"),
+        (
+            ["build", "{encoder}", "{corpus}", "-o", "{new}", "--power", "1"],
+            "power is no setting of the compact",
+        ),
+        (["build", "{encoder}", "{corpus}", "-o", "{new}", "--rank-weight", "7"], "rank_weight must be"),
+        (["encode", "{model}", "{corpus}", "-o", "{new}.xyz"], "cannot write .xyz"),
+    ],
+)
+def test_errors_are_one_line_and_exit_code_2(
+    run_cli, tiny_saved, tiny_folder, corpus_file, tmp_path, arguments, message
+):
+    places = {"model": tiny_saved, "encoder": tiny_folder, "corpus": corpus_file, "new": tmp_path / "new"}
+    code, out, err = run_cli(*(argument.format(**places) for argument in arguments))
+    assert code == 2
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert err.startswith("error: ")
+    assert message in err
+    assert not list(tmp_path.iterdir())
+
+
+def test_wrong_usage_is_exit_code_2_too(run_cli):
+    assert run_cli("build")[0] == 2
+    assert run_cli("nonsense")[0] == 2
+
+
+@pytest.mark.filterwarnings("default::rankencoder.errors.ReferenceWarning")
+def test_small_corpora_warn_in_one_line(run_cli, tiny_folder, tmp_path):
+    (tmp_path / "few.txt").write_text("The cat\nThe dog\nThe river\n")
+    code, _, err = run_cli("build", tiny_folder, tmp_path / "few.txt", "-o", tmp_path / "m")
+    assert code == 0
+    assert err.startswith("warning: a reference corpus of 3 sentences is small")
+    assert len(err.splitlines()) == 1
+
+
+def test_interruption_is_a_clean_message(run_cli, tiny_saved, corpus_file, tmp_path, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rankencoder.bulk._write_part", stop)
+    code, _, err = run_cli("encode", tiny_saved, corpus_file, "-o", tmp_path / "v.npy")
+    assert code == 130
+    assert err.startswith("error: interrupted; the same command goes on")

@@ -1,0 +1,130 @@
+import bz2
+import gzip
+import json
+import lzma
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rankencoder.corpus import check_sentences, read_sentences
+from rankencoder.errors import InputError
+
+
+def texts(corpus, **options):
+    return [row.text for row in read_sentences(corpus, **options)]
+
+
+def test_text_lines_are_split_at_newlines_only(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes("\ufeffone\r\n\n  two\u2028still two \x0bthree\x1c\nlast".encode())
+    assert texts(path) == ["one", "", "two\u2028still two \x0bthree", "last"]
+
+
+@pytest.mark.parametrize(("suffix", "opener"), [(".gz", gzip.open), (".bz2", bz2.open), (".xz", lzma.open)])
+def test_compressed_files(tmp_path, suffix, opener):
+    path = tmp_path / f"a.txt{suffix}"
+    with opener(path, "wt", encoding="utf-8") as file:
+        file.write("eins\nzwei\n")
+    assert texts(path) == ["eins", "zwei"]
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(InputError, match=r"not a whole \.(gz|bz2|xz) file"):
+        texts(path)
+
+
+def test_jsonl_csv_tsv_parquet_and_folders_agree(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = ['He said "hi", twice', "naïve café 🙂", "plain"]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"id": 1, "text": r}) + "\n" for r in rows))
+    (tmp_path / "b.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    quoted = "".join('1,"' + r.replace('"', '""') + '"\n' for r in rows)
+    (tmp_path / "c.csv").write_text("id,sentence\n" + quoted, encoding="utf-8")
+    (tmp_path / "d.tsv").write_text("id\ttext\n" + "".join(f"1\t{r}\n" for r in rows), encoding="utf-8")
+    pq.write_table(pa.table({"id": [1, 2, 3], "text": rows}), tmp_path / "e.parquet")
+    (tmp_path / "notes.md").write_text("not read")
+    for name in ("a.jsonl", "b.jsonl", "c.csv", "d.tsv", "e.parquet"):
+        assert texts(tmp_path / name) == rows, name
+    assert texts(tmp_path) == rows * 5
+    assert texts(tmp_path / "notes.md") == ["not read"]
+
+
+def test_datasets_and_iterables():
+    import datasets
+
+    dataset = datasets.Dataset.from_dict({"body": ["a", "b"], "label": [0, 1]})
+    assert texts(dataset, column="body") == ["a", "b"]
+    assert texts(dataset.to_iterable_dataset(), column="body") == ["a", "b"]
+    assert texts(x for x in ("a", " b ")) == ["a", "b"]
+    with pytest.raises(InputError, match="DatasetDict.*train"):
+        texts(datasets.DatasetDict(train=dataset))
+
+
+def test_columns_are_chosen_or_asked_for(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("title,body\nx,y\n")
+    assert texts(path, column="body") == ["y"]
+    with pytest.raises(InputError, match="Choose one of title, body"):
+        texts(path)
+    with pytest.raises(InputError, match="no column 'text'; there is title, body"):
+        texts(path, column="text")
+
+
+def test_a_line_longer_than_memory_would_like_is_passed_over(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"short\n" + b"x" * 5_000_000 + b"\nafter\n" + b"y" * 3000)
+    rows = list(read_sentences(path))
+    assert [(row.text, row.line) for row in rows] == [("short", 1), (None, 2), ("after", 3), (None, 4)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", b"fine\ncaf\xe9\n", r"a\.txt, line 2: not UTF-8 \(byte 0xe9 at column 4\)"),
+        ("a.txt", b"\x89PNG\x00\n", r"line 1: holds a NUL byte"),
+        ("a.jsonl", b'{"text": "x"}\n{"text": \n', r"a\.jsonl, line 2: not JSON"),
+        ("a.jsonl", b'{"text": 3}\n', "line 1: expected a string, got int"),
+        ("a.jsonl", b'"\\ud800"\n', "line 1: not valid Unicode"),
+        ("a.csv", b"text,id\nx,1\ny\n", "line 3: 1 columns, but the header has 2"),
+        ("a.parquet", b"not parquet", "not a readable Parquet file"),
+        ("a.txt.gz", b"not gzip", "not a whole .gz file"),
+    ],
+)
+def test_bad_files_are_named_with_their_line(tmp_path, name, content, message):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        texts(tmp_path / name)
+
+
+def test_missing_and_empty(tmp_path):
+    with pytest.raises(InputError, match="no such file or folder"):
+        texts(tmp_path / "nowhere.txt")
+    with pytest.raises(InputError, match="holds no file to read"):
+        texts(tmp_path)
+    with pytest.raises(InputError, match="cannot read sentences from int"):
+        texts(3)
+    (tmp_path / "empty.csv").write_text("")
+    assert texts(tmp_path / "empty.csv") == []
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\0")), max_size=8))
+def test_any_unicode_text_survives(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("any") / "a.txt"
+    path.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8", newline="")
+    assert texts(path) == [row.removeprefix("\ufeff" if i == 0 else "").strip() for i, row in enumerate(rows)]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "message"),
+    [
+        ("", "sentence 1 is empty"),
+        (" \t\n", "sentence 1 is empty"),
+        ("x" * 100_000, "100,000 characters"),
+        ("\ud800", "not valid Unicode"),
+        (None, "not a string but NoneType"),
+    ],
+)
+def test_sentences_no_encoder_can_make_sense_of(sentence, message):
+    with pytest.raises(InputError, match=message):
+        check_sentences(["fine", sentence])

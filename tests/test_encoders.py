@@ -1,0 +1,88 @@
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from rankencoder.encoders import Encoder
+from rankencoder.errors import InputError
+
+
+def test_every_kind_of_encoder_gives_the_same_unit_vectors(tiny_folder):
+    model = SentenceTransformer(str(tiny_folder), device="cpu")
+    texts = ["The cat sees the dog.", "A river"]
+    expected = model.encode(texts, normalize_embeddings=True)
+    for source in (str(tiny_folder), tiny_folder, model, model.encode, lambda t: model.encode(t).tolist()):
+        vectors = Encoder(source)(texts)
+        assert vectors.dtype == torch.float32
+        assert np.allclose(vectors.numpy(), expected, atol=1e-6)
+
+
+def test_hub_names_revisions_and_cache(tiny_folder, tmp_path, monkeypatch):
+    """The hub's cache layout, filled by hand: names and revisions resolve without a network."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    repository = tmp_path / "models--someone--tiny"
+    shutil.copytree(tiny_folder, repository / "snapshots" / commit)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text(commit)
+    (repository / "refs" / "v1").write_text(commit)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setenv("SENTENCE_TRANSFORMERS_HOME", str(tmp_path))
+    expected = Encoder(tiny_folder)(["The cat"])
+    for revision in (None, "v1", commit):
+        encoder = Encoder("someone/tiny", revision=revision)
+        assert encoder.name == "someone/tiny"
+        assert torch.equal(encoder(["The cat"]), expected)
+    with pytest.raises(InputError, match="cannot load encoder 'someone/tiny'.*nor on the hub"):
+        Encoder("someone/tiny", revision="v2")
+    with pytest.raises(InputError, match="cannot load encoder 'someone/else'"):
+        Encoder("someone/else")
+
+
+@pytest.mark.parametrize(
+    ("encode", "message"),
+    [
+        (lambda t: np.ones((len(t) + 1, 3)), "given 2 sentences and returned an array of shape"),
+        (lambda t: np.ones(3), "one row per sentence"),
+        (lambda t: [["a"]] * len(t), "did not return an array of numbers"),
+        (lambda t: [[1, 2], [1]], "did not return an array of numbers"),
+        (lambda t: [[1.0, np.nan], [1, 1]], "NaN or infinite vector for 'first'"),
+        (lambda t: [[1, 1], [0, 0]], "zero vector for 'second'.*1 of 2 sentences"),
+        (lambda t: [[1, 1], [np.inf, 0]], "NaN or infinite vector for 'second'"),
+    ],
+)
+def test_bad_encoders(encode, message):
+    with pytest.raises(InputError, match=message):
+        Encoder(encode)(["first", "second"])
+
+
+def test_dimensions_must_not_change():
+    encoder = Encoder(lambda t: np.ones((len(t), len(t[0]))), batch_size=1)
+    with pytest.raises(InputError, match="returned 2 numbers, after 1"):
+        encoder(["a", "ab"])
+    encoder(["abc"])
+    with pytest.raises(InputError, match="returned 1 numbers, earlier 3"):
+        encoder(["a"])
+
+
+def test_not_an_encoder(tmp_path, tiny_folder):
+    with pytest.raises(InputError, match="int is no encoder"):
+        Encoder(3)
+    with pytest.raises(InputError, match="is no encoder: a SentenceTransformer folder has"):
+        Encoder(tmp_path)
+    shutil.copytree(tiny_folder, tmp_path / "cut")
+    weights = tmp_path / "cut" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(InputError, match="damaged or not an encoder"):
+        Encoder(tmp_path / "cut")
+
+
+def test_pickled_weights_are_not_loaded(tmp_path, tiny_folder):
+    shutil.copytree(tiny_folder, tmp_path / "pickled")
+    model = SentenceTransformer(str(tiny_folder), device="cpu")
+    torch.save(model[0].auto_model.state_dict(), tmp_path / "pickled" / "pytorch_model.bin")
+    (tmp_path / "pickled" / "model.safetensors").unlink()
+    with pytest.raises(InputError, match="cannot load encoder"):
+        Encoder(tmp_path / "pickled")

@@ -1,0 +1,109 @@
+import json
+
+import numpy as np
+import pytest
+
+from rankencoder import Reference
+from rankencoder.encoders import Encoder
+from rankencoder.errors import InputError, ReferenceWarning
+
+
+def test_build_is_seeded_and_made_of_unit_vectors(callable_encoder, sentences):
+    first = Reference.build(callable_encoder, sentences, size=1000)
+    again = Reference.build(callable_encoder, sentences[::-1], size=1000)
+    other = Reference.build(callable_encoder, sentences, size=1000, seed=7)
+    assert first.sentences == again.sentences != other.sentences
+    assert np.array_equal(first.vectors, again.vectors)
+    assert first.vectors.dtype == np.float32
+    assert np.allclose(np.linalg.norm(first.vectors, axis=1), 1, atol=1e-6)
+    raw = callable_encoder(first.sentences)
+    assert np.allclose(first.vectors, raw / np.linalg.norm(raw, axis=1, keepdims=True), atol=1e-6)
+
+
+def test_save_and_load(callable_encoder, sentences, tmp_path):
+    reference = Reference.build(callable_encoder, [*sentences, "naïve 🙂", "naïve 🙂", ""], size=2000)
+    reference.save(tmp_path / "r")
+    loaded = Reference.load(tmp_path / "r")
+    assert loaded.sentences == reference.sentences
+    assert np.array_equal(loaded.vectors, reference.vectors)
+    assert (loaded.seed, loaded.encoder, loaded.counts) == (42, "letters", reference.counts)
+    assert loaded.counts["duplicates"] == loaded.counts["empty"] == 1
+    assert sorted(p.name for p in (tmp_path / "r").iterdir()) == ["reference.json", "reference.safetensors"]
+    assert [p.name for p in tmp_path.iterdir()] == ["r"]
+
+
+def test_another_encoder_is_a_clear_error(callable_encoder, sentences):
+    reference = Reference.build(callable_encoder, sentences)
+    reference.check_encoder(Encoder(callable_encoder))
+    reference.check_encoder(Encoder(lambda texts: callable_encoder(texts).astype(np.float16)))
+    with pytest.raises(InputError, match="encoded by 'letters', and .* is another .*cosine"):
+        reference.check_encoder(Encoder(lambda texts: callable_encoder(texts) + 0.5))
+    with pytest.raises(InputError, match="vectors have 8 numbers, not 16"):
+        reference.check_encoder(Encoder(lambda texts: callable_encoder(texts)[:, :8]))
+
+
+def test_too_few_sentences(callable_encoder):
+    with pytest.raises(
+        InputError, match=r"only 1 usable .*among 4 lines \(1 empty, 0 longer .* 2 duplicates"
+    ):
+        Reference.build(callable_encoder, ["a", "", "a", "a"])
+    with pytest.raises(InputError, match="at least 2 sentences, not 1"):
+        Reference.build(callable_encoder, ["a", "b"], size=1)
+    with pytest.warns(ReferenceWarning, match="2 sentences is small"):
+        Reference.build(callable_encoder, ["a", "b"])
+
+
+def damage_json(folder, **changes):
+    about = json.loads((folder / "reference.json").read_text())
+    (folder / "reference.json").write_text(json.dumps({**about, **changes}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: (f / "reference.json").unlink(), "no reference.json"),
+        (lambda f: (f / "reference.safetensors").unlink(), "no reference.safetensors"),
+        (lambda f: (f / "reference.json").write_text('{"format": 1'), "not JSON"),
+        (lambda f: (f / "reference.json").write_text("[]"), "not a JSON object"),
+        (lambda f: (f / "reference.safetensors").write_bytes(b"\x80\x02]."), "not a whole safetensors file"),
+        (lambda f: damage_json(f, sentences=["one"]), "1 sentences, vectors"),
+        (lambda f: damage_json(f, format=99), "format 99"),
+        (lambda f: (f / "reference.json").write_text('{"format": 1}'), "'sentences' is missing"),
+        (lambda f: _truncate(f / "reference.safetensors"), "not a whole safetensors file"),
+    ],
+)
+def test_damaged_folders(callable_encoder, sentences, tmp_path, damage, message):
+    Reference.build(callable_encoder, sentences).save(tmp_path / "r")
+    damage(tmp_path / "r")
+    with pytest.raises(InputError, match=message):
+        Reference.load(tmp_path / "r")
+
+
+def _truncate(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def test_interrupted_encoding_is_taken_up_again(callable_encoder, tmp_path):
+    texts = [f"word{i} word{i % 7}" for i in range(5000)]
+    whole = Reference.build(callable_encoder, texts, size=5000)
+    seen = []
+
+    def stops_at(limit):
+        def encode(batch):
+            seen.extend(batch)
+            if len(seen) > limit:
+                raise KeyboardInterrupt
+            return callable_encoder(batch)
+
+        return encode
+
+    with pytest.raises(KeyboardInterrupt):
+        Reference.build(stops_at(3000), texts, size=5000, resume_beside=tmp_path / "model")
+    seen.clear()
+    resumed = Reference.build(stops_at(10**6), texts, size=5000, resume_beside=tmp_path / "model")
+    assert len(seen) < 3100
+    assert resumed.sentences == whole.sentences
+    assert np.array_equal(resumed.vectors, whole.vectors)
+    (tmp_path / ".model.parts" / "part-000001").write_bytes(b"cut off")
+    again = Reference.build(callable_encoder, texts, size=5000, resume_beside=tmp_path / "model")
+    assert np.array_equal(again.vectors, whole.vectors)

@@ -1,0 +1,106 @@
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from rankencoder.errors import InputError
+from rankencoder.parts import Parts, clear_parts
+from rankencoder.storage import new_file, new_folder, read_json, write_json
+
+
+def names(folder):
+    return sorted(p.name for p in folder.iterdir())
+
+
+def test_a_new_folder_appears_whole_or_not_at_all(tmp_path):
+    with new_folder(tmp_path / "deep" / "er" / "x") as new:
+        (new / "a").write_text("1")
+        assert not (tmp_path / "deep" / "er" / "x").exists()
+    assert names(tmp_path / "deep" / "er") == ["x"]
+    with pytest.raises(RuntimeError), new_folder(tmp_path / "y") as new:
+        (new / "a").write_text("1")
+        raise RuntimeError
+    assert names(tmp_path) == ["deep"]
+
+
+def test_replacing_a_folder(tmp_path):
+    for content in ("1", "2"):
+        with new_folder(tmp_path / "x", overwrite=True) as new:
+            (new / content).write_text(content)
+    assert names(tmp_path) == ["x"]
+    assert names(tmp_path / "x") == ["2"]
+    with pytest.raises(InputError, match="already exists"), new_folder(tmp_path / "x"):
+        pass
+
+
+def test_new_file(tmp_path):
+    (tmp_path / "f").write_text("old")
+    with pytest.raises(RuntimeError), new_file(tmp_path / "f") as new:
+        new.write_text("half")
+        raise RuntimeError
+    assert (tmp_path / "f").read_text() == "old"
+    with new_file(tmp_path / "f") as new:
+        new.write_text("new")
+    assert (tmp_path / "f").read_text() == "new"
+    assert names(tmp_path) == ["f"]
+
+
+def test_an_interrupted_replacement_is_told_of(tmp_path):
+    with new_folder(tmp_path / "x") as new:
+        write_json(new / "a.json", {})
+    (tmp_path / "x").rename(tmp_path / ".x.previous")
+    with pytest.raises(InputError, match=r"rename .*\.x\.previous to .*x"):
+        read_json(tmp_path / "x" / "a.json")
+
+
+def test_kill_minus_nine_while_writing(tmp_path):
+    """A killed process leaves the old folder in place, and the next save works."""
+    with new_folder(tmp_path / "x") as new:
+        (new / "old").write_text("old")
+    code = f"""
+import time
+from rankencoder.storage import new_folder
+with new_folder({str(tmp_path / "x")!r}, overwrite=True) as new:
+    (new / "half").write_text("half")
+    print("ready", flush=True)
+    time.sleep(60)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert names(tmp_path / "x") == ["old"]
+    with new_folder(tmp_path / "x", overwrite=True) as new:
+        (new / "new").write_text("new")
+    assert names(tmp_path / "x") == ["new"]
+
+
+def test_parts_of_other_work_are_dropped(tmp_path):
+    parts = Parts(tmp_path / "t", {"a": 1})
+    for number in range(3):
+        with parts.write(number) as path:
+            path.write_text(str(number))
+    parts.path(1).unlink()
+    assert len(Parts(tmp_path / "t", {"a": 1}).finished()) == 1
+    assert Parts(tmp_path / "t", {"a": 2}).finished() == []
+    clear_parts(tmp_path / "t")
+    assert names(tmp_path) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_unreadable(tmp_path):
+    (tmp_path / "a.json").write_text("{}")
+    (tmp_path / "a.json").chmod(0)
+    with pytest.raises(PermissionError):
+        read_json(tmp_path / "a.json")
+
+
+def test_sync_is_not_forgotten(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.readlink(f"/proc/self/fd/{handle}")))
+    with new_folder(tmp_path / "x") as new:
+        (new / "a").write_text("1")
+        inside = str(new / "a")
+    assert inside in synced
