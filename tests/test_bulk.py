@@ -129,7 +129,7 @@ def test_bad_requests(tiny_saved, text_file, tmp_path):
 
 
 def test_a_disk_that_is_full(tiny_saved, text_file, tmp_path):
-    """A limit on file sizes makes writes fail as a full disk does: one line, exit code 2, nothing left behind."""
+    """A limit on file sizes makes writes fail as a full disk does: one line, exit code 2, nothing half."""
     code = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
     code += "resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000));"
     code += "from rankencoder.cli import main; sys.argv = ['rankencoder', *sys.argv[1:]]; main()"

@@ -59,7 +59,7 @@ def test_pairs_of_a_file(run_cli, tiny_saved, tmp_path, sentences, suffix):
     else:
         rows = ({"sentence1": x, "sentence2": y} for x, y in zip(a, b, strict=True))
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    code, out, _ = run_cli("similarity", tiny_saved, "--pairs", path, "--json")
+    _, out, _ = run_cli("similarity", tiny_saved, "--pairs", path, "--json")
     rows = json.loads(out)
     expected = RankEncoder.load(tiny_saved).similarity_pairwise(a, b)
     assert np.allclose([row["similarity"] for row in rows], expected, atol=1e-5)

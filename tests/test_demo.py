@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -35,7 +37,7 @@ def test_the_score_is_the_mean_reciprocal_rank(tiny_model, sentences):
     results = score(tiny_model, tasks)
     assert results[0].name == "plain cosine"
     assert results[0].first == results[0].reciprocal_rank == 1
-    shuffled = [Function(a, b) for a, b in zip(sentences[:40], sentences[1:41], strict=True)]
+    shuffled = [Function(a, b) for a, b in pairwise(sentences[:41])]
     result = score(tiny_model, shuffled)[0]
     names, purposes = (tiny_model.encoder([t[i] for t in shuffled]).numpy() for i in (0, 1))
     similarity = names @ purposes.T
