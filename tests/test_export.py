@@ -6,6 +6,9 @@ import pytest
 from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 
+from rankencoder import RankEncoder
+from rankencoder.errors import InputError
+
 TEXTS = [
     "The cat sees the dog",
     "A teacher paints the house",
@@ -75,6 +78,24 @@ def test_the_export_is_a_copy_and_its_card_says_what_it_is(tiny_model, tmp_path)
     card = (tmp_path / "m" / "README.md").read_text()
     assert "RankEncoder on" in card
     assert "Spearman" in card
+
+
+@pytest.mark.parametrize("form", ["compact", "linear"])
+def test_half_precision_encoders(tiny_folder, sentences, tmp_path, form):
+    base = SentenceTransformer(str(tiny_folder), device="cpu", model_kwargs={"dtype": "bfloat16"})
+    model = RankEncoder(base, sentences, form=form, rank_weight=1.0, progress=False)
+    model.to_sentence_transformer().save_pretrained(str(tmp_path / "m"))
+    loaded = SentenceTransformer(str(tmp_path / "m"), device="cpu", trust_remote_code=form == "compact")
+    theirs, ours = cosines(loaded.encode(sentences[:40])), model.similarity(sentences[:40], sentences[:40])
+    assert np.abs(theirs - ours).max() < 0.05
+
+
+def test_encoders_that_cut_their_vectors(tiny_folder, sentences):
+    base = SentenceTransformer(str(tiny_folder), device="cpu", truncate_dim=8)
+    model = RankEncoder(base, sentences, form="linear", progress=False)
+    assert model.dimension == 16
+    with pytest.raises(InputError, match="cuts its vectors to 8 numbers"):
+        model.to_sentence_transformer()
 
 
 @pytest.mark.parametrize("form", ["compact", "linear"])

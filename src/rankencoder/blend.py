@@ -27,7 +27,7 @@ def check_rank_weight(rank_weight: float) -> float:
 def blend(rank_similarity: Number, cosine: Number, rank_weight: float) -> Number:
     """Return λ · rank similarity + (1 − λ) · cosine (Eq. 7).
 
-    >>> blend(0.5, 1.0, rank_weight=0.1)
+    >>> round(blend(0.5, 1.0, rank_weight=0.1), 3)
     0.95
     """
     return rank_weight * rank_similarity + (1 - rank_weight) * cosine

@@ -29,6 +29,11 @@ def to_sentence_transformer(model: RankEncoder) -> SentenceTransformer:
             f"the encoder {model.encoder.name!r} is a callable, which no SentenceTransformer can hold: "
             "use encode, whose vectors fit every vector database"
         )
+    if base.truncate_dim is not None:
+        raise InputError(
+            f"the encoder cuts its vectors to {base.truncate_dim} numbers, which an export would not: "
+            "load it without truncate_dim, and build the reference again"
+        )
     if isinstance(model.form, LinearForm):
         added, fidelity = _linear_modules(model, model.form)
     else:
@@ -71,6 +76,7 @@ def _linear_modules(model: RankEncoder, form: LinearForm) -> tuple[list[Any], Fi
     vectors = form.reference[held_out(len(form.reference))]
     mapped = torch.nn.functional.normalize(vectors @ weight.T + bias, dim=1)
     exact = blend_vectors(form(vectors), vectors, model.rank_weight)
+    dense.to(model.encoder.model.dtype if model.encoder.model is not None else None)
     return [Normalize(), dense, Normalize()], measure(mapped @ mapped.T, exact @ exact.T)
 
 

@@ -170,6 +170,8 @@ class RankEncoder:
         if not checked:
             return torch.zeros(0, self.form.reference.shape[1], device=self.encoder.device)
         vectors = self.encoder(checked, progress=progress)
+        if vectors.device != self.form.reference.device:
+            self.form.to(vectors.device)  # the encoder was moved
         if vectors.shape[1] != self.form.reference.shape[1]:
             raise InputError(
                 f"encoder {self.encoder.name!r} returned {vectors.shape[1]} numbers, its reference corpus "

@@ -25,7 +25,7 @@ def save(model: RankEncoder, folder: Path, *, overwrite: bool) -> None:
     """Write a RankEncoder to a folder (see `RankEncoder.save`)."""
     with new_folder(folder, overwrite=overwrite) as new:
         if model.encoder.model is not None:
-            model.encoder.model.save_pretrained(str(new / "encoder"), safe_serialization=True)
+            model.encoder.model.save_pretrained(str(new / "encoder"), create_model_card=False)
         (new / "reference").mkdir()
         model.reference._write(new / "reference")
         tensors = {name: tensor.cpu().numpy() for name, tensor in model.form.tensors().items()}

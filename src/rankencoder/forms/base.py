@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
 
 from rankencoder.errors import InputError
+from rankencoder.ranks import MEMORY_BUDGET, rank_vectors
 
 HELD_OUT = 1000
 """Reference sentences that no principal component is fitted on: fidelity is measured on them."""
@@ -37,6 +39,22 @@ class Form(torch.nn.Module, ABC):
     @abstractmethod
     def dimension(self) -> int:
         """Numbers per sentence."""
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Form:
+        """Follow a model to another device, but not to half precision: ranks are finer than that."""
+        super()._apply(lambda tensor: tensor.to(fn(tensor.new_empty(0)).device), recurse)  # type: ignore[no-untyped-call]
+        return self
+
+    def map_ranks(
+        self, vectors: torch.Tensor, function: Callable[[torch.Tensor], torch.Tensor]
+    ) -> torch.Tensor:
+        """Return a function of the rank vectors of unit sentence vectors, part by part."""
+        out = vectors.new_empty(len(vectors), self.dimension)
+        step = max(1, MEMORY_BUDGET // (vectors.element_size() * len(self.reference)))
+        for start in range(0, len(vectors), step):
+            rows = slice(start, start + step)
+            out[rows] = function(rank_vectors(vectors[rows] @ self.reference.T))
+        return out
 
     def config(self) -> dict[str, Any]:
         """Return the settings, to be stored as JSON."""

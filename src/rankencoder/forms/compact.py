@@ -6,7 +6,7 @@ import torch
 
 from rankencoder.errors import InputError
 from rankencoder.forms.base import Form, held_out
-from rankencoder.ranks import MEMORY_BUDGET, rank_vectors
+from rankencoder.ranks import rank_vectors
 
 DIM = 256
 _FIT_ROWS = 2048
@@ -47,10 +47,10 @@ class CompactForm(Form):
         return self.projection.shape[1]
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Return projected rank vectors, at unit norm, holding only a few full ones at a time."""
-        step = max(1, MEMORY_BUDGET // (4 * len(self.reference)))
-        parts = [rank_vectors(rows @ self.reference.T) @ self.projection for rows in vectors.split(step)]
-        return torch.nn.functional.normalize(torch.cat(parts), dim=1)
+        """Return projected rank vectors, at unit norm."""
+        return torch.nn.functional.normalize(
+            self.map_ranks(vectors, lambda ranks: ranks @ self.projection), dim=1
+        )
 
 
 def _rows_to_fit(n: int, dim: int) -> torch.Tensor:
