@@ -1,4 +1,4 @@
-"""Draw the README's picture: ``python docs/picture.py FOLDER``, FOLDER from ``rankencoder demo -o FOLDER``."""
+"""Draw the README's picture: ``python docs/picture.py MODEL``, MODEL being the demo's."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ A, B = "Delete a file from the disk.", "Remove a directory and everything in it.
 if __name__ == "__main__":
     console = Console(record=True, width=76, highlight=False)
     with patch.object(compare, "console", lambda: console):
-        compare.print_explanation(RankEncoder.load(sys.argv[1]).explain(A, B), show=8)
+        compare.print_explanation(RankEncoder.load(sys.argv[1]).explain(A, B), "ranks", show=8)
     console.save_svg(str(Path(__file__).with_name("explain.svg")), title="rankencoder explain")

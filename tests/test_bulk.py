@@ -49,7 +49,7 @@ def test_interrupted_work_goes_on_where_it_stopped(tiny_saved, text_file, tmp_pa
     write_part = bulk._write_part
 
     def stops_at_the_third(path, suffix, part, model):
-        if path.name.startswith(".part-000002"):
+        if path.name.startswith(".part-000002."):
             raise KeyboardInterrupt
         write_part(path, suffix, part, model)
 
@@ -112,6 +112,27 @@ def test_invalid_lines_stop_or_are_skipped(tiny_saved, tmp_path):
     assert [json.loads(line)["line"] for line in (tmp_path / "v.jsonl").read_text().splitlines()] == [1, 4]
 
 
+def test_skipping_invalid_lines_goes_on_with_what_was_done(tiny_saved, tmp_path, sentences):
+    source = tmp_path / "in.txt"
+    source.write_text("\n".join([*sentences[:250], "", *sentences[250:260]]))
+    with pytest.raises(InputError, match="line 251"):
+        encode_file(tiny_saved, source, tmp_path / "v.npy")
+    counts = encode_file(tiny_saved, source, tmp_path / "v.npy", skip_invalid=True)
+    assert counts == {"encoded": 60, "resumed": 200, "skipped": 1}
+
+
+def test_many_parts_are_joined_with_few_open_files(tiny_saved, text_file, tmp_path, monkeypatch):
+    import resource
+
+    monkeypatch.setattr(bulk, "_PART", 2)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 40, limits[1]))
+    try:
+        assert encode_file(tiny_saved, text_file, tmp_path / "v.npy")["encoded"] == 350
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
 def test_bad_requests(tiny_saved, text_file, tmp_path):
     with pytest.raises(InputError, match="cannot write .txt: use .npy, .parquet, .jsonl"):
         encode_file(tiny_saved, text_file, tmp_path / "v.txt")
@@ -126,6 +147,9 @@ def test_bad_requests(tiny_saved, text_file, tmp_path):
         encode_file(tiny_saved, tmp_path / "nowhere.txt", tmp_path / "w.npy")
     with pytest.raises(InputError, match="no such folder"):
         encode_file(tmp_path / "nowhere", text_file, tmp_path / "w.npy")
+    with pytest.raises(InputError, match="lies in"):
+        encode_file(tiny_saved, tmp_path, tmp_path / "deeper" / "w.npy")
+    assert sorted(os.listdir(tmp_path)) == ["empty.txt", "in.txt", "v.npy"]
 
 
 def test_a_disk_that_is_full(tiny_saved, text_file, tmp_path):

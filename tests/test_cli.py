@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import subprocess
 import sys
@@ -97,6 +98,16 @@ def test_version(run_cli):
         (["info", "{encoder}"], "is an encoder, not a RankEncoder"),
         (["explain", "nowhere", "a", "b"], "no such folder: nowhere"),
         (["similarity", "{model}"], "give two sentences, or --pairs FILE"),
+        (["similarity", "{model}", "a", "--pairs", "{corpus}"], "give two sentences, or --pairs FILE"),
+        (["build"], "Missing argument 'encoder'. See: rankencoder build --help"),
+        (["nonsense"], "No such command 'nonsense'. See: rankencoder --help"),
+        (["build", "{encoder}", "{corpus}", "-o", "{new}", "--size", "x"], "Invalid value for '--size'"),
+        (["build", "{encoder}", "{corpus}", "-o", "{new}", "--dim", "0"], "dim must be at least 1"),
+        (["build", "{encoder}", "{corpus}", "-o", "{new}", "--seed", "9" * 30], "seed must fit into 64 bits"),
+        (
+            ["build", "{encoder}", "{corpus}", "-o", "{new}", "--device", "abacus"],
+            "cannot run on device 'abacus'",
+        ),
         (["similarity", "{model}", "a", "b", "--rank-weight", "2"], "rank_weight must be between 0"),
         (["similarity", "{model}", "a", " "], "sentence 1 is empty"),
         (["similarity", "{model}", "--pairs", "nowhere.tsv"], "no such file: nowhere.tsv"),
@@ -129,9 +140,31 @@ def test_errors_are_one_line_and_exit_code_2(
     assert not list(tmp_path.iterdir())
 
 
-def test_wrong_usage_is_exit_code_2_too(run_cli):
-    assert run_cli("build")[0] == 2
-    assert run_cli("nonsense")[0] == 2
+def test_no_arguments_print_the_help(run_cli):
+    code, out, err = run_cli()
+    assert (code, err) == (2, "")
+    assert "Usage: rankencoder" in out
+
+
+def test_what_nobody_thought_of_is_one_line_too(run_cli, tiny_saved, monkeypatch):
+    def breaks(*_, **__):
+        raise ZeroDivisionError("division by zero")
+
+    monkeypatch.setattr("rankencoder.cli.compare.load", breaks)
+    code, _, err = run_cli("neighbors", tiny_saved, "a")
+    assert code == 1
+    assert err.startswith("error: unexpected ZeroDivisionError: division by zero (RANKENCODER_DEBUG=1")
+    monkeypatch.setenv("RANKENCODER_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        run_cli("neighbors", tiny_saved, "a")
+
+
+def test_characters_that_a_terminal_does_not_know(tiny_saved):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "rankencoder", "explain", str(tiny_saved), "The cät", "The dog"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "The c?t" in done.stdout
 
 
 @pytest.mark.filterwarnings("default::rankencoder.errors.ReferenceWarning")

@@ -3,6 +3,7 @@ import gzip
 import json
 import lzma
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,7 +58,7 @@ def test_datasets_and_iterables():
     assert texts(dataset, column="body") == ["a", "b"]
     assert texts(dataset.to_iterable_dataset(), column="body") == ["a", "b"]
     assert texts(x for x in ("a", " b ")) == ["a", "b"]
-    with pytest.raises(InputError, match="DatasetDict.*train"):
+    with pytest.raises(InputError, match=r"DatasetDict is not one list .*choose from it \(train\)"):
         texts(datasets.DatasetDict(train=dataset))
 
 
@@ -78,6 +79,54 @@ def test_a_line_longer_than_memory_would_like_is_passed_over(tmp_path):
     assert [(row.text, row.line) for row in rows] == [("short", 1), (None, 2), ("after", 3), (None, 4)]
 
 
+def test_nulls_and_blank_lines_are_empty_sentences(tmp_path):
+    import datasets
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"text": ["a", None, "b"]}), tmp_path / "a.parquet")
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n{"text": null}\n"b"\n')
+    (tmp_path / "a.csv").write_text('text,id\na,1\n\n"b",2\n')
+    for name in ("a.parquet", "a.jsonl", "a.csv"):
+        assert texts(tmp_path / name) == ["a", "", "b"], name
+    assert texts(datasets.Dataset.from_dict({"text": ["a", None, "b"]})) == ["a", "", "b"]
+
+
+def test_over_long_cells_are_passed_over_and_long_neighbours_are_not(tmp_path):
+    (tmp_path / "a.csv").write_text(f"text,other\n{'x' * 300_000},1\nb,{'y' * 300_000}\n")
+    (tmp_path / "a.jsonl").write_text(json.dumps({"other": "y" * 300_000, "text": "b"}) + "\n")
+    assert texts(tmp_path / "a.csv") == [None, "b"]
+    assert texts(tmp_path / "a.jsonl") == ["b"]
+
+
+def test_tables_are_not_mistaken_for_sentences(tmp_path):
+    import pandas as pd
+    import pyarrow as pa
+
+    table = {"text": ["a", "b"]}
+    for corpus in (table, pd.DataFrame(table), pa.table(table)):
+        with pytest.raises(InputError, match="is not one list of sentences"):
+            texts(corpus)
+    assert texts(pd.Series(["a", "b"])) == ["a", "b"]
+    (tmp_path / "a.json").write_text('["a"]')
+    with pytest.raises(InputError, match=r"write one object a line, as \.jsonl"):
+        texts(tmp_path / "a.json")
+    (tmp_path / "a.ndjson").write_text('"a"\n')
+    assert texts(tmp_path / "a.ndjson") == ["a"]
+
+
+def test_parquet_that_is_not_utf8(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    bad = pa.Array.from_buffers(
+        pa.utf8(), 1, [None, pa.py_buffer(np.array([0, 2], "int32").tobytes()), pa.py_buffer(b"\xff\xfe")]
+    )
+    pq.write_table(pa.table({"text": bad}), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=r"a\.parquet, near line 1: not UTF-8"):
+        texts(tmp_path / "a.parquet")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -85,6 +134,7 @@ def test_a_line_longer_than_memory_would_like_is_passed_over(tmp_path):
         ("a.txt", b"\x89PNG\x00\n", r"line 1: holds a NUL byte"),
         ("a.jsonl", b'{"text": "x"}\n{"text": \n', r"a\.jsonl, line 2: not JSON"),
         ("a.jsonl", b'{"text": 3}\n', "line 1: expected a string, got int"),
+        ("a.jsonl", b"9" * 5000 + b"\n", "line 1: not JSON"),
         ("a.jsonl", b'"\\ud800"\n', "line 1: not valid Unicode"),
         ("a.csv", b"text,id\nx,1\ny\n", "line 3: 1 columns, but the header has 2"),
         ("a.parquet", b"not parquet", "not a readable Parquet file"),

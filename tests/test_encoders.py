@@ -35,10 +35,34 @@ def test_hub_names_revisions_and_cache(tiny_folder, tmp_path, monkeypatch):
         encoder = Encoder("someone/tiny", revision=revision)
         assert encoder.name == "someone/tiny"
         assert torch.equal(encoder(["The cat"]), expected)
-    with pytest.raises(InputError, match="cannot load encoder 'someone/tiny'.*nor on the hub"):
+    with pytest.raises(InputError, match="cannot load encoder 'someone/tiny'"):
         Encoder("someone/tiny", revision="v2")
     with pytest.raises(InputError, match="cannot load encoder 'someone/else'"):
         Encoder("someone/else")
+
+
+def test_an_encoders_own_error_is_left_alone():
+    def refuses(texts):
+        raise ValueError("401: invalid API key")
+
+    with pytest.raises(ValueError, match="401: invalid API key") as caught:
+        Encoder(refuses)(["a"])
+    assert not isinstance(caught.value, InputError)
+
+
+def test_tiny_huge_and_half_precision_vectors_become_unit_vectors():
+    rows = torch.tensor([[3.0, 4.0], [1.0, 0.0]])
+    for scaled in (rows * 1e-30, rows * 1e30, rows.bfloat16(), rows.double().tolist()):
+        vectors = Encoder(lambda texts, scaled=scaled: scaled)(["a", "b"])
+        assert torch.allclose(vectors, torch.tensor([[0.6, 0.8], [1.0, 0.0]]))
+
+
+def test_devices_that_are_not_there(tiny_folder):
+    with pytest.raises(InputError, match="cannot run on device 'abacus'"):
+        Encoder(tiny_folder, device="abacus")
+    if not torch.cuda.is_available():
+        with pytest.raises(InputError, match="cannot run on device 'cuda'"):
+            Encoder(tiny_folder, device="cuda")
 
 
 @pytest.mark.parametrize(
@@ -77,6 +101,10 @@ def test_not_an_encoder(tmp_path, tiny_folder):
     weights.write_bytes(weights.read_bytes()[:1000])
     with pytest.raises(InputError, match="damaged or not an encoder"):
         Encoder(tmp_path / "cut")
+    shutil.copytree(tiny_folder, tmp_path / "unpooled")
+    shutil.rmtree(tmp_path / "unpooled" / "1_Pooling")
+    with pytest.raises(InputError, match="damaged or not an encoder"):
+        Encoder(tmp_path / "unpooled")
 
 
 def test_pickled_weights_are_not_loaded(tmp_path, tiny_folder):

@@ -111,8 +111,11 @@ def test_fidelity_is_stored(tiny_model):
 
 def test_fidelity_is_printed_where_a_person_watches(callable_encoder, sentences, capsys):
     RankEncoder(callable_encoder, sentences, progress=True)
-    assert "compact form" in (printed := capsys.readouterr().err)
-    assert "Spearman" in printed
+    assert "fidelity to exact rank similarities: Spearman" in capsys.readouterr().err
+    RankEncoder(callable_encoder, sentences)
+    assert "fidelity" in capsys.readouterr().err
+    RankEncoder(callable_encoder, sentences, progress=False)
+    assert capsys.readouterr().err == ""
 
 
 def test_callables_can_be_saved_but_must_be_given_again(callable_encoder, sentences, tmp_path):
@@ -171,6 +174,14 @@ def set_config(folder, **changes):
     (folder / "rankencoder.json").write_text(json.dumps({**config, **changes}))
 
 
+def spoil(path):
+    from safetensors.numpy import load_file, save_file
+
+    tensors = load_file(path)
+    tensors["projection"][3, 1] = np.nan
+    save_file(tensors, path)
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -178,13 +189,15 @@ def set_config(folder, **changes):
         (lambda f: (f / "form.safetensors").unlink(), "no form.safetensors"),
         (lambda f: (f / "form.safetensors").write_bytes(b""), "not a whole safetensors file"),
         (lambda f: shutil.rmtree(f / "encoder"), "cannot load encoder"),
-        (lambda f: shutil.rmtree(f / "reference"), "no reference.json"),
+        (lambda f: shutil.rmtree(f / "reference"), "no such folder: .*reference"),
         (lambda f: set_config(f, format=7), "format 7"),
         (lambda f: set_config(f, form={}), "damaged"),
         (lambda f: set_config(f, form={"name": "exact", "settings": {}}), "damaged"),
         (lambda f: set_config(f, rank_weight="much"), "damaged"),
         (lambda f: set_config(f, rank_weight=3), "between 0"),
         (lambda f: set_config(f, fidelity={"a": 1}), "damaged"),
+        (lambda f: spoil(f / "form.safetensors"), "does not fit"),
+        (lambda f: f.rename(f.with_name(".m.previous")), "rename .*previous"),
         (shutil.rmtree, "no such folder"),
     ],
 )

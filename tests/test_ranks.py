@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -76,6 +79,14 @@ def hostile_inputs(n):
     yield "ties where the sample looks", sampled_ties
     yield "nearly equal rows", base + normal * np.logspace(-8, 0, 12)[:, None]
     yield "ascending", np.broadcast_to(np.arange(n, dtype=float), (12, n)) + normal
+    for size in (2, 4, 12, 40):
+        cluster = np.repeat(rng.random(n // size + 1), size)[:n]
+        yield (
+            f"clusters of {size} that another row orders",
+            np.stack([cluster + 1e-6 * base, base, normal[0]]),
+        )
+    even = np.repeat(rng.permutation(2500), n // 2500 + 1)[:n] / 2500
+    yield "evenly spread clusters that another row orders", np.stack([even + 1e-6 * base, base])
     yield "sawtooth", np.stack([base, *(np.modf(base * k)[0] for k in range(1, 12))])
 
 
@@ -112,9 +123,11 @@ def test_counting_agrees_with_scipy(seed, n, kind, noise):
 def test_counting_does_count_and_fall_back():
     n = 20_000
     smooth = torch.from_numpy(np.random.default_rng(0).standard_normal((4, n)))
-    assert (ranks._rank_by_counting(smooth, torch.empty_like(smooth)) <= ranks._most_cubes(n)).all()
+    cubes, bursts = ranks._rank_by_counting(smooth, torch.empty_like(smooth))
+    assert (cubes <= ranks._cubes_limit(n)).all()
+    assert (bursts <= ranks._bursts_limit(n)).all()
     tied = smooth.round(decimals=1)
-    assert (ranks._rank_by_counting(tied, torch.empty_like(tied)) > ranks._most_cubes(n)).all()
+    assert (ranks._rank_by_counting(tied, torch.empty_like(tied))[0] > ranks._cubes_limit(n)).all()
 
 
 def test_ordinal_ties_are_a_stable_argsort():
@@ -143,7 +156,13 @@ def test_numpy_kinds_shapes_and_views():
     rows.flags.writeable = False
     assert rank_vectors(rows).shape == (4, 60)
     assert rank_vectors(np.zeros((0, 5))).shape == (0, 5)
-    assert np.array_equal(rank_vectors(np.full((1, 5), 2.0)), np.zeros((1, 5)))
+    for method in ("exact", "counting"):
+        assert np.array_equal(rank_vectors(np.full((1, 5), 2.0), method=method), np.zeros((1, 5)))
+        assert np.array_equal(rank_vectors(np.ones((1, 1)), method=method), np.zeros((1, 1)))
+    assert np.allclose(rank_vectors(rows[::-1, ::-1])[::-1, ::-1], rank_vectors(rows))
+    large = torch.tensor([[2**53, 2**53 + 1, 2**53 - 1]])
+    assert rank_vectors(large - 2**53)[0].argsort().tolist() == [2, 0, 1]
+    assert rank_vectors([[1, 3, 2]]).shape == (1, 3)
 
 
 @pytest.mark.parametrize("method", ["exact", "counting"])
@@ -166,9 +185,21 @@ rank_vectors(rows, method="exact")
 used = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 assert used < rows.nbytes + 1.2 * MEMORY_BUDGET, used
 """
-    import subprocess
-    import sys
+    subprocess.run([sys.executable, "-c", code], check=True)
 
+
+def test_the_budget_holds_for_read_only_and_half_precision_input():
+    code = """
+import resource, numpy
+from rankencoder.ranks import MEMORY_BUDGET, rank_vectors
+rows = numpy.random.default_rng(0).random((700, 100_000), dtype=numpy.float32).astype(numpy.float16)
+rows.flags.writeable = False
+rank_vectors(rows[:2])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+out = rank_vectors(rows)
+used = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+assert used < out.nbytes + 1.2 * MEMORY_BUDGET, used
+"""
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -177,6 +208,10 @@ def test_rank_similarity_of_two_sets():
     a, b = rng.standard_normal((3, 50)), rng.standard_normal((2, 50))
     expected = [[spearmanr(x, y).statistic for y in b] for x in a]
     assert np.allclose(rank_similarity(a, b), expected)
+    mixed = rank_similarity(torch.from_numpy(a), torch.from_numpy(b).float())
+    assert np.allclose(mixed.numpy(), expected, atol=1e-6)
+    with pytest.raises(InputError, match="both be numpy arrays"):
+        rank_similarity(a, torch.from_numpy(b))
 
 
 @pytest.mark.parametrize(

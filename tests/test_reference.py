@@ -42,6 +42,26 @@ def test_another_encoder_is_a_clear_error(callable_encoder, sentences):
         reference.check_encoder(Encoder(lambda texts: callable_encoder(texts)[:, :8]))
 
 
+def test_an_encoder_set_to_read_less_is_another_encoder(tiny_folder, sentences):
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(tiny_folder), device="cpu")
+    reference = Reference.build(model, sentences)
+    model.max_seq_length = 12
+    with pytest.raises(InputError, match="is another"):
+        reference.check_encoder(Encoder(model))
+
+
+def test_an_encoder_that_tells_nothing_apart(sentences):
+    with pytest.raises(InputError, match="the same vector"):
+        Reference.build(lambda texts: np.ones((len(texts), 4)), sentences)
+
+
+def test_seeds(callable_encoder, sentences):
+    with pytest.raises(InputError, match="64 bits"):
+        Reference.build(callable_encoder, sentences, seed=2**70)
+
+
 def test_too_few_sentences(callable_encoder):
     with pytest.raises(
         InputError, match=r"only 1 usable .*among 4 lines \(1 empty, 0 longer .* 2 duplicates"

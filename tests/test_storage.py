@@ -29,10 +29,47 @@ def test_replacing_a_folder(tmp_path):
     for content in ("1", "2"):
         with new_folder(tmp_path / "x", overwrite=True) as new:
             (new / content).write_text(content)
+            (new / "reference.json").write_text("{}")
     assert names(tmp_path) == ["x"]
-    assert names(tmp_path / "x") == ["2"]
+    assert names(tmp_path / "x") == ["2", "reference.json"]
     with pytest.raises(InputError, match="already exists"), new_folder(tmp_path / "x"):
         pass
+
+
+def test_folders_of_others_are_never_overwritten(tmp_path):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter").write_text("years of work")
+    with (
+        pytest.raises(InputError, match="a folder of something else"),
+        new_folder(tmp_path / "thesis", overwrite=True),
+    ):
+        pass
+    assert (tmp_path / "thesis" / "chapter").read_text() == "years of work"
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="is a file"), new_folder(tmp_path / "file", overwrite=True):
+        pass
+    (tmp_path / "empty").mkdir()
+    with new_folder(tmp_path / "empty", overwrite=True) as new:
+        (new / "a").write_text("1")
+    assert names(tmp_path) == ["empty", "file", "thesis"]
+
+
+def test_links_are_followed(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "reference.json").write_text("{}")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with new_folder(tmp_path / "link", overwrite=True) as new:
+        (new / "a").write_text("1")
+    assert names(tmp_path) == ["link", "real"]
+    assert names(tmp_path / "link") == ["a"]
+
+
+def test_files_can_be_read_by_others(tmp_path):
+    with new_folder(tmp_path / "x") as new:
+        (new / "a").write_text("1")
+        (new / "a").chmod(0o600)
+    os.umask(umask := os.umask(0))
+    assert (tmp_path / "x" / "a").stat().st_mode & 0o777 == 0o666 & ~umask
 
 
 def test_new_file(tmp_path):
@@ -58,7 +95,7 @@ def test_an_interrupted_replacement_is_told_of(tmp_path):
 def test_kill_minus_nine_while_writing(tmp_path):
     """A killed process leaves the old folder in place, and the next save works."""
     with new_folder(tmp_path / "x") as new:
-        (new / "old").write_text("old")
+        (new / "reference.json").write_text("old")
     code = f"""
 import time
 from rankencoder.storage import new_folder
@@ -71,10 +108,12 @@ with new_folder({str(tmp_path / "x")!r}, overwrite=True) as new:
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    assert names(tmp_path / "x") == ["old"]
+    assert names(tmp_path / "x") == ["reference.json"]
+    assert len(names(tmp_path)) == 2
     with new_folder(tmp_path / "x", overwrite=True) as new:
         (new / "new").write_text("new")
     assert names(tmp_path / "x") == ["new"]
+    assert names(tmp_path) == ["x"]
 
 
 def test_parts_of_other_work_are_dropped(tmp_path):
@@ -85,6 +124,9 @@ def test_parts_of_other_work_are_dropped(tmp_path):
     parts.path(1).unlink()
     assert len(Parts(tmp_path / "t", {"a": 1}).finished()) == 1
     assert Parts(tmp_path / "t", {"a": 2}).finished() == []
+    assert names(tmp_path) == []  # work that never wrote a part leaves nothing behind
+    with parts.write(0) as path:
+        path.write_text("0")
     clear_parts(tmp_path / "t")
     assert names(tmp_path) == []
 

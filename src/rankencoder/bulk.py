@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,7 +49,8 @@ def encode_file(
     :param device: Where to run the encoder.
     :param batch_size: Sentences per call of the encoder.
     :return: How many sentences were ``encoded`` now, taken over as ``resumed``, and ``skipped``.
-    :raises InputError: If the input is at fault. What was encoded so far is kept for the next try.
+    :raises InputError: If the input is at fault. What was encoded so far is kept for the next try with the
+        same model, input and column.
     """
     from tqdm.auto import tqdm
 
@@ -61,13 +62,17 @@ def encode_file(
             f"{target}: cannot write {target.suffix or 'a file without suffix'}: use {', '.join(FORMATS)}"
         )
     check_free(target, overwrite=overwrite)
-    rows = _Rows(source, column, skip_invalid)
-    parts = Parts(target, _key(folder, source, target, column, skip_invalid))
+    if target.is_dir():
+        raise InputError(f"{target} is a folder: give the name of a file to write")
+    if source.is_dir() and source.resolve() in target.resolve().parents:
+        raise InputError(f"{target} lies in {source}, which is read: write it somewhere else")
+    parts = Parts(target, _key(folder, source, target, column))
     finished = parts.finished()
     counts = {"encoded": 0, "resumed": 0, "skipped": 0}
+    rows = _usable(read_sentences(source, column=column, max_chars=LONGEST), counts, skip_invalid)
     model: RankEncoder | None = None
     with tqdm(desc="Encoding", unit=" sentences", disable=not progress) as bar:
-        for number, part in enumerate(rows.parts()):
+        for number, part in enumerate(iter(lambda: list(islice(rows, _PART)), [])):
             if number < len(finished):
                 counts["resumed"] += len(part)
             else:
@@ -76,7 +81,6 @@ def encode_file(
                     _write_part(path, target.suffix, part, model)
                 counts["encoded"] += len(part)
             bar.update(len(part))
-    counts["skipped"] = rows.skipped
     paths = parts.finished()
     if not paths:
         raise InputError(f"{source} holds no sentence to encode")
@@ -86,32 +90,21 @@ def encode_file(
     return counts
 
 
-class _Rows:
-    """The usable sentences of a source, in parts."""
-
-    def __init__(self, source: Path, column: str | None, skip_invalid: bool) -> None:
-        self.source, self.column, self.skip_invalid = source, column, skip_invalid
-        self.skipped = 0
-
-    def parts(self) -> Iterator[list[Sentence]]:
-        rows = iter(self)
-        while part := list(islice(rows, _PART)):
-            yield part
-
-    def __iter__(self) -> Iterator[Sentence]:
-        for row in read_sentences(self.source, column=self.column, max_chars=LONGEST):
-            if row.text:
-                yield row
-            elif self.skip_invalid:
-                self.skipped += 1
-            else:
-                what = "empty" if row.text is not None else f"longer than {LONGEST:,} characters"
-                raise InputError(
-                    f"{row.place}: the sentence is {what}; mend the line, or skip such lines (--skip-invalid)"
-                )
+def _usable(rows: Iterable[Sentence], counts: dict[str, int], skip_invalid: bool) -> Iterator[Sentence]:
+    """Yield the sentences that can be encoded; count the others, or stop at the first of them."""
+    for row in rows:
+        if row.text:
+            yield row
+        elif skip_invalid:
+            counts["skipped"] += 1
+        else:
+            what = "empty" if row.text is not None else f"longer than {LONGEST:,} characters"
+            raise InputError(
+                f"{row.place}: the sentence is {what}; go on without such lines by --skip-invalid"
+            )
 
 
-def _key(folder: Path, source: Path, target: Path, column: str | None, skip_invalid: bool) -> dict[str, Any]:
+def _key(folder: Path, source: Path, target: Path, column: str | None) -> dict[str, Any]:
     """Return what the parts depend on; work with another key starts anew."""
     read_config(folder)
     files = sorted(f for f in source.rglob("*") if f.is_file()) if source.is_dir() else [source]
@@ -124,7 +117,6 @@ def _key(folder: Path, source: Path, target: Path, column: str | None, skip_inva
         "source": [str(source.resolve()), stamp],
         "format": target.suffix,
         "column": column,
-        "skip_invalid": skip_invalid,
         "part": _PART,
     }
 
@@ -149,14 +141,16 @@ def _write_part(path: Path, suffix: str, part: list[Sentence], model: RankEncode
 
 def _join(paths: list[Path], suffix: str, target: Path) -> None:
     if suffix == ".npy":
-        arrays = [np.load(path, mmap_mode="r", allow_pickle=False) for path in paths]
-        shape = (sum(map(len, arrays)), arrays[0].shape[1])
-        joined = np.lib.format.open_memmap(target, mode="w+", dtype=np.float32, shape=shape)
-        start = 0
-        for array in arrays:
-            joined[start : start + len(array)] = array
-            start += len(array)
-        joined.flush()
+        shapes = [np.load(path, mmap_mode="r", allow_pickle=False).shape for path in paths]
+        header = {
+            "descr": np.lib.format.dtype_to_descr(np.dtype(np.float32)),
+            "fortran_order": False,
+            "shape": (sum(shape[0] for shape in shapes), shapes[0][1]),
+        }
+        with open(target, "wb") as out:
+            np.lib.format.write_array_header_1_0(out, header)
+            for path in paths:
+                out.write(np.load(path, allow_pickle=False).data)
     elif suffix == ".jsonl":
         with open(target, "wb") as out:
             for path in paths:

@@ -7,7 +7,7 @@ import csv
 import gzip
 import json
 import lzma
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -22,7 +22,8 @@ LONGEST = 10_000
 """Longest text that is encoded at all, in characters; encoders read only its first few hundred tokens."""
 
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-_SUFFIXES = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
+_SUFFIXES = (".txt", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
+_LONGEST_ROW = 16 * 2**20  # bytes of a table's row: its other columns may be long
 _COLUMNS = ("text", "sentence")
 
 
@@ -54,6 +55,11 @@ def read_sentences(
     rows: Iterator[Sentence]
     if isinstance(corpus, (str, Path)):
         rows = chain.from_iterable(_read_file(path, column, max_chars) for path in _files(Path(corpus)))
+    elif isinstance(corpus, Mapping) or hasattr(corpus, "columns"):
+        names = ", ".join(map(str, corpus)) if isinstance(corpus, Mapping) else "a column"
+        raise InputError(
+            f"this {type(corpus).__name__} is not one list of sentences: choose from it ({names})"
+        )
     elif hasattr(corpus, "column_names"):
         rows = _read_dataset(corpus, column)
     elif isinstance(corpus, Iterable):
@@ -119,9 +125,11 @@ def _read_file(path: Path, column: str | None, max_chars: int) -> Iterator[Sente
     if suffix == ".parquet":
         yield from _read_parquet(path, column)
         return
-    table = suffix in (".jsonl", ".csv", ".tsv")
-    lines = read_lines(path, 4 * max_chars + (65536 if table else 0))
-    if suffix == ".jsonl":
+    table = suffix in (".jsonl", ".ndjson", ".csv", ".tsv")
+    lines = read_lines(path, _LONGEST_ROW if table else 4 * max_chars)
+    if suffix == ".json":
+        raise InputError(f"{path}: a .json file is not read line by line; write one object a line, as .jsonl")
+    if suffix in (".jsonl", ".ndjson"):
         yield from _read_jsonl(lines, column)
     elif table:
         yield from _read_table(lines, path, column, "\t" if suffix == ".tsv" else ",")
@@ -171,7 +179,7 @@ def _read_jsonl(lines: Iterable[Sentence], column: str | None) -> Iterator[Sente
             continue
         try:
             value = json.loads(row.text)
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{row.place}: not JSON ({error})") from error
         if isinstance(value, dict):
             value = value[_choose_column(list(value), column, row.place)]
@@ -187,6 +195,7 @@ def _read_table(
                 raise InputError(f"{row.place}: a line this long is no table row; is the quoting right?")
             yield row.text
 
+    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_ROW))
     # a .tsv is split at tabs only: stray quotes would merge its lines
     plain = delimiter == "\t"
     reader = csv.reader(text(), delimiter=delimiter, quoting=csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL)
@@ -196,6 +205,9 @@ def _read_table(
             return
         index = header.index(_choose_column(header, column, str(path)))
         for cells in reader:
+            if not cells:  # a blank line
+                yield Sentence("", str(path), reader.line_num)
+                continue
             if len(cells) != len(header):
                 raise InputError(
                     f"{path}, line {reader.line_num}: {len(cells)} columns, but the header has {len(header)}"
@@ -207,24 +219,22 @@ def _read_table(
 
 def _read_parquet(path: Path, column: str | None) -> Iterator[Sentence]:
     pa, pq = import_pyarrow()
+    line = 0
     try:
         with pq.ParquetFile(path) as file:
             chosen = _choose_column(file.schema_arrow.names, column, str(path))
-            line = 0
             for batch in file.iter_batches(batch_size=4096, columns=[chosen]):
                 for value in batch.column(0).to_pylist():
                     line += 1
                     yield _checked(value, str(path), line)
-    except (pa.ArrowInvalid, pa.ArrowIOError) as error:
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}, near line {line + 1}: not UTF-8; write the file anew") from error
+    except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is not a readable Parquet file: {error}") from error
 
 
 def _read_dataset(dataset: Any, column: str | None) -> Iterator[Sentence]:
-    names = dataset.column_names
-    if isinstance(names, dict):
-        raise InputError(f"this is a DatasetDict: choose one of its splits, {', '.join(names)}")
-    rows = dataset if names is not None else iter(dataset)
-    for line, row in enumerate(rows, start=1):
+    for line, row in enumerate(dataset, start=1):
         yield _checked(row[_choose_column(list(row), column, "the dataset")], "dataset", line)
 
 
@@ -234,6 +244,9 @@ def _read_iterable(values: Iterable[Any]) -> Iterator[Sentence]:
 
 
 def _checked(value: Any, source: str, line: int) -> Sentence:
+    """Return a sentence of a string, or an empty one of a null."""
+    if value is None:
+        return Sentence("", source, line)
     if not isinstance(value, str):
         raise InputError(f"{source}, line {line}: expected a string, got {type(value).__name__}")
     return Sentence(value, source, line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -20,6 +21,11 @@ PROBE = (
     "A cat sleeps on the warm windowsill.",
     "The committee postponed its decision until the spring.",
     "2 + 2 = 4",
+    # longer than some encoders are set to read
+    "When the harbour froze in the second week of January, the fishermen, who had mended their nets since "
+    "the autumn storms and waited for better prices, pulled their boats ashore, walked home along the dike, "
+    "and did not speak of the sea again until the ice broke, with a noise that woke the whole village, on a "
+    "mild night in the middle of March.",
 )
 """Sentences whose vectors tell one encoder from another."""
 
@@ -87,7 +93,8 @@ class Encoder:
         else:
             vectors = self._call_function(sentences, progress)
         self._check(vectors, sentences)
-        return torch.nn.functional.normalize(vectors, dim=1)
+        # scaled first: the squares of very small or large numbers would not be numbers
+        return torch.nn.functional.normalize(vectors / vectors.abs().amax(dim=1, keepdim=True), dim=1)
 
     def probe(self) -> np.ndarray:
         """Return the vectors of the probe sentences: the encoder's fingerprint."""
@@ -119,9 +126,13 @@ class Encoder:
         batches: list[np.ndarray] = []
         for start in trange(0, len(sentences), self.batch_size, disable=not progress, desc="Batches"):
             batch = sentences[start : start + self.batch_size]
+            rows = self.function(batch)
             try:
-                rows = self.function(batch)
-                array = rows.detach().cpu().numpy() if isinstance(rows, torch.Tensor) else np.asarray(rows)
+                array = (
+                    rows.detach().cpu().float().numpy()
+                    if isinstance(rows, torch.Tensor)
+                    else np.asarray(rows)
+                )
                 array = array.astype(np.float32)
             except (TypeError, ValueError) as error:
                 raise InputError(
@@ -149,8 +160,8 @@ class Encoder:
                 f"encoder {self.name!r} returned {vectors.shape[1]} numbers, earlier {self.dimension}"
             )
         self.dimension = vectors.shape[1]
-        norms = vectors.norm(dim=1)
-        for bad, what in ((~torch.isfinite(norms), "NaN or infinite"), (norms == 0, "zero")):
+        largest = vectors.abs().amax(dim=1)
+        for bad, what in ((~torch.isfinite(largest), "NaN or infinite"), (largest == 0, "zero")):
             if bool(bad.any()):
                 sentence = sentences[int(bad.nonzero()[0])]
                 raise InputError(
@@ -164,14 +175,14 @@ def load_sentence_transformer(name: str, *, revision: str | None, device: str | 
 
     :raises InputError: If there is none.
     """
-    from safetensors import SafetensorError
     from sentence_transformers import SentenceTransformer
 
-    if (
-        Path(name).exists()
-        and not Path(name, "config.json").exists()
-        and not Path(name, "modules.json").exists()
-    ):
+    if device is not None:
+        _check_device(device)
+    folder = Path(name)
+    if not folder.exists():
+        _check_hub(name, revision)
+    elif not (folder / "config.json").exists() and not (folder / "modules.json").exists():
         raise InputError(
             f"{name} is no encoder: a SentenceTransformer folder has a modules.json or config.json"
         )
@@ -179,13 +190,43 @@ def load_sentence_transformer(name: str, *, revision: str | None, device: str | 
         return SentenceTransformer(
             name, revision=revision, device=device, model_kwargs={"use_safetensors": True}
         )
-    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
-        where = (
-            "the folder is damaged or not an encoder"
-            if Path(name).exists()
-            else "no such folder, nor on the hub"
-        )
+    except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
+        where = f"{name} is damaged or not an encoder" if folder.exists() else "not a usable encoder"
         raise InputError(f"cannot load encoder {name!r} ({where}): {first_line(error)}") from error
+
+
+def _check_device(device: str) -> None:
+    import torch
+
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"cannot run on device {device!r}: {first_line(error)}") from error
+
+
+def _check_hub(name: str, revision: str | None) -> None:
+    """Look for one small file of a hub name, so that a wrong one is told of at once and in one line."""
+    import logging
+
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
+    cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")  # as sentence-transformers has it
+    try:
+        hf_hub_download(name, "modules.json", revision=revision, cache_dir=cache, etag_timeout=5)
+    except LocalEntryNotFoundError as error:
+        if isinstance(try_to_load_from_cache(name, "config.json", cache, revision), str):
+            return
+        raise InputError(
+            f"cannot load encoder {name!r}: no such folder, not in the hub's cache, and no hub within reach"
+        ) from error
+    except EntryNotFoundError:
+        return  # the repository is there; it just holds a plain transformer
+    except Exception as error:  # no such repository or revision, no valid name, no network
+        raise InputError(
+            f"cannot load encoder {name!r}: no such folder, nor on the hub: {first_line(error)}"
+        ) from error
 
 
 def first_line(error: BaseException) -> str:

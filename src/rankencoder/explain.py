@@ -78,5 +78,5 @@ def explain_pair(model: RankEncoder, a: str, b: str, k: int) -> Explanation:
     shared.sort(key=lambda s: (s.rank_a + s.rank_b, s.rank_a))
     similarity = blend(rank_similarity, cosine, model.rank_weight)
     return Explanation(
-        a, b, cosine, rank_similarity, similarity, model.rank_weight, k, shared, near_a, near_b
+        a, b, cosine, rank_similarity, similarity, model.rank_weight, len(near_a), shared, near_a, near_b
     )

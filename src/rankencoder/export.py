@@ -12,6 +12,7 @@ from rankencoder.errors import InputError
 from rankencoder.fidelity import Fidelity, measure
 from rankencoder.forms import LinearForm
 from rankencoder.forms.base import held_out
+from rankencoder.precision import in_double
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -36,10 +37,12 @@ def to_sentence_transformer(model: RankEncoder) -> SentenceTransformer:
         )
     if isinstance(model.form, LinearForm):
         added, fidelity = _linear_modules(model, model.form)
+        closeness = f"to Eq. 7 of the linear form: {fidelity}"
     else:
         from rankencoder.modules import RankModule
 
-        added, fidelity = [RankModule(copy.deepcopy(model.form), model.rank_weight)], model.fidelity
+        added = [RankModule(copy.deepcopy(model.form), model.rank_weight)]
+        closeness = f"of its ranks to the exact ones: {model.fidelity}"
     exported = SentenceTransformer(
         modules=[*copy.deepcopy(list(base.children())), *added],
         device=str(base.device),
@@ -49,14 +52,14 @@ def to_sentence_transformer(model: RankEncoder) -> SentenceTransformer:
     )
     exported.model_card_data.set_base_model(model.encoder.name)
     exported.model_card_data.tags = ["rankencoder", *(exported.model_card_data.tags or [])]
-    exported.model_card_data.model_name = _title(model, fidelity)
+    exported.model_card_data.model_name = _title(model, closeness)
     return exported
 
 
-def _title(model: RankEncoder, fidelity: Fidelity) -> str:
+def _title(model: RankEncoder, closeness: str) -> str:
     return (
         f"RankEncoder on {model.encoder.name} ({model.form.name} form, rank_weight {model.rank_weight}, "
-        f"{len(model.reference):,} reference sentences; {fidelity})"
+        f"{len(model.reference):,} reference sentences; closeness {closeness})"
     )
 
 
@@ -86,13 +89,13 @@ def linear_blend(form: LinearForm, rank_weight: float) -> tuple[torch.Tensor, to
     The layer is [√λ · Σ^p (x − μ) ; √(1−λ) · x] in as few numbers as hold the same inner products. Eq. 7
     brings both parts to unit norm before they meet; one layer can only do so on average.
     """
-    matrix, mean = form.matrix.double(), form.mean.double()
+    matrix, mean = in_double(form.matrix), in_double(form.mean)
     eye = torch.eye(len(mean), dtype=matrix.dtype, device=matrix.device)
     weight = torch.cat([rank_weight**0.5 * matrix.T, (1 - rank_weight) ** 0.5 * eye])
-    bias = -weight[:, :] @ mean
+    bias = -weight @ mean
     bias[len(matrix.T) :] = 0
     small = torch.linalg.qr(torch.cat([weight, bias[:, None]], dim=1) if form.center else weight).R
-    dtype = form.matrix.dtype
+    rows = form.matrix.new_empty(small.shape).copy_(small)
     if form.center:
-        return small[:, :-1].to(dtype).contiguous(), small[:, -1].to(dtype).contiguous()
-    return small.to(dtype).contiguous(), torch.zeros(len(small), dtype=dtype, device=small.device)
+        return rows[:, :-1].contiguous(), rows[:, -1].clone()
+    return rows, rows.new_zeros(len(rows))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from rankencoder.precision import in_double
 from rankencoder.ranks import MEMORY_BUDGET, rank_similarity, rank_vectors
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ class Fidelity:
     pairs: int
 
     def __str__(self) -> str:
-        return f"Spearman {self.spearman:.4f} with the exact similarities over {self.pairs:,} pairs"
+        return f"Spearman {self.spearman:.4f}, largest error {self.largest_error:.3f}, {self.pairs:,} pairs"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields, to be stored as JSON."""
@@ -32,10 +33,8 @@ def measure(approximate: torch.Tensor, exact: torch.Tensor) -> Fidelity:
     import torch
 
     above = torch.triu_indices(len(exact), len(exact), offset=1)
-    ours, true = approximate[above[0], above[1]], exact[above[0], above[1]]
-    spearman = (
-        rank_similarity(ours[None].double(), true[None].double()) if len(ours) > 1 else torch.ones(1, 1)
-    )
+    ours, true = (in_double(matrix)[above[0], above[1]] for matrix in (approximate, exact))
+    spearman = rank_similarity(ours[None], true[None]) if len(ours) > 1 else torch.ones(1, 1)
     return Fidelity(float(spearman), float((ours - true).abs().max()), len(ours))
 
 
@@ -43,6 +42,6 @@ def measure_form(form: torch.nn.Module, reference: torch.Tensor, rows: torch.Ten
     """Compare a form's similarities of some reference sentences with their exact rank similarities."""
     most = max(2, MEMORY_BUDGET // (4 * len(reference)))
     vectors = reference[rows[:: -(-len(rows) // most)]]
-    exact = rank_vectors(vectors @ reference.T)
+    exact = rank_vectors(vectors @ reference.T, method="exact")
     parts = form(vectors)
     return measure(parts @ parts.T, exact @ exact.T)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from rankencoder import persistence
 from rankencoder.blend import blend_vectors, check_rank_weight, reweight_vectors
@@ -16,13 +17,12 @@ from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.explain import Explanation, Neighbor, explain_pair, nearest
 from rankencoder.fidelity import Fidelity, measure_form
-from rankencoder.forms import Form, fit_form
+from rankencoder.forms import Form, check_settings, fit_form
 from rankencoder.forms.base import held_out
 from rankencoder.ranks import rank_vectors
 from rankencoder.reference import Reference
 
 if TYPE_CHECKING:
-    import torch
     from sentence_transformers import SentenceTransformer
 
     from rankencoder.encoders import EncoderLike
@@ -51,7 +51,7 @@ class RankEncoder:
     :param batch_size: Sentences per call of the encoder.
     :param revision: The branch, tag or commit of a hub name.
     :param device: Where to run an encoder that is loaded by name.
-    :param progress: Show progress and the form's fidelity; by default where a person is watching.
+    :param progress: Show progress bars and print the form's fidelity; by default bars only on a terminal.
 
     >>> def letters(texts):  # any function from strings to vectors is an encoder
     ...     return [[1 + text.count(c) for c in "aeiou"] for text in texts]
@@ -81,44 +81,37 @@ class RankEncoder:
         progress: bool | None = None,
     ) -> None:
         self.rank_weight = rank_weight
-        self._progress = sys.stderr.isatty() if progress is None else progress
+        check_settings(form, dim=dim, power=power, center=center)
+        watched = sys.stderr.isatty() if progress is None else progress
         if not isinstance(encoder, Encoder):
             encoder = Encoder(encoder, revision=revision, device=device, batch_size=batch_size)
         self.encoder = encoder
         if isinstance(reference, Reference):
             reference.check_encoder(encoder)
         else:
-            reference = Reference.build(encoder, reference, progress=self._progress)
+            reference = Reference.build(encoder, reference, progress=watched)
         self.reference: Reference = reference
-        fitted = fit_form(form, self._reference_vectors(), dim=dim, power=power, center=center)
-        self._set_form(fitted, self._measure(fitted))
+        vectors = torch.from_numpy(reference.vectors).to(encoder.device)
+        self.form: Form = fit_form(form, vectors, dim=dim, power=power, center=center)
+        self.fidelity = measure_form(self.form, vectors, held_out(len(reference)))
+        if progress is not False:
+            self._print_fidelity()
 
     @classmethod
-    def _restore(cls, encoder: Encoder, reference: Reference, rank_weight: float) -> RankEncoder:
-        """Make a RankEncoder without fitting a form."""
+    def _assemble(
+        cls, encoder: Encoder, reference: Reference, form: Form, fidelity: Fidelity, rank_weight: float
+    ) -> RankEncoder:
+        """Make a RankEncoder of finished parts."""
         self = cls.__new__(cls)
-        self.rank_weight, self._progress, self.encoder, self.reference = (
-            rank_weight,
-            False,
-            encoder,
-            reference,
-        )
+        self.encoder, self.reference, self.form, self.fidelity = encoder, reference, form, fidelity
+        self.rank_weight = rank_weight
         return self
 
-    def _set_form(self, form: Form, fidelity: Fidelity) -> None:
-        self.form = form
-        self.fidelity = fidelity
-
-    def _measure(self, form: Form) -> Fidelity:
-        fidelity = measure_form(form, form.reference, held_out(len(self.reference)))
-        if self._progress and form.name != "exact":
-            sys.stderr.write(f"{form.name} form, {form.dimension} numbers a sentence: {fidelity}\n")
-        return fidelity
-
-    def _reference_vectors(self) -> torch.Tensor:
-        import torch
-
-        return torch.from_numpy(self.reference.vectors).to(self.encoder.device)
+    def _print_fidelity(self) -> None:
+        sys.stderr.write(
+            f"{self.form.name} form, {self.form.dimension} numbers a sentence; "
+            f"fidelity to exact rank similarities: {self.fidelity}\n"
+        )
 
     def with_form(self, form: str, **settings: Any) -> RankEncoder:
         """Return the same encoder and reference corpus in another form, nothing being encoded again.
@@ -126,10 +119,9 @@ class RankEncoder:
         :param form: "exact", "compact" or "linear".
         :param settings: ``dim`` (compact), ``power`` and ``center`` (linear).
         """
-        other = self._restore(self.encoder, self.reference, self.rank_weight)
         fitted = fit_form(form, self.form.reference, **settings)
-        other._set_form(fitted, other._measure(fitted))
-        return other
+        fidelity = measure_form(fitted, fitted.reference, held_out(len(self.reference)))
+        return self._assemble(self.encoder, self.reference, fitted, fidelity, self.rank_weight)
 
     @property
     def rank_weight(self) -> float:
@@ -164,8 +156,6 @@ class RankEncoder:
         return vectors[0] if isinstance(sentences, str) else vectors
 
     def _base_vectors(self, sentences: Sentences, *, progress: bool = False) -> torch.Tensor:
-        import torch
-
         checked = check_sentences(sentences)
         if not checked:
             return torch.zeros(0, self.form.reference.shape[1], device=self.encoder.device)
@@ -184,7 +174,8 @@ class RankEncoder:
 
         :return: ``[n]`` for one sentence, ``[number, n]`` for several.
         """
-        ranks = rank_vectors(self._base_vectors(sentences) @ self.form.reference.T).cpu().numpy()
+        similarities = self._base_vectors(sentences) @ self.form.reference.T
+        ranks = rank_vectors(similarities, method="exact").cpu().numpy()
         return ranks[0] if isinstance(sentences, str) else ranks
 
     def reweight(self, vectors: np.ndarray, rank_weight: float) -> np.ndarray:
@@ -194,9 +185,7 @@ class RankEncoder:
         :param rank_weight: The rank weight that the returned vectors shall have.
         :raises InputError: If the present rank weight is 0 or 1: then one part is not in the vectors.
         """
-        import torch
-
-        rows = torch.from_numpy(np.atleast_2d(self._check_vectors(vectors)))
+        rows = torch.from_numpy(np.ascontiguousarray(np.atleast_2d(self._check_vectors(vectors))))
         new = reweight_vectors(rows, self.form.dimension, self.rank_weight, check_rank_weight(rank_weight))
         return np.asarray(new.numpy().reshape(vectors.shape))
 

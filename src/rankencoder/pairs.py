@@ -14,15 +14,16 @@ _KEYS = ("sentence1", "sentence2")
 
 
 class Pair(NamedTuple):
-    """Two sentences, and the line they came from."""
+    """Two sentences."""
 
     a: str
     b: str
-    line: int
 
 
 def read_pairs(path: str | Path) -> Iterator[Pair]:
     """Yield the pairs of a ``.jsonl`` file (keys "sentence1", "sentence2") or of two tab-separated columns.
+
+    Blank lines are passed over.
 
     :raises InputError: If a line is no pair of sentences; with file and line.
     """
@@ -30,11 +31,13 @@ def read_pairs(path: str | Path) -> Iterator[Pair]:
     if not path.is_file():
         raise InputError(f"no such file: {path}")
     for row in read_lines(path, 8 * LONGEST):
+        if row.text is not None and not row.text.strip():
+            continue
         try:
             a, b = check_sentences(_split(row, path.suffix == ".jsonl"))
         except InputError as error:
             raise InputError(f"{row.place}: {error}") from error
-        yield Pair(a, b, row.line)
+        yield Pair(a, b)
 
 
 def _split(row: Sentence, as_json: bool) -> list[str]:

@@ -21,11 +21,9 @@ class Parts:
 
     def __init__(self, target: str | Path, key: dict[str, Any]) -> None:
         self.folder = _folder(target)
+        self.key = key
         if not self._holds(key):
             shutil.rmtree(self.folder, ignore_errors=True)
-            self.folder.mkdir(parents=True)
-            with new_file(self.folder / "key.json") as path:
-                write_json(path, key)
 
     def _holds(self, key: dict[str, Any]) -> bool:
         try:
@@ -47,6 +45,9 @@ class Parts:
     @contextmanager
     def write(self, number: int) -> Iterator[Path]:
         """Give a file name to write a part to; it counts as finished when the block ends without an error."""
+        if not self.folder.exists():
+            with new_file(self.folder / "key.json") as path:
+                write_json(path, self.key)
         with new_file(self.path(number)) as path:
             yield path
 
@@ -57,4 +58,5 @@ def clear_parts(target: str | Path) -> None:
 
 
 def _folder(target: str | Path) -> Path:
-    return Path(target).with_name(f".{Path(target).name}.parts")
+    target = Path(target).resolve()
+    return target.with_name(f".{target.name}.parts")

@@ -11,7 +11,7 @@ from rankencoder.errors import InputError
 from rankencoder.fidelity import Fidelity
 from rankencoder.forms import restore_form
 from rankencoder.reference import Reference
-from rankencoder.storage import new_folder, read_json, read_tensors, write_json, write_tensors
+from rankencoder.storage import missing, new_folder, read_json, read_tensors, write_json, write_tensors
 
 if TYPE_CHECKING:
     from rankencoder.encoders import EncoderLike
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 CONFIG = "rankencoder.json"
 _FORMAT = 1
+_KEYS = ("encoder", "encoder_saved", "rank_weight", "form", "fidelity", "dimension", "reference_size")
 
 
 def save(model: RankEncoder, folder: Path, *, overwrite: bool) -> None:
@@ -52,18 +53,24 @@ def read_config(folder: Path) -> dict[str, Any]:
 
     :raises InputError: If the folder holds none, or one of another format.
     """
-    if not folder.exists():
-        raise InputError(
-            f"no such folder: {folder}. Make a RankEncoder with: rankencoder build ENCODER CORPUS -o DIR"
-        )
-    if not (folder / CONFIG).exists() and (folder / "modules.json").exists():
-        raise InputError(
-            f"{folder} is an encoder, not a RankEncoder: rankencoder build {folder} CORPUS -o DIR makes one"
-        )
+    if not (folder / CONFIG).exists():
+        if (folder / "modules.json").exists():
+            advice = f"rankencoder build {folder} CORPUS -o DIR makes one"
+            raise InputError(f"{folder} is an encoder, not a RankEncoder: {advice}")
+        raise InputError(f"{missing(folder / CONFIG)}. A RankEncoder is made by: rankencoder build")
     config = read_json(folder / CONFIG)
     if config.get("format") != _FORMAT:
         raise InputError(
             f"{folder} has format {config.get('format')}, this version of rankencoder reads {_FORMAT}"
+        )
+    absent = [key for key in _KEYS if key not in config]
+    if (
+        absent
+        or {"name", "settings"} - set(config["form"])
+        or {"spearman", "pairs"} - set(config["fidelity"])
+    ):
+        raise InputError(
+            f"{folder / CONFIG} is damaged ({', '.join(absent) or 'form or fidelity'}); build it again"
         )
     return config
 
@@ -98,6 +105,4 @@ def load(
     encoder = Encoder(folder / "encoder" if source is None else source, device=device, batch_size=batch_size)
     encoder.name = name if source is None else encoder.name
     reference.check_encoder(encoder)
-    model = cls._restore(encoder, reference, rank_weight)
-    model._set_form(form.to(encoder.device), fidelity)
-    return model
+    return cls._assemble(encoder, reference, form.to(encoder.device), fidelity, rank_weight)

@@ -1,19 +1,21 @@
 """Rank vectors (Eq. 2-3 of the paper): a sentence described by how it ranks a reference corpus.
 
-Two ways to the same ranks. The *exact* path sorts each row. The *counting* path sorts nothing: it counts
-each row into thousands of bins, as even as a sample of the row can make them, and gives every value the
-average rank of its bin. What that loses is known from the counts alone (`_most_cubes`); a row that would lose
-too much is ranked exactly instead.
+Two ways to the same ranks. The *exact* path sorts each row. The *counting* path sorts nothing: it counts each
+row into thousands of bins, as even as a sample of the row can make them, and gives every value the average
+rank of its bin. The counts tell what that loses (`_cubes_limit`, `_bursts_limit`); a row that would lose too
+much is sorted instead.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 
 from rankencoder.errors import InputError
+from rankencoder.precision import in_double
 
 if TYPE_CHECKING:
     import torch
@@ -34,7 +36,8 @@ _COUNTING_SCRATCH = 24  # bytes per value or bin: position, int64 index, and as 
 _CACHED_VALUES = 2**19  # on a CPU, chunks of about this many values stay in its caches
 _SAMPLE = 128  # values per row that place the bins
 _HALF = 0.4999999  # of the bins on either side of the middle, and never one too many
-_SIGMAS = 7.0  # see _most_cubes
+_SIGMAS = 7.0  # see _cubes_limit
+_BURSTS = 1.1  # see _bursts_limit
 
 
 def rank_vectors(similarities: Array, *, ties: Ties = "average", method: Method = "auto") -> Array:
@@ -47,10 +50,10 @@ def rank_vectors(similarities: Array, *, ties: Ties = "average", method: Method 
     :param similarities: ``[B, n]`` (or one row, ``[n]``), a numpy array or a torch tensor on any device.
     :param ties: "average" gives equal values their average rank, as Spearman's correlation has it; "ordinal"
         ranks them by position, as an argsort does (the authors' code).
-    :param method: "exact" sorts; "counting" counts into bins, and falls back to sorting for rows where the
-        correlation could be off by more than 1e-5; "auto" counts where that is faster. The 1e-5 is for rows
-        whose order inside a bin has nothing to do with the other row's, as with any real data; a row built
-        against the bins could be off by up to 5e-4: "exact" is proof against that too.
+    :param method: "exact" sorts; "counting" counts into bins and sorts the rows whose counts say that their
+        correlations could be off by more than 1e-5; "auto" counts where that is faster. The counts cannot
+        see all: rows built on purpose, such as tens of thousands of tiny clusters at even distances that
+        another row orders, came out off by 3e-5, and only "exact" is proof against them.
     :return: Rank vectors of the same shape, kind and device; float64 for float64, otherwise float32.
     :raises InputError: If a similarity is NaN or infinite, or an option is unknown.
 
@@ -86,27 +89,31 @@ def rank_similarity(similarities: Array, others: Array | None = None) -> Array:
            [-1.,  1.]])
     """
     ranks = rank_vectors(similarities)
-    if others is None:
-        return ranks @ ranks.T  # type: ignore[no-any-return]
-    if others.shape[-1] != similarities.shape[-1]:
+    other_ranks = ranks if others is None else rank_vectors(others)
+    if type(ranks) is not type(other_ranks):
+        raise InputError("similarities must both be numpy arrays or both torch tensors")
+    if ranks.shape[-1] != other_ranks.shape[-1]:
         raise InputError(
-            f"rows of {similarities.shape[-1]} and of {others.shape[-1]} similarities cannot be compared: "
+            f"rows of {ranks.shape[-1]} and of {other_ranks.shape[-1]} similarities cannot be compared: "
             "both must be taken to the same reference corpus"
         )
-    return ranks @ rank_vectors(others).T  # type: ignore[no-any-return]
+    if not isinstance(ranks, np.ndarray) and ranks.dtype != other_ranks.dtype:
+        ranks, other_ranks = ranks.double(), other_ranks.double()
+    return ranks @ other_ranks.T  # type: ignore[no-any-return]
 
 
 def _as_tensor(array: np.ndarray) -> torch.Tensor:
+    """Return a tensor on an array's own memory, wherever possible."""
     import torch
 
     array = np.asarray(array)
     if array.dtype.kind not in "fiub":
         raise InputError(f"similarities must be numbers, not {array.dtype}")
-    if array.dtype.kind != "f":
+    if array.dtype.kind == "u" or array.dtype.itemsize > 8 or any(stride < 0 for stride in array.strides):
         array = array.astype(np.float64)
-    if not array.flags.writeable or not array.flags.c_contiguous:
-        array = array.copy()
-    return torch.from_numpy(array)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*not writable")  # it is only read
+        return torch.from_numpy(array)
 
 
 def _rank_rows(rows: torch.Tensor, ties: Ties, method: Method) -> torch.Tensor:
@@ -117,53 +124,69 @@ def _rank_rows(rows: torch.Tensor, ties: Ties, method: Method) -> torch.Tensor:
     if rows.ndim != 2 or rows.shape[1] == 0:
         raise InputError(f"similarities must have the shape [B, n] with n > 0, not {list(rows.shape)}")
     rows = rows.detach()
-    if rows.dtype != torch.float64:
-        rows = rows.float()
     n = rows.shape[1]
-    count = method == "counting" or (method == "auto" and ties == "average" and n >= _COUNTING_MIN)
-    out = torch.empty_like(rows, memory_format=torch.contiguous_format)
-    for chunk in _chunks(rows, bins=_number_of_bins(n) if count else 0):
-        part = rows[chunk]
-        cubes = _rank_by_counting(part, out[chunk]) if count else _rank_exactly(part, out[chunk], ties)
-        # one look at the device answers both questions: on a GPU each look costs as much as several steps
-        total, worst = torch.stack([part.sum().double(), cubes.max()]).tolist()
-        if not math.isfinite(total):
-            _check_finite(part, chunk.start)
-        if count and worst > _most_cubes(n):
-            failed = cubes[:, 0] > _most_cubes(n)
-            exact = torch.empty_like(part[failed])
-            _rank_exactly(part[failed], exact, ties)
-            out[chunk][failed] = exact
+    count = n > 1 and (
+        method == "counting" or (method == "auto" and ties == "average" and n >= _COUNTING_MIN)
+    )
+    wide = rows.dtype == torch.float64 or not rows.is_floating_point()
+    out = torch.empty(rows.shape, dtype=torch.float64 if wide else torch.float32, device=rows.device)
+    step = _rows_at_a_time(out, bins=_number_of_bins(n) if count else 0)
+    for start in range(0, len(rows), step):
+        part, result = rows[start : start + step].to(out.dtype), out[start : start + step]
+        if count:
+            _count_or_sort(part, result, start, ties)
+        else:
+            _check_finite(float(part.sum()), part, start)
+            _rank_exactly(part, result, ties)
     return out
 
 
-def _check_finite(rows: torch.Tensor, start: int) -> None:
-    """Say which row is not finite, if any is (a sum may also overflow)."""
+def _count_or_sort(rows: torch.Tensor, out: torch.Tensor, start: int, ties: Ties) -> None:
+    """Write the rank vectors of all rows: by counting, then by sorting where counting would not do."""
     import torch
 
-    bad = (~torch.isfinite(rows)).any(dim=1).nonzero()
-    if len(bad):
-        row = start + int(bad[0])
-        raise InputError(f"similarities of row {row} are not all finite: NaN and infinity have no rank")
+    n = rows.shape[1]
+    cubes, bursts = _rank_by_counting(rows, out)
+    # one look at the device answers all questions: on a GPU each look costs as much as several steps
+    total, most_cubes, most_bursts = torch.stack(
+        [in_double(rows.sum()), cubes.max(), in_double(bursts.max())]
+    ).tolist()
+    _check_finite(total, rows, start)
+    if most_cubes > _cubes_limit(n) or most_bursts > _bursts_limit(n):
+        failed = (cubes[:, 0] > _cubes_limit(n)).to(rows.device) | (bursts > _bursts_limit(n))
+        for numbers in failed.nonzero()[:, 0].split(_rows_at_a_time(rows, bins=0)):
+            exact = torch.empty_like(rows[numbers])
+            _rank_exactly(rows[numbers], exact, ties)
+            out[numbers] = exact
 
 
-def _chunks(rows: torch.Tensor, *, bins: int) -> list[slice]:
-    """Split rows so that the scratch memory of one chunk stays within MEMORY_BUDGET."""
+def _check_finite(total: float, rows: torch.Tensor, start: int) -> None:
+    """Say which row is not finite, if their sum is not (which may also have overflowed)."""
+    import torch
+
+    if not math.isfinite(total):
+        bad = (~torch.isfinite(rows)).any(dim=1).nonzero()
+        if len(bad):
+            row = start + int(bad[0])
+            raise InputError(f"similarities of row {row} are not all finite: NaN and infinity have no rank")
+
+
+def _rows_at_a_time(rows: torch.Tensor, *, bins: int) -> int:
+    """Return how many rows keep the scratch memory within MEMORY_BUDGET, at least one."""
     values = MEMORY_BUDGET // (_COUNTING_SCRATCH if bins else _SORTING_SCRATCH)
     if bins and rows.device.type == "cpu":
         values = min(values, _CACHED_VALUES)
-    step = max(1, values // (rows.shape[1] + bins))
-    return [slice(i, min(i + step, len(rows))) for i in range(0, len(rows), step)]
+    return max(1, values // (rows.shape[1] + bins))
 
 
-def _rank_exactly(rows: torch.Tensor, out: torch.Tensor, ties: Ties) -> torch.Tensor:
-    """Write the rank vectors of all rows, by sorting; return Σ c³ over the ties of each row."""
+def _rank_exactly(rows: torch.Tensor, out: torch.Tensor, ties: Ties) -> None:
+    """Write the rank vectors of all rows, by sorting."""
     import torch
 
     ordered, order = rows.sort(dim=1, stable=True)
     n = rows.shape[1]
     centred = torch.arange(n, dtype=rows.dtype, device=rows.device).expand_as(rows) - (n - 1) / 2
-    cubes = torch.full((len(rows), 1), n, dtype=torch.float64, device=rows.device)
+    cubes = torch.full((len(rows), 1), n, dtype=torch.float64)
     equal = ordered[:, 1:] == ordered[:, :-1]
     if ties == "average" and bool(equal.any()):
         group = torch.zeros_like(order)
@@ -171,13 +194,11 @@ def _rank_exactly(rows: torch.Tensor, out: torch.Tensor, ties: Ties) -> torch.Te
         size = _count(group, n, rows.dtype)
         centred = _centred_average_ranks(size, n).gather(1, group)
         cubes = _sum_of_cubes(size)
-    inverse_norm = _inverse_norm(cubes, n).nan_to_num(posinf=0.0).to(rows.dtype)
-    out.scatter_(1, order, centred * inverse_norm)
-    return cubes
+    out.scatter_(1, order, centred * _inverse_norm(cubes, n).nan_to_num(posinf=0.0).to(rows))
 
 
-def _rank_by_counting(rows: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-    """Write the rank vectors of all rows, by counting; return Σ c³ over the bins of each row.
+def _rank_by_counting(rows: torch.Tensor, out: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Write the rank vectors of all rows, by counting; return what tells whether that was good enough.
 
     On a GPU the steps here cost as much to start as to do: few and in place.
     """
@@ -187,9 +208,9 @@ def _rank_by_counting(rows: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
     index = _even_bins(rows, _number_of_bins(n))
     size = _count(index, _number_of_bins(n), rows.dtype)
     cubes = _sum_of_cubes(size)
-    table = _centred_average_ranks(size, n).mul_(_inverse_norm(cubes, n).to(rows.dtype))
+    table = _centred_average_ranks(size, n).mul_(_inverse_norm(cubes, n).to(rows))
     torch.gather(table, 1, index, out=out)
-    return cubes
+    return cubes, torch.linalg.vector_norm(size[:, 0::2] - size[:, 1::2], dim=1)
 
 
 def _even_bins(rows: torch.Tensor, bins: int) -> torch.Tensor:
@@ -227,7 +248,7 @@ def _centred_average_ranks(size: torch.Tensor, n: int) -> torch.Tensor:
 
 def _sum_of_cubes(size: torch.Tensor) -> torch.Tensor:
     """Return Σ c³ over the groups of each row: it tells what equal ranks take from the ranks' norm."""
-    return size.double().pow(3).sum(dim=1, keepdim=True)
+    return in_double(size).pow(3).sum(dim=1, keepdim=True)
 
 
 def _inverse_norm(cubes: torch.Tensor, n: int) -> torch.Tensor:
@@ -237,8 +258,8 @@ def _inverse_norm(cubes: torch.Tensor, n: int) -> torch.Tensor:
     return torch.add(torch.tensor(n**3 / 12, dtype=cubes.dtype), cubes, alpha=-1 / 12).clamp_(min=0).rsqrt_()
 
 
-def _most_cubes(n: int) -> float:
-    """Return the Σ c³ up to which counting is within the tolerance.
+def _cubes_limit(n: int) -> float:
+    """Return the Σ c³ up to which counting is within the tolerance, for smooth rows.
 
     (Σ c³ − n) / (n³ − n) of the ranks' variance lies inside the bins and is lost. It is orthogonal to all
     that is constant in each bin, so it acts as noise against another row's ranks: the correlation is off by
@@ -246,3 +267,12 @@ def _most_cubes(n: int) -> float:
     """
     lost = n * (TOLERANCE / _SIGMAS) ** 2
     return n + lost * (float(n) ** 3 - n)
+
+
+def _bursts_limit(n: int) -> float:
+    """Return the norm of the differences of neighbouring bins' counts up to which a row is smooth.
+
+    Values that fall independently on a smooth density give √n. Clusters give more, and in a cluster another
+    row's order may well go with this row's: what the bins lose is no noise then.
+    """
+    return math.sqrt(_BURSTS * n)

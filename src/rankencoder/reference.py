@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankencoder.corpus import MAX_CHARS, read_sentences
-from rankencoder.encoders import Encoder
+from rankencoder.encoders import PROBE, Encoder
 from rankencoder.errors import InputError, ReferenceWarning
 from rankencoder.parts import Parts
 from rankencoder.sampling import Sample, sample_sentences
@@ -105,6 +105,10 @@ class Reference:
         encode = encoder if isinstance(encoder, Encoder) else Encoder(encoder)
         probe = encode.probe()
         vectors = _encode_in_parts(encode, sample.sentences, probe, progress, resume_beside)
+        if np.ptp(vectors, axis=0).max() < 1e-6:
+            raise InputError(
+                f"encoder {encode.name!r} gives all sentences the same vector: nothing can be ranked"
+            )
         return cls(sample.sentences, vectors, probe, encode.name, seed, sample.counts())
 
     def check_encoder(self, encoder: Encoder) -> None:
@@ -156,7 +160,7 @@ class Reference:
 
     def _check_shapes(self, folder: Path) -> None:
         shape = self.vectors.shape
-        if len(shape) != 2 or shape[0] != len(self.sentences) or self.probe.shape[-1] != shape[1]:
+        if len(shape) != 2 or shape[0] != len(self.sentences) or self.probe.shape != (len(PROBE), shape[1]):
             raise InputError(
                 f"{folder} is damaged: {len(self.sentences)} sentences, vectors {shape}; build it again"
             )

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from rankencoder.corpus import Sentence
+from rankencoder.errors import InputError
 
 _EXACT_DISTINCT = 1_000_000
 
@@ -36,7 +37,7 @@ def sample_sentences(sentences: Iterable[Sentence], size: int, seed: int) -> Sam
     """Draw a uniform sample of the distinct sentences of a stream.
 
     Each sentence has a seeded hash, and the sample is the ``size`` sentences with the smallest ones: the same
-    sentences whatever their order, in one pass, with memory for the sample alone.
+    sentences whatever their order, in one pass, in memory for the sample and a million hashes.
 
     >>> stream = [Sentence(text, "memory", 1) for text in ("a", "b", "a", "", "c")]
     >>> drawn = sample_sentences(stream, size=2, seed=42)
@@ -44,6 +45,8 @@ def sample_sentences(sentences: Iterable[Sentence], size: int, seed: int) -> Sam
     (2, 1, 1)
     """
     sample = Sample()
+    if not -(2**63) <= seed < 2**63:
+        raise InputError(f"seed must fit into 64 bits, {seed} does not")
     key = seed.to_bytes(8, "little", signed=True)
     heap: list[tuple[int, str]] = []  # of negated hashes: the largest hash on top
     kept: set[int] = set()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
+import platform
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,22 +16,23 @@ import numpy as np
 
 from rankencoder.errors import InputError
 
+_OURS = ("rankencoder.json", "reference.json")
+
 
 @contextmanager
 def new_folder(target: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
     """Give a temporary folder to fill, which takes the target's place when the block ends without an error.
 
-    :raises InputError: If the target exists and is not to be overwritten.
+    :raises InputError: If the target exists and is not to be overwritten, or is nothing that we wrote.
     """
-    target = Path(target)
-    check_free(target, overwrite=overwrite)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".new", dir=target.parent))
+    target = check_free(target, overwrite=overwrite)
+    temporary = _temporary(target)
     try:
-        temporary.chmod(0o755)
         with _write_errors_as_os_errors(target):
+            temporary.mkdir()
             yield temporary
-        sync_tree(temporary)
+            _let_others_read(temporary)
+            sync_tree(temporary)
         _replace_folder(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -39,17 +41,46 @@ def new_folder(target: str | Path, *, overwrite: bool = False) -> Iterator[Path]
 @contextmanager
 def new_file(target: str | Path) -> Iterator[Path]:
     """Give a temporary file name to write, which takes the target's place when the block ends well."""
-    target = Path(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.new")
+    target = Path(target).resolve()
+    temporary = _temporary(target)
     try:
         with _write_errors_as_os_errors(target):
             yield temporary
-        _sync(temporary)
+            _let_others_read(temporary)
+            _sync(temporary)
         os.replace(temporary, target)
         _sync(target.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _temporary(target: Path) -> Path:
+    """Return a name beside a target, once what dead processes left there is gone."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    host = platform.node()
+    for path in target.parent.glob(f".{glob.escape(target.name)}.{glob.escape(host)}-*.new"):
+        owner = path.name.removesuffix(".new").rpartition("-")[2]
+        if owner.isdigit() and int(owner) != os.getpid() and not _is_running(int(owner)):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+    return target.with_name(f".{target.name}.{host}-{os.getpid()}.new")
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _let_others_read(path: Path) -> None:
+    """Give files the permissions of any new file; some libraries write theirs for the owner alone."""
+    os.umask(umask := os.umask(0))
+    for file in path.rglob("*") if path.is_dir() else (path,):
+        if file.is_file():
+            file.chmod(0o666 & ~umask)
 
 
 @contextmanager
@@ -64,23 +95,35 @@ def _write_errors_as_os_errors(target: Path) -> Iterator[None]:
         raise OSError(getattr(error, "errno", None), f"cannot write {target}: {reason}") from error
 
 
-def check_free(target: Path, *, overwrite: bool) -> None:
-    """Refuse to write where something is, unless told to overwrite."""
+def check_free(target: str | Path, *, overwrite: bool) -> Path:
+    """Return where to write, links followed.
+
+    :raises InputError: If something is there and not to be overwritten, or a folder that we did not write.
+    """
+    target = Path(target).resolve()
     if target.exists() and not overwrite:
         raise InputError(f"{target} already exists: choose another name, or overwrite it")
+    if target.is_dir() and any(target.iterdir()) and not any((target / name).exists() for name in _OURS):
+        raise InputError(
+            f"{target} is a folder of something else: it is not overwritten, choose another name"
+        )
+    return target
 
 
 def _replace_folder(temporary: Path, target: Path) -> None:
-    previous = target.with_name(f".{target.name}.previous")
-    if target.exists():
+    previous = _previous(target)
+    if target.is_dir():
         shutil.rmtree(previous, ignore_errors=True)
         os.replace(target, previous)
+    elif target.exists():
+        raise InputError(f"{target} is a file: choose another name")
     os.replace(temporary, target)
     _sync(target.parent)
-    if previous.is_dir():
-        shutil.rmtree(previous, ignore_errors=True)
-    else:
-        previous.unlink(missing_ok=True)
+    shutil.rmtree(previous, ignore_errors=True)
+
+
+def _previous(target: Path) -> Path:
+    return target.with_name(f".{target.name}.previous")
 
 
 def sync_tree(folder: Path) -> None:
@@ -147,9 +190,11 @@ def read_tensors(path: Path) -> dict[str, np.ndarray]:
 
 def missing(path: Path) -> str:
     """Say that a file of a saved folder is not there, and where an interrupted save may have left it."""
-    previous = path.parent.with_name(f".{path.parent.name}.previous")
-    if previous.is_dir() and not path.parent.exists():
-        return f"{path.parent} is missing, but a save was interrupted: rename {previous} to {path.parent}"
+    folder = path.parent.resolve()
+    if _previous(folder).is_dir() and not folder.exists():
+        return f"{folder} is missing, but a save was interrupted: rename {_previous(folder)} to {folder}"
+    if not folder.exists():
+        return f"no such folder: {path.parent}"
     return f"no {path.name} in {path.parent}: not a complete folder saved by rankencoder"
 
 

@@ -60,9 +60,11 @@ class RankTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     def transform(self, X: Any) -> np.ndarray:
         """Return the blended vector of each row of X; a zero row stays zero."""
         check_is_fitted(self)
+        check_rank_weight(self.rank_weight)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
         vectors = _unit(X).to(self.form_.reference.dtype)
         blended = blend_vectors(self.form_(vectors), vectors, self.rank_weight)
+        blended *= vectors.any(dim=1, keepdim=True)
         return np.asarray(blended.numpy().astype(X.dtype, copy=False))
 
 

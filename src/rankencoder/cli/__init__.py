@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
+import sys
+
 import typer
 
 from rankencoder.cli.build import build
 from rankencoder.cli.compare import explain, neighbors, similarity
-from rankencoder.cli.console import told_in_one_line
+from rankencoder.cli.console import fail, told_in_one_line
 from rankencoder.cli.demo import demo
 from rankencoder.cli.encode import encode
 from rankencoder.cli.info import info, version
@@ -21,9 +24,24 @@ app = typer.Typer(
 )
 app.callback()(version)
 for command in (build, encode, similarity, neighbors, explain, info, demo):
-    app.command()(told_in_one_line(command))
+    app.command()(told_in_one_line(command, resumable=command in (build, encode)))
 
 
 def main() -> None:
     """Run the command line."""
-    app()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal may not know every character
+    try:
+        code = app(standalone_mode=False, prog_name="rankencoder")
+    except Exception as error:
+        # a usage error, by its looks: which click its class is from depends on typer's version
+        if not hasattr(error, "format_message"):
+            raise
+        context = getattr(error, "ctx", None)
+        if type(error).__name__ == "NoArgsIsHelpError":
+            sys.stdout.write(f"{context.get_help()}\n" if context else "")
+            sys.exit(2)
+        where = context.command_path if context else "rankencoder"
+        fail(f"{error.format_message().rstrip('.')}. See: {where} --help")
+    sys.exit(code or 0)

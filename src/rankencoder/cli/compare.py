@@ -37,7 +37,7 @@ def similarity(
     - `rankencoder similarity my-encoder --pairs pairs.tsv --json`
 
     """
-    if (pairs is None) == (a is None or b is None):
+    if (a is None) != (b is None) or (pairs is None) == (a is None):
         raise InputError("give two sentences, or --pairs FILE")
     from rich.markup import escape
     from rich.table import Table
@@ -52,7 +52,7 @@ def similarity(
     if as_json:
         print_json(list(rows))
         return
-    table = Table("cosine", "ranks", "similarity", "a", "b", box=None, pad_edge=False)
+    table = Table("cosine", rank_part(loaded), "similarity", "a", "b", box=None, pad_edge=False)
     for row in rows:
         numbers = (f"{row[key]:.4f}" for key in ("cosine", "rank_similarity", "similarity"))
         table.add_row(*numbers, escape(row["a"]), escape(row["b"]))
@@ -99,8 +99,9 @@ def explain(
 
     Example: `rankencoder explain my-encoder "A man plays guitar." "Someone makes music."`
     """
-    explanation = load(model, rank_weight, device).explain(a, b, k)
-    print_json(explanation.to_dict()) if as_json else print_explanation(explanation, show)
+    loaded = load(model, rank_weight, device)
+    explanation = loaded.explain(a, b, k)
+    print_json(explanation.to_dict()) if as_json else print_explanation(explanation, rank_part(loaded), show)
 
 
 def load(folder: Path, rank_weight: float | None, device: str | None) -> RankEncoder:
@@ -117,7 +118,13 @@ def load(folder: Path, rank_weight: float | None, device: str | None) -> RankEnc
     return model
 
 
-def print_explanation(explanation: Explanation, show: int) -> None:
+def rank_part(model: RankEncoder) -> str:
+    """Return what to call the similarity of a model's rank part: a power other than +½ is no ranks."""
+    power = model.form.config().get("power", 0.5)
+    return "ranks" if power == 0.5 else f"power {power:+g}"
+
+
+def print_explanation(explanation: Explanation, part: str, show: int) -> None:
     """Print an explanation for a person."""
     from rich.markup import escape
     from rich.table import Table
@@ -125,7 +132,7 @@ def print_explanation(explanation: Explanation, show: int) -> None:
     out = console()
     out.print(f"[bold]a[/] {escape(explanation.a)}\n[bold]b[/] {escape(explanation.b)}")
     out.print(
-        f"cosine {explanation.cosine:.3f}   ranks {explanation.rank_similarity:.3f}   "
+        f"cosine {explanation.cosine:.3f}   {part} {explanation.rank_similarity:.3f}   "
         f"[bold]blend {explanation.similarity:.3f}[/] (rank_weight {explanation.rank_weight})"
     )
     number = len(explanation.shared)

@@ -26,8 +26,8 @@ Column = Annotated[str | None, typer.Option(help="Column or key that holds the s
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 
 
-def told_in_one_line(command: Callable[P, None]) -> Callable[P, None]:
-    """Let a command end with one line and exit code 2 where the input or the disk is at fault."""
+def told_in_one_line(command: Callable[P, None], *, resumable: bool) -> Callable[P, None]:
+    """Let a command end with one line, and exit code 2 where the input or the disk is at fault."""
 
     @functools.wraps(command)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -41,7 +41,12 @@ def told_in_one_line(command: Callable[P, None]) -> Callable[P, None]:
         except OSError as error:
             fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
         except KeyboardInterrupt:
-            fail("interrupted; the same command goes on where it stopped", code=130)
+            fail("interrupted" + "; the same command goes on where it stopped" * resumable, code=130)
+        except Exception as error:
+            if os.environ.get("RANKENCODER_DEBUG"):
+                raise
+            name = type(error).__name__
+            fail(f"unexpected {name}: {error} (RANKENCODER_DEBUG=1 shows where; please report it)", code=1)
 
     return guarded
 

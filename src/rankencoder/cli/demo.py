@@ -57,25 +57,30 @@ def demo(
     loaded = Encoder(encoder or bundled_encoder())
     loaded.name = encoder or "all-MiniLM-L6-v2"
     out.rule("1. Build")
-    out.print(f"Reading the docstrings of {library}, encoding {size:,} of their sentences with {loaded.name}")
+    out.print(
+        f"Reading the docstrings of {library}, encoding {size:,} of their sentences with {loaded.name}",
+        markup=False,
+    )
     reference = Reference.build(loaded, docstrings.sentences(library), size=size, progress=is_watched())
     model = RankEncoder(loaded, reference, progress=False)
     seen, duplicates = reference.counts["seen"], reference.counts["duplicates"]
     out.print(
         f"{seen:,} sentences read, {duplicates:,} duplicates dropped, {len(reference):,} kept as the "
-        f"reference corpus. {model.form.name} form: {model.fidelity}."
+        f"reference corpus. {model.form.name} form, fidelity to exact ranks: {model.fidelity}."
     )
     if output is not None:
         model.save(output, overwrite=overwrite)
-        out.print(f"Kept in {output}: try [bold]rankencoder explain {output} 'one sentence' 'another'[/]")
+        out.print(
+            f"Kept in {output}: try rankencoder explain {output} 'one sentence' 'another'", markup=False
+        )
     out.rule("2. Why are two sentences similar?")
     for a, b in PAIRS:
-        print_explanation(model.explain(a, b), show=4)
+        print_explanation(model.explain(a, b), "ranks", show=4)
         out.print()
     out.rule("3. Does it help? Finding a function's docstring by its name")
     tasks = docstrings.functions(library)
     tasks = tasks[:: max(1, len(tasks) // functions)][:functions]
-    out.print(f"{len(tasks):,} functions, e.g. '{tasks[0].name}' -> '{tasks[0].purpose}'")
+    out.print(f"{len(tasks):,} functions, e.g. '{tasks[0].name}' -> '{tasks[0].purpose}'", markup=False)
     _print_results(score(model, tasks))
     out.print(f"{time.perf_counter() - start:.0f} seconds in all.", style="dim")
 

@@ -65,4 +65,5 @@ def encode(
         return
     notes = [f"{counts[key]:,} {key}" for key in ("resumed", "skipped") if counts[key]]
     total = counts["encoded"] + counts["resumed"]
-    console().print(f"{output}: {total:,} vectors" + (f" ({', '.join(notes)})" if notes else ""))
+    text = f"{output}: {total:,} vectors" + (f" ({', '.join(notes)})" if notes else "")
+    console().print(text, markup=False)

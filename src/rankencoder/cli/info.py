@@ -57,15 +57,18 @@ def print_description(about: dict[str, Any]) -> None:
 
     form, fidelity, counts = about["form"], about["fidelity"], about["reference"]["counts"] or {}
     settings = ", ".join(f"{key} {value}" for key, value in form["settings"].items())
-    dropped = ", ".join(
-        f"{counts[key]:,} {key}" for key in ("empty", "overlong", "duplicates") if counts.get(key)
-    )
+    dropped = [f"{counts[key]:,} {key}" for key in ("empty", "overlong") if counts.get(key)]
+    if counts.get("duplicates"):
+        dropped.append(("about " if counts.get("estimated") else "") + f"{counts['duplicates']:,} duplicates")
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, value in (
         ("RankEncoder", about["folder"]),
         ("encoder", about["encoder"] + ("" if about["encoder_saved"] else " (a callable, not on disk)")),
         ("reference", f"{about['reference_size']:,} sentences, seed {about['reference']['seed']}"),
-        ("corpus", f"{counts.get('seen', 0):,} lines" + (f", dropped {dropped}" if dropped else "")),
+        (
+            "corpus",
+            f"{counts.get('seen', 0):,} lines" + (f", dropped {', '.join(dropped)}" if dropped else ""),
+        ),
         ("form", form["name"] + (f" ({settings})" if settings else "")),
         (
             "fidelity",

@@ -50,6 +50,7 @@ def check_settings(name: str, **settings: Any) -> dict[str, Any]:
             raise InputError(
                 f"{key} is no setting of the {name} form" + (f", but of {owners[0]}" if owners else "")
             )
+    form.check(**given)
     return given
 
 
@@ -65,7 +66,7 @@ def restore_form(
         restored = form(reference, **config, **tensors)
     except (TypeError, KeyError) as error:
         raise InputError(f"the stored {name} form is damaged: {error}") from error
-    restored.check_shapes()
+    restored.check_fit()
     return restored
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 
@@ -27,6 +27,13 @@ class Form(torch.nn.Module, ABC):
         self.register_buffer("reference", reference)
 
     @classmethod
+    def check(cls, **settings: Any) -> None:
+        """Refuse settings with values that make no sense.
+
+        :raises InputError: If there is one.
+        """
+
+    @classmethod
     @abstractmethod
     def fit(cls, reference: torch.Tensor, **settings: Any) -> Form:
         """Fit the form to unit reference vectors, ``[n, D]``."""
@@ -46,14 +53,17 @@ class Form(torch.nn.Module, ABC):
         return self
 
     def map_ranks(
-        self, vectors: torch.Tensor, function: Callable[[torch.Tensor], torch.Tensor]
+        self,
+        vectors: torch.Tensor,
+        function: Callable[[torch.Tensor], torch.Tensor],
+        method: Literal["auto", "exact"] = "auto",
     ) -> torch.Tensor:
         """Return a function of the rank vectors of unit sentence vectors, part by part."""
         out = vectors.new_empty(len(vectors), self.dimension)
         step = max(1, MEMORY_BUDGET // (vectors.element_size() * len(self.reference)))
         for start in range(0, len(vectors), step):
             rows = slice(start, start + step)
-            out[rows] = function(rank_vectors(vectors[rows] @ self.reference.T))
+            out[rows] = function(rank_vectors(vectors[rows] @ self.reference.T, method=method))
         return out
 
     def config(self) -> dict[str, Any]:
@@ -64,14 +74,16 @@ class Form(torch.nn.Module, ABC):
         """Return what was fitted, without the reference vectors."""
         return {key: value for key, value in self.state_dict().items() if key != "reference"}
 
-    def check_shapes(self) -> None:
-        """Refuse tensors that do not fit the reference vectors.
+    def check_fit(self) -> None:
+        """Refuse tensors that do not fit the reference vectors, or are not numbers.
 
-        :raises InputError: If they do not.
+        :raises InputError: If they do not, or are not.
         """
-        probe = self.reference[:1]
         try:
-            fits = list(self(probe).shape) == [1, self.dimension]
+            part = self(self.reference[:1])
+            fits = list(part.shape) == [1, self.dimension] and all(
+                bool(torch.isfinite(tensor).all()) for tensor in self.tensors().values()
+            )
         except (RuntimeError, IndexError):
             fits = False
         if not fits:

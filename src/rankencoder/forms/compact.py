@@ -6,11 +6,12 @@ import torch
 
 from rankencoder.errors import InputError
 from rankencoder.forms.base import Form, held_out
+from rankencoder.precision import in_double
 from rankencoder.ranks import rank_vectors
 
 DIM = 256
 _FIT_ROWS = 2048
-_FIT_BYTES = 512 * 2**20
+_FIT_BYTES = 2 * 2**30
 
 
 class CompactForm(Form):
@@ -26,19 +27,24 @@ class CompactForm(Form):
         self.register_buffer("projection", projection)
 
     @classmethod
+    def check(cls, dim: int = DIM) -> None:  # type: ignore[override]
+        """Refuse fewer than one component."""
+        if dim < 1:
+            raise InputError(f"dim must be at least 1, not {dim}")
+
+    @classmethod
     def fit(cls, reference: torch.Tensor, dim: int = DIM) -> CompactForm:  # type: ignore[override]
         """Find the principal components of the rank vectors of a few thousand reference sentences.
 
-        :param dim: How many components to keep; fewer where the reference corpus is too small for them.
+        :param dim: How many components to keep; fewer where the reference corpus is too small for them, or
+            so large that not as many of its rank vectors can be looked at within 2 GiB.
         """
-        if dim < 1:
-            raise InputError(f"dim must be at least 1, not {dim}")
         ranks = rank_vectors(reference[_rows_to_fit(len(reference), dim)] @ reference.T)
         # eigenvectors of the small Gram matrix give those of the large one
-        values, vectors = torch.linalg.eigh((ranks @ ranks.T).double())
+        values, vectors = torch.linalg.eigh(in_double(ranks @ ranks.T))
         keep = torch.arange(len(values) - 1, -1, -1, device=values.device)[:dim]
         keep = keep[values[keep] > 1e-6 * values[-1].clamp(min=1e-12)]
-        weights = (vectors[:, keep] / values[keep].sqrt()).to(ranks.dtype)
+        weights = (vectors[:, keep] / values[keep].sqrt()).to(ranks)
         return cls(reference, len(keep), ranks.T @ weights)
 
     @property
@@ -59,5 +65,5 @@ def _rows_to_fit(n: int, dim: int) -> torch.Tensor:
     if n >= 8:
         rest[held_out(n)] = False
     rows = rest.nonzero()[:, 0]
-    number = max(2 * dim, min(_FIT_ROWS, _FIT_BYTES // (4 * n)))
+    number = min(max(2 * dim, _FIT_ROWS), max(2, _FIT_BYTES // (4 * n)))
     return rows if len(rows) <= number else rows[(torch.arange(number) * len(rows)) // number]

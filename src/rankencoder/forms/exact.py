@@ -24,4 +24,4 @@ class ExactForm(Form):
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """Return the rank vectors (Eq. 2-3) of the cosines with the reference sentences."""
-        return self.map_ranks(vectors, lambda ranks: ranks)
+        return self.map_ranks(vectors, lambda ranks: ranks, method="exact")

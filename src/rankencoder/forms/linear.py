@@ -6,6 +6,7 @@ import torch
 
 from rankencoder.errors import InputError
 from rankencoder.forms.base import Form
+from rankencoder.precision import in_double
 
 POWER = 0.5
 _NEGLIGIBLE = 1e-7  # of the largest eigenvalue: directions in which float32 vectors do not really vary
@@ -33,6 +34,12 @@ class LinearForm(Form):
         self.register_buffer("mean", mean)
 
     @classmethod
+    def check(cls, power: float = POWER, center: bool | None = None) -> None:  # type: ignore[override]
+        """Refuse powers that would leave nothing but the first or the last direction."""
+        if not -2 <= power <= 2:
+            raise InputError(f"power must be between -2 and 2, not {power}")
+
+    @classmethod
     def fit(  # type: ignore[override]
         cls, reference: torch.Tensor, power: float = POWER, center: bool | None = None
     ) -> LinearForm:
@@ -41,18 +48,14 @@ class LinearForm(Form):
         :param power: +½ is Pearson's correlation of the similarities, 0 the plain cosine, −½ whitening.
         :param center: Whether to subtract the reference's mean vector first; by default for negative powers.
         """
-        if not -2 <= power <= 2:
-            raise InputError(f"power must be between -2 and 2, not {power}")
         center = power < 0 if center is None else center
-        vectors = reference.double()
+        vectors = in_double(reference)
         mean = vectors.mean(dim=0)
         matrix = matrix_power((vectors - mean).T @ (vectors - mean) / len(vectors), power)
         mean = mean if center else torch.zeros_like(mean)
         # an even scale: the cosine does not see it, and the numbers stay near 1 for every power
         scale = ((vectors - mean) @ matrix).square().sum(dim=1).mean().sqrt().clamp(min=1e-30)
-        return cls(
-            reference, float(power), center, (matrix / scale).to(reference.dtype), mean.to(reference.dtype)
-        )
+        return cls(reference, float(power), center, (matrix / scale).to(reference), mean.to(reference))
 
     @property
     def dimension(self) -> int:
