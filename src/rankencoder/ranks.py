@@ -8,6 +8,7 @@ much is sorted instead.
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -148,12 +149,10 @@ def _count_or_sort(rows: torch.Tensor, out: torch.Tensor, start: int, ties: Ties
     n = rows.shape[1]
     cubes, bursts = _rank_by_counting(rows, out)
     # one look at the device answers all questions: on a GPU each look costs as much as several steps
-    total, most_cubes, most_bursts = torch.stack(
-        [in_double(rows.sum()), cubes.max(), in_double(bursts.max())]
-    ).tolist()
+    *found, total = torch.cat([cubes, bursts, rows.sum()[None]]).tolist()
     _check_finite(total, rows, start)
-    if most_cubes > _cubes_limit(n) or most_bursts > _bursts_limit(n):
-        failed = (cubes[:, 0] > _cubes_limit(n)).to(rows.device) | (bursts > _bursts_limit(n))
+    if max(found[: len(rows)]) > _cubes_limit(n) or max(found[len(rows) :]) > _bursts_limit(n):
+        failed = (cubes > _cubes_limit(n)) | (bursts > _bursts_limit(n))
         for numbers in failed.nonzero()[:, 0].split(_rows_at_a_time(rows, bins=0)):
             exact = torch.empty_like(rows[numbers])
             _rank_exactly(rows[numbers], exact, ties)
@@ -186,15 +185,16 @@ def _rank_exactly(rows: torch.Tensor, out: torch.Tensor, ties: Ties) -> None:
     ordered, order = rows.sort(dim=1, stable=True)
     n = rows.shape[1]
     centred = torch.arange(n, dtype=rows.dtype, device=rows.device).expand_as(rows) - (n - 1) / 2
-    cubes = torch.full((len(rows), 1), n, dtype=torch.float64)
+    cubes = torch.full((len(rows),), n, dtype=torch.float64)
     equal = ordered[:, 1:] == ordered[:, :-1]
     if ties == "average" and bool(equal.any()):
         group = torch.zeros_like(order)
         group[:, 1:] = (~equal).cumsum(dim=1)
         size = _count(group, n, rows.dtype)
         centred = _centred_average_ranks(size, n).gather(1, group)
-        cubes = _sum_of_cubes(size)
-    out.scatter_(1, order, centred * _inverse_norm(cubes, n).nan_to_num(posinf=0.0).to(rows))
+        cubes = _sum_of_cubes(in_double(size))
+    inverse_norm = _inverse_norm(cubes, n).nan_to_num(0.0, posinf=0.0)  # of a constant row
+    out.scatter_(1, order, centred * inverse_norm[:, None].to(rows))
 
 
 def _rank_by_counting(rows: torch.Tensor, out: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -208,7 +208,7 @@ def _rank_by_counting(rows: torch.Tensor, out: torch.Tensor) -> tuple[torch.Tens
     index = _even_bins(rows, _number_of_bins(n))
     size = _count(index, _number_of_bins(n), rows.dtype)
     cubes = _sum_of_cubes(size)
-    table = _centred_average_ranks(size, n).mul_(_inverse_norm(cubes, n).to(rows))
+    table = _centred_average_ranks(size, n).mul_(_inverse_norm(cubes, n)[:, None])
     torch.gather(table, 1, index, out=out)
     return cubes, torch.linalg.vector_norm(size[:, 0::2] - size[:, 1::2], dim=1)
 
@@ -222,11 +222,13 @@ def _even_bins(rows: torch.Tensor, bins: int) -> torch.Tensor:
 
     sample = rows[:, :: max(1, rows.shape[1] // _SAMPLE)].sort(dim=1).values
     low, middle, high = (sample[:, sample.shape[1] * k // 4, None] for k in (1, 2, 3))
-    angle = (rows - middle).div_((high - low).clamp_(1e-37, 1e37)).atan_()
+    angle = (rows - middle).div_(high - low).atan_()
     position = torch.add(
         torch.tensor(bins * 0.5, dtype=rows.dtype), angle, alpha=bins * _HALF / (math.pi / 2)
     )
-    return position.nan_to_num_(0).long()  # NaN in the input is told of once all is done
+    # NaN: of equal quartiles, which put all else into the outer bins, too many for any limit; or of NaN in
+    # the input, which is told of once all is done
+    return position.nan_to_num_(0).long()
 
 
 def _number_of_bins(n: int) -> int:
@@ -238,7 +240,14 @@ def _count(index: torch.Tensor, bins: int, dtype: torch.dtype) -> torch.Tensor:
     import torch
 
     zeros = torch.zeros(len(index), bins, dtype=dtype, device=index.device)
-    return zeros.scatter_add_(1, index, torch.ones((), dtype=dtype, device=index.device).expand_as(index))
+    return zeros.scatter_add_(1, index, _one(dtype, index.device).expand_as(index))
+
+
+@functools.cache
+def _one(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    import torch
+
+    return torch.ones((), dtype=dtype, device=device)
 
 
 def _centred_average_ranks(size: torch.Tensor, n: int) -> torch.Tensor:
@@ -248,14 +257,14 @@ def _centred_average_ranks(size: torch.Tensor, n: int) -> torch.Tensor:
 
 def _sum_of_cubes(size: torch.Tensor) -> torch.Tensor:
     """Return Σ c³ over the groups of each row: it tells what equal ranks take from the ranks' norm."""
-    return in_double(size).pow(3).sum(dim=1, keepdim=True)
+    return size.pow(3).sum(dim=1)
 
 
 def _inverse_norm(cubes: torch.Tensor, n: int) -> torch.Tensor:
     """Return 1 over the norm of the centred ranks, which is √((n³ − Σ c³) / 12)."""
     import torch
 
-    return torch.add(torch.tensor(n**3 / 12, dtype=cubes.dtype), cubes, alpha=-1 / 12).clamp_(min=0).rsqrt_()
+    return torch.add(torch.tensor(n**3 / 12, dtype=cubes.dtype), cubes, alpha=-1 / 12).rsqrt_()
 
 
 def _cubes_limit(n: int) -> float:
