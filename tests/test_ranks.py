@@ -105,7 +105,7 @@ def _defined(z):
     return np.outer(defined, defined)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**32),
     n=st.integers(10_000, 20_000),

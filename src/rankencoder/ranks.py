@@ -55,7 +55,7 @@ def rank_vectors(similarities: Array, *, ties: Ties = "average", method: Method 
         correlations could be off by more than 1e-5; "auto" counts where that is faster. The counts cannot
         see all: rows built on purpose, such as tens of thousands of tiny clusters at even distances that
         another row orders, came out off by 3e-5, and only "exact" is proof against them.
-    :return: Rank vectors of the same shape, kind and device; float64 for float64, otherwise float32.
+    :return: Rank vectors of the same shape, kind and device; float64 for float64 and integers, else float32.
     :raises InputError: If a similarity is NaN or infinite, or an option is unknown.
 
     >>> import numpy as np
