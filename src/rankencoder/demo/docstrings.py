@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sysconfig
 from collections.abc import Iterator
@@ -35,14 +36,14 @@ def functions(folder: Path) -> list[Function]:
     """Return the public functions below a folder whose first docstring sentence is theirs alone."""
     found: dict[str, Function] = {}
     shared: set[str] = set()
-    for module, node, docstring in _docstrings(folder):
-        if not isinstance(node, ast.FunctionDef) or f".{node.name}".startswith("._") or "._" in f".{module}":
+    for module, function, docstring in _docstrings(folder):
+        if function is None or function.startswith("_") or "._" in f".{module}":
             continue
         purpose = next(split_sentences(docstring), "")
         if len(purpose.split()) < 4:
             continue
         shared |= {purpose} & set(found)
-        found[purpose] = Function(_in_words(f"{module}.{node.name}"), purpose)
+        found[purpose] = Function(_in_words(f"{module}.{function}"), purpose)
     unique: dict[str, Function] = {f.name: f for purpose, f in found.items() if purpose not in shared}
     return list(unique.values())
 
@@ -56,7 +57,10 @@ def split_sentences(docstring: str) -> Iterator[str]:
                     yield sentence
 
 
-def _docstrings(folder: Path) -> Iterator[tuple[str, ast.AST, str]]:
+@functools.cache
+def _docstrings(folder: Path) -> list[tuple[str, str | None, str]]:
+    """Return module, name (of a function) and text of all docstrings below a folder."""
+    found: list[tuple[str, str | None, str]] = []
     for path in sorted(folder.rglob("*.py")):
         relative = path.relative_to(folder)
         if _SKIPPED & set(relative.parts):
@@ -70,7 +74,10 @@ def _docstrings(folder: Path) -> Iterator[tuple[str, ast.AST, str]]:
             if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
                 docstring = ast.get_docstring(node)
                 if docstring:
-                    yield module, node, docstring
+                    found.append(
+                        (module, node.name if isinstance(node, ast.FunctionDef) else None, docstring)
+                    )
+    return found
 
 
 def _in_words(name: str) -> str:
