@@ -11,9 +11,18 @@ if TYPE_CHECKING:
     from rankencoder.model import RankEncoder
     from rankencoder.ranks import rank_similarity, rank_vectors
     from rankencoder.reference import Reference
+    from rankencoder.training.run import train
     from rankencoder.transformer import RankTransformer
 
-__all__ = ["RankEncoder", "RankTransformer", "Reference", "__version__", "rank_similarity", "rank_vectors"]
+__all__ = [
+    "RankEncoder",
+    "RankTransformer",
+    "Reference",
+    "__version__",
+    "rank_similarity",
+    "rank_vectors",
+    "train",
+]
 
 _HOME = {
     "RankEncoder": "rankencoder.model",
@@ -21,6 +30,7 @@ _HOME = {
     "Reference": "rankencoder.reference",
     "rank_similarity": "rankencoder.ranks",
     "rank_vectors": "rankencoder.ranks",
+    "train": "rankencoder.training.run",
 }
 
 

@@ -181,7 +181,7 @@ def load_sentence_transformer(name: str, *, revision: str | None, device: str | 
         _check_device(device)
     folder = Path(name)
     if not folder.exists():
-        _check_hub(name, revision)
+        check_hub(name, revision)
     elif not (folder / "config.json").exists() and not (folder / "modules.json").exists():
         raise InputError(
             f"{name} is no encoder: a SentenceTransformer folder has a modules.json or config.json"
@@ -204,7 +204,7 @@ def _check_device(device: str) -> None:
         raise InputError(f"cannot run on device {device!r}: {first_line(error)}") from error
 
 
-def _check_hub(name: str, revision: str | None) -> None:
+def check_hub(name: str, revision: str | None, *, what: str = "encoder") -> None:
     """Look for one small file of a hub name, so that a wrong one is told of at once and in one line."""
     import logging
 
@@ -219,13 +219,13 @@ def _check_hub(name: str, revision: str | None) -> None:
         if isinstance(try_to_load_from_cache(name, "config.json", cache, revision), str):
             return
         raise InputError(
-            f"cannot load encoder {name!r}: no such folder, not in the hub's cache, and no hub within reach"
+            f"cannot load {what} {name!r}: no such folder, not in the hub's cache, and no hub within reach"
         ) from error
     except EntryNotFoundError:
         return  # the repository is there; it just holds a plain transformer
     except Exception as error:  # no such repository or revision, no valid name, no network
         raise InputError(
-            f"cannot load encoder {name!r}: no such folder, nor on the hub: {first_line(error)}"
+            f"cannot load {what} {name!r}: no such folder, nor on the hub: {first_line(error)}"
         ) from error
 
 

@@ -12,3 +12,7 @@ class InputError(ValueError):
 
 class ReferenceWarning(UserWarning):
     """The reference corpus is usable, but smaller than rank vectors like."""
+
+
+class TrainingWarning(UserWarning):
+    """The training data is usable, but not what a method was made for."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from rankencoder.errors import InputError
 
-_OURS = ("rankencoder.json", "reference.json")
+_OURS = ("rankencoder.json", "reference.json", "rankencoder-run.json")
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from rankencoder.cli.console import fail, told_in_one_line
 from rankencoder.cli.demo import demo
 from rankencoder.cli.encode import encode
 from rankencoder.cli.info import info, version
+from rankencoder.cli.train import train
 
 app = typer.Typer(
     name="rankencoder",
@@ -23,8 +24,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.callback()(version)
-for command in (build, encode, similarity, neighbors, explain, info, demo):
-    app.command()(told_in_one_line(command, resumable=command in (build, encode)))
+_RESUMED = {
+    build: "the same command",
+    encode: "the same command",
+    train: "rankencoder train --resume -o OUTPUT",
+}
+for command in (train, build, encode, similarity, neighbors, explain, info, demo):
+    app.command()(told_in_one_line(command, resumed_by=_RESUMED.get(command)))
 
 
 def main() -> None:

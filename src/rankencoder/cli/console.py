@@ -26,8 +26,11 @@ Column = Annotated[str | None, typer.Option(help="Column or key that holds the s
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 
 
-def told_in_one_line(command: Callable[P, None], *, resumable: bool) -> Callable[P, None]:
-    """Let a command end with one line, and exit code 2 where the input or the disk is at fault."""
+def told_in_one_line(command: Callable[P, None], *, resumed_by: str | None) -> Callable[P, None]:
+    """Let a command end with one line, and exit code 2 where the input or the disk is at fault.
+
+    :param resumed_by: What goes on with interrupted work.
+    """
 
     @functools.wraps(command)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -41,7 +44,7 @@ def told_in_one_line(command: Callable[P, None], *, resumable: bool) -> Callable
         except OSError as error:
             fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
         except KeyboardInterrupt:
-            fail("interrupted" + "; the same command goes on where it stopped" * resumable, code=130)
+            fail("interrupted" + (f"; {resumed_by} goes on where it stopped" if resumed_by else ""), code=130)
         except Exception as error:
             if os.environ.get("RANKENCODER_DEBUG"):
                 raise

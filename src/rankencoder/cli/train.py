@@ -1,0 +1,141 @@
+"""``rankencoder train``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rankencoder.cli.console import Column, Json, Overwrite, console, is_watched, print_json, quiet_libraries
+from rankencoder.errors import InputError
+
+_METHOD, _RANK, _WORK = "Method", "RankEncoder (stage 2)", "Running"
+
+
+def _option(help: str, *names: str, panel: str = "Training", **kwargs: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, **kwargs)
+
+
+def train(
+    corpus: Annotated[
+        Path | None,
+        typer.Argument(help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet, or a folder of them."),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to write.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="YAML or TOML file of settings; flags go before it.")
+    ] = None,
+    column: Column = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the interrupted training in the output folder.")
+    ] = False,
+    overwrite: Overwrite = False,
+    backbone: Annotated[str | None, _option("Language model: folder or hub name.", panel=_METHOD)] = None,
+    revision: Annotated[str | None, _option("Branch, tag or commit of a hub name.", panel=_METHOD)] = None,
+    method: Annotated[
+        str | None, _option("simcse, simcse-mlm, promptbert, sncse, or module:Class.", panel=_METHOD)
+    ] = None,
+    option: Annotated[
+        list[str] | None, _option("An option of the method, as NAME=VALUE.", panel=_METHOD)
+    ] = None,
+    base_encoder: Annotated[
+        str | None, _option("A finished encoder for E1; stage 1 is left out.", panel=_METHOD)
+    ] = None,
+    only_base: Annotated[bool | None, _option("Stop after stage 1.", "--only-base", panel=_METHOD)] = None,
+    dev: Annotated[list[str] | None, _option("Scored pairs; the best weights on them are kept.")] = None,
+    seed: Annotated[int | None, _option("Of head, order and dropout (42).")] = None,
+    stage2_seed: Annotated[int | None, _option("Another one for stage 2.", "--stage2-seed")] = None,
+    epochs: Annotated[float | None, _option("Passes over the sentences (1).")] = None,
+    max_steps: Annotated[int | None, _option("Stop after so many steps.")] = None,
+    batch_size: Annotated[int | None, _option("Sentences per step and process.")] = None,
+    gradient_accumulation: Annotated[int | None, _option("Batches per step of the optimiser (1).")] = None,
+    learning_rate: Annotated[float | None, _option("At the first step.")] = None,
+    weight_decay: Annotated[float | None, _option("Of AdamW (0).")] = None,
+    warmup_steps: Annotated[int | None, _option("Steps in which the learning rate rises (0).")] = None,
+    max_grad_norm: Annotated[float | None, _option("Longer gradients are cut (1).")] = None,
+    max_length: Annotated[int | None, _option("Tokens of a sentence that training sees (32).")] = None,
+    max_seq_length: Annotated[int | None, _option("Tokens that the encoder reads (128).")] = None,
+    precision: Annotated[str | None, _option("fp16, bf16 or fp32; on a CPU always fp32.")] = None,
+    preset: Annotated[str | None, _option("paper or authors-code.", panel=_RANK)] = None,
+    rank_loss_weight: Annotated[float | None, _option("λ_train of Eq. 6 (0.05).", panel=_RANK)] = None,
+    lower: Annotated[float | None, _option("τ_l, the least rank similarity learnt.", panel=_RANK)] = None,
+    upper: Annotated[float | None, _option("τ_u, the largest.", panel=_RANK)] = None,
+    combine: Annotated[str | None, _option("max or sum of the losses.", panel=_RANK)] = None,
+    diagonal: Annotated[
+        str | None, _option("Pair a sentence with itself: auto, always, never.", panel=_RANK)
+    ] = None,
+    student: Annotated[str | None, _option("Whose cosines learn: encoder or head.", panel=_RANK)] = None,
+    reference_size: Annotated[int | None, _option("Sentences of the reference corpus.", panel=_RANK)] = None,
+    reference_seed: Annotated[int | None, _option("Draws another reference corpus.", panel=_RANK)] = None,
+    rank_weight: Annotated[
+        float | None, _option("λ of Eq. 7, of the written RankEncoder (0.1).", panel=_RANK)
+    ] = None,
+    form: Annotated[str | None, _option("Its form: exact, compact or linear.", panel=_RANK)] = None,
+    logging_steps: Annotated[int | None, _option("Steps between log entries (10).", panel=_WORK)] = None,
+    eval_steps: Annotated[int | None, _option("Steps between looks at dev (125).", panel=_WORK)] = None,
+    save_steps: Annotated[int | None, _option("Steps between checkpoints (500).", panel=_WORK)] = None,
+    report_to: Annotated[
+        list[str] | None, _option("Also log to tensorboard, trackio or wandb.", panel=_WORK)
+    ] = None,
+    workers: Annotated[int | None, _option("Processes that make batches.", panel=_WORK)] = None,
+    device: Annotated[str | None, _option("cpu leaves a GPU alone.", panel=_WORK)] = None,
+    as_json: Json = False,
+) -> None:
+    """Train a sentence encoder on unlabelled text: E1 by a method, then E2 on E1's rank similarities.
+
+    Writes OUTPUT/encoder (E2) and OUTPUT/base (E1), ordinary SentenceTransformers, OUTPUT/rankencoder (E2
+    with its reference corpus), a picture of the losses, a record, and train.yaml, which repeats the run.
+
+    Examples:
+    - `rankencoder train corpus.txt --backbone bert-base-uncased --method simcse -o my-run`
+
+    - `rankencoder train --resume -o my-run`
+
+    - `rankencoder train --config my-run/train.yaml --seed 1 -o other-run`
+
+    """
+    given = {name: value for name, value in locals().items() if value not in (None, [])}
+    for name in ("corpus", "output", "config", "resume", "overwrite", "as_json", "option"):
+        given.pop(name, None)
+    if option:
+        given["options"] = _parse_options(option)
+    quiet_libraries()
+    from rankencoder.training import train as run_training
+
+    run = run_training(
+        corpus, output, config=config, resume=resume, overwrite=overwrite, progress=is_watched(), **given
+    )
+    if as_json:
+        print_json({"output": str(run.folder), **{k: v for k, v in run.record.items() if k != "history"}})
+    else:
+        _print(run)
+
+
+def _parse_options(pairs: list[str]) -> dict[str, Any]:
+    import yaml
+
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator or not name:
+            raise InputError(f"--option {pair!r} is not of the form NAME=VALUE")
+        try:
+            options[name] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise InputError(f"--option {pair!r}: {value!r} is no value") from error
+    return options
+
+
+def _print(run: Any) -> None:
+    show = console().print
+    for stage in run.record["stages"]:
+        best = stage["best"]
+        score = f", dev {100 * best['dev']:.2f} at step {best['step']:,}" if best else ""
+        show(
+            f"stage {stage['stage']}: {stage['steps']:,} steps in {stage['seconds']:,.0f} s "
+            f"({stage['milliseconds_per_step']:.1f} ms each){score}"
+        )
+    show(f"{run.encoder}: the encoder. Load it with sentence_transformers.SentenceTransformer", markup=False)
+    if (run.folder / "rankencoder").exists():
+        show(f"{run.folder / 'rankencoder'}: the same with its reference corpus (Eq. 7)", markup=False)

@@ -1,0 +1,160 @@
+"""Backbones: pretrained language models, never tuned on similarity, that a method makes an encoder of."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rankencoder.encoders import check_hub, first_line
+from rankencoder.errors import InputError
+
+if TYPE_CHECKING:
+    from sentence_transformers.sentence_transformer.modules import Transformer
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
+
+MAX_SEQ_LENGTH = 128
+"""Tokens that a trained encoder reads, by default. (It is trained on fewer.)"""
+
+_DROPOUT = 0.1
+_LARGE = 1024  # hidden size
+_KNOWN = (
+    "bert-base-uncased",
+    "bert-base-cased",
+    "bert-large-uncased",
+    "distilbert-base-uncased",
+    "roberta-base",
+    "roberta-large",
+    "distilroberta-base",
+    "xlm-roberta-base",
+    "bert-base-multilingual-cased",
+    "answerdotai/ModernBERT-base",
+    "answerdotai/ModernBERT-large",
+    "HuggingFaceTB/SmolLM2-135M",
+    "HuggingFaceTB/SmolLM2-360M",
+    "Qwen/Qwen2.5-0.5B",
+)
+
+
+@dataclass
+class Backbone:
+    """A pretrained language model, loaded in single precision.
+
+    :param name: Its folder or hub name.
+    :param module: The model as sentence-transformers' first module.
+    :param tokenizer: Its own tokenizer, before a method puts a template into the module's.
+    :param kind: "masked" or "causal" language model.
+    :param dropout: The dropout that it was given because its own is 0 everywhere, else None.
+    """
+
+    name: str
+    revision: str | None
+    module: Transformer
+    tokenizer: PreTrainedTokenizerBase
+    kind: Literal["masked", "causal"]
+    dropout: float | None
+
+    @property
+    def config(self) -> PretrainedConfig:
+        """Return the model's configuration."""
+        return self.module.model.config
+
+    @property
+    def dimension(self) -> int:
+        """Numbers of its vectors."""
+        return int(self.config.hidden_size)
+
+    @property
+    def is_roberta(self) -> bool:
+        """Whether it is of the RoBERTa family, for which the authors chose other settings."""
+        return "roberta" in self.config.model_type or self.config.model_type == "camembert"
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is of the "large" size, for which the authors chose other settings."""
+        return self.dimension >= _LARGE
+
+
+def load_backbone(
+    name: str, *, revision: str | None = None, max_seq_length: int = MAX_SEQ_LENGTH
+) -> Backbone:
+    """Load a backbone from a folder or the hub: safetensors only, no code from the repository.
+
+    A model whose dropout is 0 everywhere (ModernBERT, Llama) gets a dropout of 0.1: without any, the two
+    views of a sentence would be the same.
+
+    :raises InputError: If there is none, or it is no language model; with the nearest names.
+    """
+    from sentence_transformers.sentence_transformer.modules import Transformer
+
+    config = _load_config(name, revision)
+    kind = _kind(config, name)
+    dropout = dict.fromkeys(_dropouts(config), _DROPOUT) if not any(_dropouts(config).values()) else {}
+    try:
+        import torch
+
+        module = Transformer(
+            name,
+            max_seq_length=min(max_seq_length, getattr(config, "max_position_embeddings", max_seq_length)),
+            model_kwargs={"revision": revision, "use_safetensors": True, "dtype": torch.float32},
+            processor_kwargs={"revision": revision},
+            config_kwargs={"revision": revision, **dropout},
+        )
+    except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
+        raise InputError(f"cannot load backbone {name!r}: {first_line(error)}") from error
+    if module.tokenizer is None or not module.tokenizer.is_fast:
+        raise InputError(f"backbone {name!r} has no fast tokenizer (a tokenizer.json): convert it first")
+    _freeze_pooler(module.model)
+    return Backbone(name, revision, module, module.tokenizer, kind, _DROPOUT if dropout else None)
+
+
+def _load_config(name: str, revision: str | None) -> PretrainedConfig:
+    from transformers import AutoConfig
+
+    folder = Path(name)
+    if not folder.exists():
+        try:
+            check_hub(name, revision, what="backbone")
+        except InputError as error:
+            near = difflib.get_close_matches(name, _KNOWN, n=3, cutoff=0.6)
+            hint = f" (did you mean {' or '.join(near)}?)" if near and name not in near else ""
+            raise InputError(f"{error}{hint}") from error
+    elif not (folder / "config.json").exists():
+        raise InputError(f"{name} is no backbone: a folder with a config.json and safetensors is wanted")
+    try:
+        config: PretrainedConfig = AutoConfig.from_pretrained(name, revision=revision)
+    except Exception as error:
+        raise InputError(f"cannot load backbone {name!r}: {first_line(error)}") from error
+    return config
+
+
+def _kind(config: PretrainedConfig, name: str) -> Literal["masked", "causal"]:
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+    )
+
+    if config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES:
+        return "masked"
+    if config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        return "causal"
+    raise InputError(
+        f"backbone {name!r} is a {config.model_type!r}: neither a masked nor a causal language model"
+    )
+
+
+def _dropouts(config: PretrainedConfig) -> dict[str, float]:
+    values: dict[str, Any] = config.to_dict()
+    return {
+        key: value
+        for key, value in values.items()
+        if "dropout" in key and "classif" not in key and isinstance(value, (int, float))
+    }
+
+
+def _freeze_pooler(model: Any) -> None:
+    """Keep BERT's pooler, which no method uses, out of training; the saved model still has all its parts."""
+    pooler = getattr(model, "pooler", None)
+    if pooler is not None:
+        pooler.requires_grad_(False)

@@ -1,0 +1,49 @@
+"""Rows of the training set, made into a batch of padded views."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from rankencoder.training.backbone import Backbone
+    from rankencoder.training.methods.base import Method
+
+
+@dataclass
+class ViewCollator:
+    """Makes a batch: all views of all sentences below each other, padded to one length.
+
+    One forward pass then serves all views. The prefix of the names is what the trainer takes for one input.
+
+    :param teacher: E1's vectors of all training sentences, mapped into memory; those of the batch go along.
+    """
+
+    method: Method
+    backbone: Backbone
+    max_length: int
+    teacher: np.ndarray | None = None
+    valid_label_columns: tuple[str, ...] = ()
+
+    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        """Return the tensors of a batch."""
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        views = self.method.views(columns, self.backbone, self.max_length)
+        ids = [row for view in views for row in view]
+        longest = max(map(len, ids))
+        padded = np.full((len(ids), longest), self.backbone.tokenizer.pad_token_id or 0, dtype=np.int64)
+        mask = np.zeros((len(ids), longest), dtype=np.int64)
+        for i, row in enumerate(ids):
+            padded[i, : len(row)] = row
+            mask[i, : len(row)] = 1
+        batch = {
+            "views_input_ids": torch.from_numpy(padded),
+            "views_attention_mask": torch.from_numpy(mask),
+            "views_rows": torch.tensor(columns["row"]),
+        }
+        if self.teacher is not None:
+            batch["views_teacher"] = torch.from_numpy(np.asarray(self.teacher[columns["row"]]))
+        return batch

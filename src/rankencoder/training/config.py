@@ -1,0 +1,196 @@
+"""The settings of a training: what can be chosen, what is chosen for you, and what makes no sense."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from rankencoder.blend import check_rank_weight
+from rankencoder.errors import InputError
+from rankencoder.forms import check_settings
+from rankencoder.training.settings_file import check_types, read_settings
+
+if TYPE_CHECKING:
+    from rankencoder.training.backbone import Backbone
+    from rankencoder.training.methods.base import Method
+
+Precision = Literal["fp32", "fp16", "bf16"]
+
+
+@dataclass
+class TrainConfig:
+    """The settings of a training. None stands for the choice of the method's authors, or of the preset.
+
+    :param corpus: The sentences: a file or folder.
+    :param output: The folder to write.
+    :param column: The column that holds the sentences, where there are several.
+    :param backbone: The pretrained language model to start from: folder or hub name.
+    :param revision: The branch, tag or commit of a hub name.
+    :param method: How to train: "simcse", "simcse-mlm", "promptbert", "sncse" or one that you registered.
+    :param options: The method's own options.
+    :param base_encoder: A finished encoder to take for E1: folder or hub name. Stage 1 is left out then.
+    :param only_base: Stop after stage 1.
+    :param dev: Files of scored pairs; the weights that do best on them (on average) are kept.
+    :param seed: Of the head's weights, the order of the sentences and dropout.
+    :param stage2_seed: The same for stage 2; by default the same number, as in the authors' code.
+    :param epochs: Passes over the sentences.
+    :param max_steps: Stop after so many steps, if given.
+    :param batch_size: Sentences per step and process.
+    :param gradient_accumulation: Batches per step of the optimiser; negatives come from one batch alone.
+    :param learning_rate: At the first step; it falls linearly to 0.
+    :param weight_decay: Of AdamW.
+    :param warmup_steps: Steps in which the learning rate rises first.
+    :param max_grad_norm: Longer gradients are cut to this norm.
+    :param max_length: Tokens of a sentence that training sees.
+    :param max_seq_length: Tokens that the finished encoder reads.
+    :param precision: "fp16", "bf16" or "fp32"; on a CPU always fp32.
+    :param preset: "paper" (Eq. 6 with max, pairs from 0.5 to 0.8, 100,000 references) or "authors-code".
+    :param rank_loss_weight: λ_train of Eq. 6.
+    :param lower: τ_l, the least rank similarity of a pair that stage 2 learns.
+    :param upper: τ_u, the largest.
+    :param combine: "max" or "sum" of the two losses.
+    :param diagonal: Whether a sentence is paired with itself: "auto" by the bounds, "always" or "never".
+    :param student: Whose cosines learn the ranks: the "encoder"'s or the training "head"'s.
+    :param reference_size: Sentences of the reference corpus.
+    :param reference_seed: Draws another reference corpus.
+    :param rank_weight: λ of Eq. 7, of the RankEncoder that is written.
+    :param form: The form of the RankEncoder that is written: "exact", "compact" or "linear".
+    :param logging_steps: Steps from one log entry to the next.
+    :param eval_steps: Steps from one look at the dev set to the next.
+    :param save_steps: Steps from one checkpoint to the next.
+    :param report_to: Where logs go besides: "tensorboard", "trackio", "wandb".
+    :param workers: Processes that make batches; by default none on a CPU.
+    :param device: "cpu", to leave a GPU alone.
+    """
+
+    corpus: str | None = None
+    output: str | None = None
+    column: str | None = None
+    backbone: str = "bert-base-uncased"
+    revision: str | None = None
+    method: str = "simcse"
+    options: dict[str, Any] = field(default_factory=dict)
+    base_encoder: str | None = None
+    only_base: bool = False
+    dev: list[str] = field(default_factory=list)
+    seed: int = 42
+    stage2_seed: int | None = None
+    epochs: float = 1.0
+    max_steps: int | None = None
+    batch_size: int | None = None
+    gradient_accumulation: int = 1
+    learning_rate: float | None = None
+    weight_decay: float = 0.0
+    warmup_steps: int = 0
+    max_grad_norm: float = 1.0
+    max_length: int = 32
+    max_seq_length: int = 128
+    precision: Precision | None = None
+    preset: Literal["paper", "authors-code"] = "paper"
+    rank_loss_weight: float = 0.05
+    lower: float | None = None
+    upper: float | None = None
+    combine: Literal["max", "sum"] | None = None
+    diagonal: Literal["auto", "always", "never"] | None = None
+    student: Literal["encoder", "head"] | None = None
+    reference_size: int | None = None
+    reference_seed: int = 42
+    rank_weight: float = 0.1
+    form: Literal["exact", "compact", "linear"] = "compact"
+    logging_steps: int = 10
+    eval_steps: int = 125
+    save_steps: int = 500
+    report_to: list[str] = field(default_factory=list)
+    workers: int | None = None
+    device: str | None = None
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """Return the names of all settings."""
+        return [setting.name for setting in dataclasses.fields(cls)]
+
+    def resolved(self, backbone: Backbone, method: type[Method]) -> TrainConfig:
+        """Return the settings with the authors' choice for each that is None."""
+        chosen: dict[str, Any] = {
+            "precision": "fp16",
+            **_PRESETS[self.preset],
+            **{key: value for key, value in method.defaults(backbone).items() if key in self.names()},
+            **(_AUTHORS.get(method.name, {}) if self.preset == "authors-code" else {}),
+            "stage2_seed": self.seed,
+        }
+        missing = {key: value for key, value in chosen.items() if getattr(self, key) is None}
+        return dataclasses.replace(self, **missing)
+
+
+_PAPER = {
+    "lower": 0.5,
+    "upper": 0.8,
+    "combine": "max",
+    "diagonal": "auto",
+    "student": "encoder",
+    "reference_size": 100_000,
+}
+_PRESETS: dict[str, dict[str, Any]] = {
+    "paper": _PAPER,
+    "authors-code": {**_PAPER, "student": "head", "reference_size": 10_000},
+}
+# in half precision 0.9999 is 1, so that their code for SimCSE pairs each sentence with itself; with SNCSE two
+# templates keep the target of such a pair below 0.9999
+_SUMMED = {"upper": 0.9999, "combine": "sum", "diagonal": "always"}
+_AUTHORS = {"simcse": _SUMMED, "simcse-mlm": _SUMMED, "sncse": {**_SUMMED, "batch_size": 128}}
+
+
+def make_config(values: dict[str, Any], file: str | Path | None = None) -> TrainConfig:
+    """Return checked settings: those of a file, and those given, which go before.
+
+    :raises InputError: If a setting is unknown or makes no sense; with the file, and the nearest name.
+    """
+    settings = read_settings(Path(file), TrainConfig) if file is not None else {}
+    settings.update(check_types(values, TrainConfig, "training"))
+    config = TrainConfig(**settings)
+    _check_numbers(config)
+    check_rank_weight(config.rank_weight)
+    check_settings(config.form, dim=None, power=None, center=None)
+    if config.only_base and config.base_encoder is not None:
+        raise InputError("only_base trains E1 and base_encoder gives one: choose one of them")
+    return config
+
+
+_AT_LEAST = {
+    "epochs": 0,
+    "max_steps": 1,
+    "batch_size": 2,
+    "gradient_accumulation": 1,
+    "learning_rate": 0,
+    "weight_decay": 0,
+    "warmup_steps": 0,
+    "max_grad_norm": 0,
+    "max_length": 3,
+    "max_seq_length": 3,
+    "rank_loss_weight": 0,
+    "reference_size": 2,
+    "logging_steps": 1,
+    "eval_steps": 1,
+    "save_steps": 1,
+    "workers": 0,
+    "seed": 0,
+    "stage2_seed": 0,
+}
+_POSITIVE = ("epochs", "learning_rate", "max_grad_norm")
+
+
+def _check_numbers(config: TrainConfig) -> None:
+    for name, least in _AT_LEAST.items():
+        value = getattr(config, name)
+        if value is not None and (value < least or (value == 0 and name in _POSITIVE)):
+            raise InputError(
+                f"{name} must be {'above' if name in _POSITIVE else 'at least'} {least}, not {value}"
+            )
+    for name in ("seed", "stage2_seed"):
+        if (getattr(config, name) or 0) >= 2**32:
+            raise InputError(f"{name} must be below 2**32, not {getattr(config, name)}")
+    bounds = (-1.0 if config.lower is None else config.lower, 1.0 if config.upper is None else config.upper)
+    if not -1 <= bounds[0] <= bounds[1] <= 1:
+        raise InputError(f"no pair is between lower {bounds[0]} and upper {bounds[1]}: they are correlations")

@@ -1,0 +1,87 @@
+"""The formulas that training minimises, each one short function."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch.nn import functional
+
+from rankencoder.ranks import rank_vectors
+
+Combine = Literal["max", "sum"]
+Diagonal = Literal["auto", "always", "never"]
+
+
+def cosine_matrix(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Return the cosine of every row of ``a`` with every row of ``b``, in float32 whatever the autocast.
+
+    Half precision would lose the digits that a temperature of 0.05 makes matter.
+    """
+    with torch.autocast(a.device.type, enabled=False):
+        return functional.normalize(a.float(), dim=-1) @ functional.normalize(b.float(), dim=-1).T
+
+
+def info_nce(cosines: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Return the contrastive loss of SimCSE (Eq. 4 with a mean for its sum): each row's own column is right.
+
+    >>> cosines = torch.tensor([[0.95, 0.40, 0.10], [0.35, 0.90, 0.55], [0.05, 0.50, 0.92]])
+    >>> f"{info_nce(cosines, 0.05):.6e}"
+    '3.899218e-04'
+    """
+    return functional.cross_entropy(cosines / temperature, torch.arange(len(cosines), device=cosines.device))
+
+
+@torch.no_grad()
+def rank_targets(teacher: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
+    """Return the rank similarity (Eq. 3) of every two sentences of a batch, as E1 sees them.
+
+    :param teacher: E1's vectors of the batch, ``[N, dimension]``.
+    :param reference: E1's unit vectors of the reference corpus, ``[n, dimension]``, float32.
+
+    >>> corpus = torch.tensor([[1, 0], [0, 1], [-1, 0], [0, -1], [0.6, 0.8]])
+    >>> batch = torch.tensor([[0.8, 0.6], [0.28, 0.96], [-0.6, 0.8]])
+    >>> rank_targets(batch, corpus).numpy().round(4).tolist()[0]
+    [1.0, 0.6000000238418579, -0.10000000149011612]
+    """
+    with torch.autocast(teacher.device.type, enabled=False):
+        ranks = rank_vectors(functional.normalize(teacher.float(), dim=1) @ reference.T)
+        return ranks @ ranks.T
+
+
+def select_pairs(targets: torch.Tensor, lower: float, upper: float, diagonal: Diagonal) -> torch.Tensor:
+    """Return which pairs the rank loss takes in: those with τ_l ≤ target ≤ τ_u (pair filtering, Section 3.2).
+
+    :param diagonal: Whether a sentence is paired with itself: "auto" as the bounds say, "always" or "never".
+    """
+    chosen = (targets >= lower) & (targets <= upper)
+    if diagonal != "auto":
+        chosen.fill_diagonal_(diagonal == "always")
+    return chosen
+
+
+def rank_loss(cosines: torch.Tensor, targets: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+    """Return l_r (Eq. 5): the mean squared difference of E2's cosines and E1's rank similarities.
+
+    :param cosines: E2's cosines, ``[N, N]``.
+    :param targets: E1's rank similarities, ``[N, N]``.
+    :param chosen: Which pairs count; without any the loss is 0.
+
+    >>> cosines = torch.tensor([[0.95, 0.40, 0.10], [0.35, 0.90, 0.55], [0.05, 0.50, 0.92]])
+    >>> targets = torch.tensor([[1.0, 0.6, -0.1], [0.6, 1.0, 0.7], [-0.1, 0.7, 1.0]])
+    >>> f"{rank_loss(cosines, targets, select_pairs(targets, 0.5, 0.8, 'auto')):.5f}"
+    '0.04125'
+    """
+    return ((cosines - targets).square() * chosen).sum() / chosen.sum().clamp(min=1)
+
+
+def total_loss(
+    contrastive: torch.Tensor, rank: torch.Tensor, weight: float, combine: Combine
+) -> torch.Tensor:
+    """Return l_total (Eq. 6): max(λ·l_r, l_cl), or the authors' code's l_cl + λ·l_r.
+
+    >>> total_loss(torch.tensor(0.2), torch.tensor(2.0), 0.05, "max").item()
+    0.20000000298023224
+    """
+    weighted = weight * rank
+    return torch.maximum(weighted, contrastive) if combine == "max" else contrastive + weighted

@@ -1,0 +1,19 @@
+"""Training methods, one file each, and their registry."""
+
+from rankencoder.training.methods.base import Method, find_method, make_method, methods, register
+from rankencoder.training.methods.promptbert import PromptBERT
+from rankencoder.training.methods.simcse import SimCSE
+from rankencoder.training.methods.simcse_mlm import SimCSEWithMLM
+from rankencoder.training.methods.sncse import SNCSE
+
+__all__ = [
+    "Method",
+    "PromptBERT",
+    "SNCSE",
+    "SimCSE",
+    "SimCSEWithMLM",
+    "find_method",
+    "make_method",
+    "methods",
+    "register",
+]

@@ -1,0 +1,137 @@
+"""What a training method has to say, and the registry of methods."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rankencoder.errors import InputError
+from rankencoder.training.settings_file import check_types, nearest
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformer
+
+    from rankencoder.training.backbone import Backbone
+    from rankencoder.training.contrastive import ContrastiveLoss
+
+    Rows = dict[str, list[Any]]
+    Views = list[list[list[int]]]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to train an encoder on unlabelled sentences.
+
+    A method says how tokens become a vector (`encoder`), how a sentence becomes views (`views`) and what is
+    minimised (`loss`). Its options are the fields of a dataclass.
+
+    :param temperature: τ of the contrastive loss.
+    """
+
+    name: ClassVar[str]
+    about: ClassVar[str]
+    paper: ClassVar[str]
+    year: ClassVar[int]
+    citation: ClassVar[str]
+    kinds: ClassVar[tuple[str, ...]] = ("masked",)
+    """The kinds of backbone that it can train: "masked" and "causal" language models."""
+
+    temperature: float = 0.05
+
+    @classmethod
+    def defaults(cls, backbone: Backbone) -> dict[str, Any]:
+        """Return the authors' settings for a backbone: of the training, and options that depend on it."""
+        raise NotImplementedError
+
+    def encoder(self, backbone: Backbone) -> SentenceTransformer:
+        """Return the encoder as it is trained and saved: built-in modules only."""
+        raise NotImplementedError
+
+    def prepare(self, sentences: Dataset, *, fingerprint: str, progress: bool) -> Dataset:
+        """Return the sentences with the columns that the views need beside the text, all made once."""
+        return sentences
+
+    def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
+        """Return the token ids of each view of a batch of rows (columns "text" and what `prepare` added).
+
+        Nothing here may be random but by the row's number: batches are made ahead, and again on resuming.
+        """
+        raise NotImplementedError
+
+    def loss(self, model: SentenceTransformer, backbone: Backbone) -> ContrastiveLoss:
+        """Return the loss of stage 1 for an encoder."""
+        from rankencoder.training.contrastive import ContrastiveLoss
+
+        return ContrastiveLoss(model, self)
+
+    def options(self) -> dict[str, Any]:
+        """Return the options and their values."""
+        return dataclasses.asdict(self)
+
+
+_METHODS: dict[str, type[Method]] = {}
+
+
+def register(method: type[Method]) -> type[Method]:
+    """Make a method known by its name; can be used as a decorator.
+
+    :raises InputError: If another method has this name, or it is no method.
+
+    >>> from rankencoder.training import SimCSE
+    >>> @register
+    ... class WarmSimCSE(SimCSE):
+    ...     name = "warm-simcse"
+    ...     about = "SimCSE at a higher temperature."
+    ...     temperature: float = 0.1
+    >>> find_method("warm-simcse").__name__
+    'WarmSimCSE'
+    """
+    if not (isinstance(method, type) and issubclass(method, Method)):
+        raise InputError(f"{method!r} is no method: derive a class from rankencoder.training.Method")
+    missing = [n for n in ("name", "about", "paper", "year", "citation") if not hasattr(method, n)]
+    if missing:
+        raise InputError(f"method {method.__name__} does not say its {', '.join(missing)}")
+    known = _METHODS.get(method.name)
+    if known is not None and known.__qualname__ != method.__qualname__:
+        raise InputError(f"there is a method {method.name!r} already ({known.__qualname__})")
+    _METHODS[method.name] = method
+    return method
+
+
+def methods() -> dict[str, type[Method]]:
+    """Return the registered methods by name."""
+    return dict(_METHODS)
+
+
+def find_method(name: str) -> type[Method]:
+    """Return a method by its name, or by "package.module:Class".
+
+    :raises InputError: If there is none; with the nearest names.
+    """
+    if name in _METHODS:
+        return _METHODS[name]
+    module, separator, attribute = name.partition(":")
+    if not separator:
+        raise InputError(f"unknown method {name!r}:{nearest(name, _METHODS)}")
+    try:
+        return register(getattr(importlib.import_module(module), attribute))
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"cannot import method {name!r}: {error}") from error
+
+
+def make_method(name: str, options: dict[str, Any], defaults: dict[str, Any]) -> Method:
+    """Return a method with options checked.
+
+    :param defaults: Settings of `Method.defaults`, of which the method's own options are taken.
+    :raises InputError: If there is no such method or option.
+    """
+    cls = find_method(name)
+    names = [field.name for field in dataclasses.fields(cls)]
+    for option in options:
+        if option not in names:
+            raise InputError(f"method {name!r} has no option {option!r}:{nearest(option, names)}")
+    chosen = {key: value for key, value in defaults.items() if key in names}
+    return cls(**{**chosen, **check_types(options, cls, f"options of {name}")})

@@ -1,0 +1,140 @@
+"""PromptBERT: the sentence inside two templates, the state of [MASK], less what the template alone says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from rankencoder.training.contrastive import ContrastiveLoss
+from rankencoder.training.methods.base import Method, register
+from rankencoder.training.methods.simcse import wrapped
+from rankencoder.training.templates import (
+    Template,
+    check_mask_token,
+    install_template,
+    mask_pooling,
+    wrap,
+    wrapped_length,
+)
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from rankencoder.training.backbone import Backbone
+    from rankencoder.training.methods.base import Rows, Views
+
+_BERT = (Template('This sentence of "', '" means{mask}.'), Template('This sentence : "', '" means{mask}.'))
+_ROBERTA = (
+    Template("This sentence : ' ", " ' means{mask}."),
+    Template("The sentence : ' ", " ' means{mask}."),
+)
+
+
+@register
+@dataclass(frozen=True)
+class PromptBERT(Method):
+    """Two templates give the two views; the first is the encoder's.
+
+    :param roberta_bias_offset: First position of the template's bias with RoBERTa: 2 as for sentences, or
+        0 as in the authors' code.
+    """
+
+    name = "promptbert"
+    about = "The sentence in two templates, the state of [MASK] less the template's own bias."
+    paper = "PromptBERT: Improving BERT Sentence Embeddings with Prompts (Jiang et al., EMNLP 2022)"
+    year = 2022
+    citation = """@inproceedings{jiang-etal-2022-promptbert,
+    title = "{P}rompt{BERT}: Improving {BERT} Sentence Embeddings with Prompts",
+    author = "Jiang, Ting and Jiao, Jian and Huang, Shaohan and Zhang, Zihan and Wang, Deqing
+        and Zhuang, Fuzhen and Wei, Furu and Huang, Haizhen and Deng, Denvy and Zhang, Qi",
+    booktitle = "Proceedings of the 2022 Conference on Empirical Methods in Natural Language Processing",
+    year = "2022",
+}"""
+    roberta_bias_offset: int = 2
+
+    @classmethod
+    def defaults(cls, backbone: Backbone) -> dict[str, Any]:
+        """Return the authors' settings."""
+        return {"batch_size": 256, "learning_rate": 1e-5}
+
+    @staticmethod
+    def templates(backbone: Backbone) -> tuple[Template, Template]:
+        """Return the templates of view 1 (and the encoder) and view 2."""
+        return _ROBERTA if backbone.is_roberta else _BERT
+
+    def encoder(self, backbone: Backbone) -> SentenceTransformer:
+        """Return backbone and pooling of [MASK], with the template in the tokenizer."""
+        return prompted_encoder(backbone, self.templates(backbone)[0], full_stop="promptbert")
+
+    def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
+        """Return the sentence, cut to ``max_length`` tokens, in both templates."""
+        return [wrapped(rows["text"], t, backbone, max_length) for t in self.templates(backbone)]
+
+    def loss(self, model: SentenceTransformer, backbone: Backbone) -> PromptBERTLoss:
+        """Return the contrastive loss of vectors less their template's bias."""
+        return PromptBERTLoss(model, self, backbone)
+
+
+def prompted_encoder(backbone: Backbone, template: Template, *, full_stop: Any) -> SentenceTransformer:
+    """Return an encoder that puts a sentence into a template and gives the state of [MASK]."""
+    from sentence_transformers import SentenceTransformer
+
+    check_mask_token(backbone.tokenizer, backbone.name)
+    install_template(backbone.module, template, full_stop=full_stop)
+    return SentenceTransformer(
+        modules=[backbone.module, *mask_pooling(backbone.tokenizer, backbone.dimension)]
+    )
+
+
+class PromptBERTLoss(ContrastiveLoss):
+    """The contrastive loss of template-denoised vectors: h_T(X) − b_T(n), n the number of X's tokens.
+
+    b_T(n) is the template's own state of [MASK] when n tokens that nobody sees stand in the sentence's place;
+    it is taken with the present weights, under dropout, and gradients flow through it.
+    """
+
+    method: PromptBERT
+
+    def __init__(self, model: SentenceTransformer, method: PromptBERT, backbone: Backbone) -> None:
+        super().__init__(model, method)
+        tokenizer = backbone.tokenizer
+        templates = method.templates(backbone)
+        self.empty = [wrap([], template.tokens(tokenizer), tokenizer) for template in templates]
+        self.before = [_begin(template, tokenizer) for template in templates]
+        self.length = wrapped_length(tokenizer, templates[0])
+        self.pad_id = int(tokenizer.pad_token_id)
+        self.positions = backbone.is_roberta and method.roberta_bias_offset == 0
+
+    def adjust(self, vectors: torch.Tensor, inputs: dict[str, Any]) -> torch.Tensor:
+        """Subtract from each view its template's bias at the sentence's length."""
+        mask = inputs["attention_mask"]
+        lengths = (mask.sum(dim=1) - self.length).unflatten(0, (vectors.shape[1], -1)).T  # [N, views]
+        biases = self.biases(mask.shape[1] - self.length, mask.device)
+        return vectors - torch.stack([table[lengths[:, v]] for v, table in enumerate(biases)], dim=1)
+
+    def biases(self, longest: int, device: torch.device) -> torch.Tensor:
+        """Return b_T(0) … b_T(longest) of both templates, ``[2, longest + 1, dimension]``."""
+        rows = [self._row(view, n, longest) for view in range(2) for n in range(longest + 1)]
+        ids, mask, positions = (torch.tensor(part, device=device) for part in zip(*rows, strict=True))
+        features = {"input_ids": ids, "attention_mask": mask}
+        if self.positions:
+            features["position_ids"] = positions
+        return self.model(features)["sentence_embedding"].unflatten(0, (2, -1))  # type: ignore[no-any-return]
+
+    def _row(self, view: int, n: int, longest: int) -> tuple[list[int], list[int], list[int]]:
+        """Return ids, mask and positions of a template with n unseen tokens in the sentence's place."""
+        ids, before = self.empty[view], self.before[view]
+        after = len(ids) - before
+        padding = longest - n
+        unseen = ids[-1]  # any token but the padding, which RoBERTa would not count as a position
+        row = [*ids[:before], *[unseen] * n, *ids[before:], *[self.pad_id] * padding]
+        mask = [1] * before + [0] * n + [1] * after + [0] * padding
+        return row, mask, list(range(len(row)))
+
+
+def _begin(template: Template, tokenizer: Any) -> int:
+    """Return how many tokens stand before the sentence."""
+    before, after = template.tokens(tokenizer)
+    return wrap([-1], (before, after), tokenizer).index(-1)

@@ -1,0 +1,68 @@
+"""SimCSE: the two views of a sentence are the sentence itself, under two dropout masks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from rankencoder.training.methods.base import Method, register
+from rankencoder.training.templates import Template, install_template, sentence_ids, wrap
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from rankencoder.training.backbone import Backbone
+    from rankencoder.training.methods.base import Rows, Views
+
+CAUSAL_PROMPT = Template('This sentence : "', '" means in one word:"')
+
+
+@register
+@dataclass(frozen=True)
+class SimCSE(Method):
+    """The state of [CLS]; of a causal language model, the last token's after a prompt."""
+
+    name = "simcse"
+    about = "Twice the same sentence under two dropout masks; the state of [CLS]."
+    paper = "SimCSE: Simple Contrastive Learning of Sentence Embeddings (Gao, Yao and Chen, EMNLP 2021)"
+    year = 2021
+    citation = """@inproceedings{gao-etal-2021-simcse,
+    title = "{S}im{CSE}: Simple Contrastive Learning of Sentence Embeddings",
+    author = "Gao, Tianyu and Yao, Xingcheng and Chen, Danqi",
+    booktitle = "Proceedings of the 2021 Conference on Empirical Methods in Natural Language Processing",
+    year = "2021",
+}"""
+    kinds: ClassVar[tuple[str, ...]] = ("masked", "causal")
+
+    @classmethod
+    def defaults(cls, backbone: Backbone) -> dict[str, Any]:
+        """Return the authors' settings (those for causal models are ours)."""
+        if backbone.is_roberta:
+            return {"batch_size": 512, "learning_rate": 3e-5 if backbone.is_large else 1e-5}
+        gentle = backbone.is_large or backbone.kind == "causal"
+        return {"batch_size": 64, "learning_rate": 1e-5 if gentle else 3e-5}
+
+    def encoder(self, backbone: Backbone) -> SentenceTransformer:
+        """Return backbone and pooling; the training head is not part of it."""
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.sentence_transformer.modules import Pooling
+
+        if backbone.kind == "causal":
+            install_template(backbone.module, CAUSAL_PROMPT, full_stop="none")
+        mode = "lasttoken" if backbone.kind == "causal" else "cls"
+        return SentenceTransformer(modules=[backbone.module, Pooling(backbone.dimension, pooling_mode=mode)])
+
+    def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
+        """Return the sentence twice, cut to ``max_length`` tokens; a prompt comes on top."""
+        if backbone.kind == "masked":
+            ids = backbone.tokenizer(rows["text"], truncation=True, max_length=max_length)["input_ids"]
+        else:
+            ids = wrapped(rows["text"], CAUSAL_PROMPT, backbone, max_length)
+        return [ids, ids]
+
+
+def wrapped(texts: list[str], template: Template, backbone: Backbone, max_length: int) -> list[list[int]]:
+    """Return the token ids of sentences inside a template, the sentences cut to ``max_length`` tokens."""
+    tokens = template.tokens(backbone.tokenizer)
+    bare = sentence_ids(backbone.tokenizer, texts, template, max_length=max_length)
+    return [wrap(ids, tokens, backbone.tokenizer) for ids in bare]

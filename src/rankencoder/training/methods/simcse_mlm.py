@@ -1,0 +1,112 @@
+"""SimCSE with masked language modelling beside it: a little worse at similarity, better at transfer tasks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from rankencoder.training.contrastive import ContrastiveLoss
+from rankencoder.training.gather import total, world_size
+from rankencoder.training.methods.base import register
+from rankencoder.training.methods.simcse import SimCSE
+from rankencoder.training.templates import check_mask_token
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from rankencoder.training.backbone import Backbone
+
+
+@register
+@dataclass(frozen=True)
+class SimCSEWithMLM(SimCSE):
+    """SimCSE plus the loss of masked language modelling.
+
+    :param mlm_weight: Weight of that loss.
+    :param mlm_probability: Share of the tokens that have to be guessed.
+    """
+
+    name = "simcse-mlm"
+    about = "SimCSE with a masked language modelling loss beside it, for transfer tasks."
+    kinds: ClassVar[tuple[str, ...]] = ("masked",)
+
+    mlm_weight: float = 0.1
+    mlm_probability: float = 0.15
+
+    def loss(self, model: SentenceTransformer, backbone: Backbone) -> MlmContrastiveLoss:
+        """Return SimCSE's loss with the other one beside it."""
+        return MlmContrastiveLoss(model, self, backbone)
+
+
+class MlmContrastiveLoss(ContrastiveLoss):
+    """The contrastive loss, and that of guessing masked tokens of both views.
+
+    The masked tokens go through the encoder a second time: the contrastive vectors never see a mask.
+    """
+
+    method: SimCSEWithMLM
+    special_ids: torch.Tensor
+
+    def __init__(self, model: SentenceTransformer, method: SimCSEWithMLM, backbone: Backbone) -> None:
+        super().__init__(model, method)
+        check_mask_token(backbone.tokenizer, backbone.name)
+        self.mask_id = int(backbone.tokenizer.mask_token_id)
+        self.vocabulary = int(backbone.config.vocab_size)
+        self.register_buffer(
+            "special_ids", torch.tensor(backbone.tokenizer.all_special_ids), persistent=False
+        )
+        self.language_head = LanguageHead(backbone)
+
+    def auxiliary(self, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
+        """Return the weighted loss of guessing masked tokens, a mean over those of all processes."""
+        ids, selected = self._mask(inputs["input_ids"])
+        states = self.model({**inputs, "input_ids": ids})["token_embeddings"][selected]
+        logits = self.language_head(states)
+        summed = functional.cross_entropy(logits.float(), inputs["input_ids"][selected], reduction="sum")
+        count = total(selected.sum()).clamp(min=1)
+        # the mean over the processes' gradients shall be that of one process with the whole batch
+        return {"mlm": self.method.mlm_weight * summed * world_size() / count}
+
+    def _mask(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return ids with some masked (80%), random (10%) or left (10%), and which are to be guessed."""
+        draw = torch.rand(ids.shape, device=ids.device)
+        selected = (draw < self.method.mlm_probability) & ~torch.isin(ids, self.special_ids)
+        kind = torch.rand(ids.shape, device=ids.device)
+        random = torch.randint(self.vocabulary, ids.shape, device=ids.device)
+        masked = ids.masked_fill(selected & (kind < 0.8), self.mask_id)
+        return torch.where(selected & (kind >= 0.9), random, masked), selected
+
+
+class LanguageHead(nn.Module):
+    """The backbone's own language modelling head, of whatever family, no longer tied to its embeddings."""
+
+    def __init__(self, backbone: Backbone) -> None:
+        super().__init__()
+        from transformers import AutoModelForMaskedLM
+
+        self.model: Any = AutoModelForMaskedLM.from_pretrained(
+            backbone.name, revision=backbone.revision, use_safetensors=True, dtype=torch.float32
+        )
+        setattr(self.model, self.model.base_model_prefix, _GivenStates())
+
+    def forward(self, states: torch.Tensor) -> torch.Tensor:
+        """Return the logits of all tokens of the vocabulary for states ``[number, dimension]``."""
+        body = getattr(self.model, self.model.base_model_prefix)
+        body.states = states[None]
+        placeholder = torch.zeros(1, len(states), dtype=torch.long, device=states.device)
+        return self.model(input_ids=placeholder).logits[0]  # type: ignore[no-any-return]
+
+
+class _GivenStates(nn.Module):
+    """In place of a language model's body: returns the states that it was given."""
+
+    states: torch.Tensor
+
+    def forward(self, *_: Any, **__: Any) -> Any:
+        from transformers.modeling_outputs import BaseModelOutput
+
+        return BaseModelOutput(last_hidden_state=cast(torch.FloatTensor, self.states))

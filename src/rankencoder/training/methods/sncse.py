@@ -1,0 +1,147 @@
+"""SNCSE: a sentence's negation is a soft negative: less similar by a margin, but not far off."""
+
+from __future__ import annotations
+
+import string
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch.nn import functional
+
+from rankencoder.training.contrastive import ContrastiveLoss
+from rankencoder.training.methods.base import Method, register
+from rankencoder.training.methods.promptbert import prompted_encoder
+from rankencoder.training.methods.simcse import wrapped
+from rankencoder.training.negation import negate_sentences
+from rankencoder.training.templates import Template, wrapped_length
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformer
+
+    from rankencoder.training.backbone import Backbone
+    from rankencoder.training.methods.base import Rows, Views
+
+_COLON = Template('This sentence : " ', ' " means {mask} .')
+_OF = Template('This sentence of " ', ' " means {mask} .')
+
+
+@register
+@dataclass(frozen=True)
+class SNCSE(Method):
+    """Three views: the sentence in two templates, and its negation.
+
+    :param margin_weight: λ of the margin loss.
+    :param alpha: The negation's cosine is to be lower than the sentence's by this at least.
+    :param beta: And by this at most.
+    :param lookup: "fixed", or "authors": their code finds no negation of a sentence without final
+        punctuation, and puts "Not" before it.
+    :param parser: spaCy's model for the dependency parse, a package or folder.
+    """
+
+    name = "sncse"
+    about = "PromptBERT's views without denoising, and negated sentences as soft negatives."
+    paper = (
+        "SNCSE: Contrastive Learning for Unsupervised Sentence Embedding with Soft Negative Samples "
+        "(Wang and Dou, ICIC 2023)"
+    )
+    year = 2022
+    citation = """@inproceedings{wang-dou-2023-sncse,
+    title = "{SNCSE}: Contrastive Learning for Unsupervised Sentence Embedding with Soft Negative Samples",
+    author = "Wang, Hao and Dou, Yong",
+    booktitle = "Advanced Intelligent Computing Technology and Applications",
+    year = "2023",
+}"""
+
+    margin_weight: float = 1e-3
+    alpha: float = 0.1
+    beta: float = 0.3
+    lookup: Literal["fixed", "authors"] = "fixed"
+    parser: str = "en_core_web_sm"
+
+    @classmethod
+    def defaults(cls, backbone: Backbone) -> dict[str, Any]:
+        """Return the authors' settings."""
+        size = {"batch_size": 128, "learning_rate": 5e-6} if backbone.is_large else {}
+        weight = 5e-4 if backbone.is_roberta else 1e-3
+        return {
+            "batch_size": 256,
+            "learning_rate": 1e-5,
+            "precision": "fp32",
+            "margin_weight": weight,
+            **size,
+        }
+
+    def encoder(self, backbone: Backbone) -> SentenceTransformer:
+        """Return backbone and pooling of [MASK], with the template in the tokenizer."""
+        return prompted_encoder(backbone, _COLON, full_stop="sncse")
+
+    def prepare(self, sentences: Dataset, *, fingerprint: str, progress: bool) -> Dataset:
+        """Add the negations."""
+        from datasets import concatenate_datasets
+
+        parser = str(Path(self.parser).resolve()) if Path(self.parser).exists() else self.parser
+        negations = negate_sentences(
+            sentences["text"], fingerprint=fingerprint, parser=parser, progress=progress
+        )
+        return concatenate_datasets([sentences, negations], axis=1)
+
+    def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
+        """Return the sentence in both templates and its negation in the second, within ``max_length``."""
+        texts = [completed(text) for text in rows["text"]]
+        negations = [
+            completed(self._negation(*pair)) for pair in zip(rows["text"], rows["negation"], strict=True)
+        ]
+        room = max(1, max_length - wrapped_length(backbone.tokenizer, _COLON))
+        pieces = ((texts, _COLON), (texts, _OF), (negations, _OF))
+        return [wrapped(text, template, backbone, room) for text, template in pieces]
+
+    def _negation(self, text: str, negation: str) -> str:
+        missed = self.lookup == "authors" and completed(text) != text
+        return f"Not {completed(text)}" if missed else negation
+
+    def loss(self, model: SentenceTransformer, backbone: Backbone) -> SNCSELoss:
+        """Return the contrastive loss and the bidirectional margin loss."""
+        return SNCSELoss(model, self)
+
+
+def completed(text: str) -> str:
+    """Return a sentence with " ." behind it, unless it ends in punctuation.
+
+    >>> completed("A town"), completed("A town!")
+    ('A town .', 'A town!')
+    """
+    end = text.rstrip()[-1:]
+    return text if not end or end in string.punctuation else f"{text} ."
+
+
+def margin_loss(difference: torch.Tensor, alpha: float, beta: float) -> torch.Tensor:
+    """Return the bidirectional margin loss: 0 where the negation is less similar by alpha to beta.
+
+    :param difference: Cosine with the negation less the cosine with the other view.
+
+    >>> difference = torch.tensor([0.85, 0.60, 0.50]) - torch.tensor([0.90, 0.80, 0.95])
+    >>> f"{margin_loss(difference, 0.1, 0.3):.7f}"
+    '0.0666667'
+    """
+    return (functional.relu(difference + alpha) + functional.relu(-difference - beta)).mean()
+
+
+class SNCSELoss(ContrastiveLoss):
+    """The contrastive loss of views 1 and 2, and the margin of view 3, the negation."""
+
+    method: SNCSE
+
+    def contrast(self, outputs: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """Return both losses' sum and figures to log."""
+        contrastive, logged = super().contrast(outputs)
+        first, second, negation = functional.normalize(outputs.float(), dim=-1)
+        difference = (first * negation).sum(dim=-1) - (first * second).sum(dim=-1)
+        margin = margin_loss(difference, self.method.alpha, self.method.beta)
+        logged["info_nce"], logged["margin"] = contrastive.detach(), margin.detach()
+        logged["negation_difference"] = difference.detach().mean()
+        logged["too_near"] = (difference.detach() > -self.method.alpha).float().mean()
+        logged["too_far"] = (difference.detach() < -self.method.beta).float().mean()
+        return contrastive + self.method.margin_weight * margin, logged

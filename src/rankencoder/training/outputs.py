@@ -1,0 +1,94 @@
+"""What a training leaves behind: encoders with model cards, a record, a picture."""
+
+from __future__ import annotations
+
+import json
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rankencoder._version import __version__
+from rankencoder.storage import new_file, new_folder, write_json
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from rankencoder.training.config import TrainConfig
+    from rankencoder.training.data import Sentences
+    from rankencoder.training.stage import Trained
+
+RECORD = "rankencoder-run.json"
+SETTINGS = "train.yaml"
+PICTURE = "losses.svg"
+_PACKAGES = (
+    "torch",
+    "sentence-transformers",
+    "transformers",
+    "accelerate",
+    "datasets",
+    "tokenizers",
+    "numpy",
+)
+
+
+def save_encoder(trained: Trained, folder: Path, config: TrainConfig, sentences: Sentences) -> None:
+    """Write an encoder with its model card, whole or not at all."""
+    describe(trained.model, trained.loss, config, sentences)
+    with new_folder(folder) as new:
+        trained.model.save_pretrained(str(new))
+
+
+def describe(model: SentenceTransformer, loss: Any, config: TrainConfig, sentences: Sentences) -> None:
+    """Fill in the model card: data by name and size (never its text), loss, settings, citations."""
+    card: Any = model.model_card_data
+    card.generate_widget_examples = False
+    card.local_files_only = True  # what the base model is we know
+    card.add_tags(["rankencoder", "unsupervised", config.method])
+    if not Path(config.backbone).exists():
+        card.base_model, card.base_model_revision = config.backbone, config.revision
+    card.set_losses([loss])
+    name = Path(config.corpus).name if config.corpus else "sentences given in memory"
+    code = json.dumps(loss.get_config_dict(), indent=4)
+    card.train_datasets = [
+        {
+            "name": f"{name} (SHA-256 of the sentences {sentences.sha256[:16]}…)",
+            "size": len(sentences),
+            "columns": ["<code>text</code>"],
+            "loss": {
+                "fullname": f"{type(loss).__module__}.{type(loss).__qualname__}",
+                "config_code": f"  ```json\n{_indented(code)}\n  ```",
+            },
+        }
+    ]
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def write_record(folder: Path, record: dict[str, Any]) -> None:
+    """Write the machine-readable record of a run."""
+    with new_file(folder / RECORD) as path:
+        write_json(path, record)
+
+
+def new_record(config: TrainConfig) -> dict[str, Any]:
+    """Return the record of a run that has only begun."""
+    return {
+        "format": 1,
+        "finished": False,
+        "config": vars(config).copy(),
+        "versions": {"rankencoder": __version__, "python": platform.python_version(), **_versions()},
+        "machine": {"platform": platform.platform(), "processor": platform.machine()},
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

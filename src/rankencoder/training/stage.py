@@ -1,0 +1,237 @@
+"""One stage of training: a fresh backbone, a loss, a trainer, and an encoder at the end."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import set_seed
+from transformers.trainer_callback import PrinterCallback
+
+from rankencoder.errors import InputError
+from rankencoder.pairs import read_scored_pairs
+from rankencoder.training.backbone import Backbone, load_backbone
+from rankencoder.training.callbacks import Progress, StopAtSignal
+from rankencoder.training.collator import ViewCollator
+from rankencoder.training.gather import world_size
+from rankencoder.training.rankloss import RankEncoderLoss
+from rankencoder.training.trainer import EncoderTrainer, last_checkpoint
+
+if TYPE_CHECKING:
+    import numpy as np
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+    from sentence_transformers.sentence_transformer.evaluation import SequentialEvaluator
+
+    from rankencoder.training.config import TrainConfig
+    from rankencoder.training.methods.base import Method
+
+_METRIC = "sequential_score"
+_DAY = 86_400
+
+
+@dataclass
+class Targets:
+    """What stage 2 learns from: E1's vectors of the training sentences and of the reference corpus."""
+
+    teacher: np.ndarray
+    reference: np.ndarray
+
+
+@dataclass
+class Trained:
+    """A finished stage."""
+
+    model: SentenceTransformer
+    loss: torch.nn.Module
+    about: dict[str, Any]
+
+
+def train_stage(
+    config: TrainConfig,
+    method: Method,
+    rows: Dataset,
+    folder: Path,
+    *,
+    number: int,
+    targets: Targets | None,
+    progress: bool,
+) -> Trained:
+    """Train an encoder, from the last checkpoint in the folder if there is one.
+
+    :param number: 1, or 2 with targets to learn.
+    :raises KeyboardInterrupt: If it was interrupted; a checkpoint is written before.
+    """
+    seed = config.seed if number == 1 else int(config.stage2_seed or 0)
+    set_seed(seed)
+    backbone = load_backbone(config.backbone, revision=config.revision, max_seq_length=config.max_seq_length)
+    model = method.encoder(backbone)
+    loss = make_loss(config, method, model, backbone, targets)
+    args = training_arguments(config, folder, seed)
+    evaluator = make_evaluator(config.dev)
+    trainer = EncoderTrainer(
+        model=model,
+        args=args,
+        train_dataset=rows,
+        loss=loss,
+        evaluator=evaluator,
+        data_collator=ViewCollator(method, backbone, config.max_length, targets.teacher if targets else None),
+        metric=_METRIC if evaluator is not None else None,
+    )
+    trainer.remove_callback(PrinterCallback)
+    if progress:
+        trainer.add_callback(Progress(f"Stage {number} ({method.name})"))
+    checkpoint = last_checkpoint(folder)
+    began = time.perf_counter()
+    with StopAtSignal(enabled=world_size() == 1) as stop:
+        trainer.add_callback(stop)
+        trainer.train(resume_from_checkpoint=checkpoint)
+    seconds = time.perf_counter() - began
+    if stop.stopped and trainer.state.global_step < trainer.state.max_steps:
+        raise KeyboardInterrupt
+    trainer.finite.finish()
+    trainer.restore_best()
+    model.eval()
+    return Trained(model, loss, _about(trainer, number, seconds, checkpoint))
+
+
+def make_loss(
+    config: TrainConfig,
+    method: Method,
+    model: SentenceTransformer,
+    backbone: Backbone,
+    targets: Targets | None,
+) -> torch.nn.Module:
+    """Return the method's loss; with targets, that of RankEncoder around it."""
+    base = method.loss(model, backbone)
+    if targets is None:
+        return base
+    assert config.lower is not None
+    assert config.upper is not None
+    return RankEncoderLoss(
+        base,
+        torch.from_numpy(targets.reference),
+        weight=config.rank_loss_weight,
+        lower=config.lower,
+        upper=config.upper,
+        combine=config.combine or "max",
+        diagonal=config.diagonal or "auto",
+        student=config.student or "encoder",
+    )
+
+
+def training_arguments(config: TrainConfig, folder: Path, seed: int) -> SentenceTransformerTrainingArguments:
+    """Return the trainer's arguments for our settings."""
+    from sentence_transformers import SentenceTransformerTrainingArguments
+
+    on_gpu = config.device != "cpu" and torch.cuda.is_available()
+    workers = config.workers if config.workers is not None else (min(4, os.cpu_count() or 1) if on_gpu else 0)
+    args = SentenceTransformerTrainingArguments(
+        output_dir=str(folder),
+        seed=seed,
+        num_train_epochs=config.epochs,
+        max_steps=config.max_steps or -1,
+        per_device_train_batch_size=config.batch_size or 0,
+        gradient_accumulation_steps=config.gradient_accumulation,
+        learning_rate=config.learning_rate or 0.0,
+        weight_decay=config.weight_decay,
+        warmup_steps=config.warmup_steps,
+        max_grad_norm=config.max_grad_norm,
+        lr_scheduler_type="linear",
+        fp16=on_gpu and config.precision == "fp16",
+        bf16=on_gpu and config.precision == "bf16",
+        use_cpu=config.device == "cpu",
+        logging_steps=config.logging_steps,
+        logging_nan_inf_filter=False,  # it would make the device wait at every step
+        eval_strategy="steps" if config.dev else "no",
+        eval_steps=config.eval_steps,
+        save_strategy="steps",
+        save_steps=config.save_steps,
+        save_total_limit=2,
+        report_to=config.report_to or "none",
+        dataloader_num_workers=workers,
+        dataloader_drop_last=world_size() > 1,  # processes gather batches of one size
+        dataloader_persistent_workers=workers > 0,
+        dataloader_pin_memory=on_gpu,
+        disable_tqdm=True,
+        ddp_timeout=_DAY,  # the first process may prepare data for long while the others wait
+    )
+    args._n_gpu = min(1, args.n_gpu)  # never DataParallel: several GPUs are for several processes
+    return args
+
+
+def make_evaluator(files: list[str]) -> SequentialEvaluator | None:
+    """Return an evaluator whose score is Spearman's correlation, averaged over the files of scored pairs."""
+    if not files:
+        return None
+    from sentence_transformers.sentence_transformer.evaluation import (
+        EmbeddingSimilarityEvaluator,
+        SequentialEvaluator,
+    )
+
+    evaluators = []
+    for file in files:
+        pairs = read_scored_pairs(file)
+        evaluators.append(
+            EmbeddingSimilarityEvaluator(
+                [pair.a for pair in pairs],
+                [pair.b for pair in pairs],
+                [pair.score for pair in pairs],
+                similarity_fn_names=["cosine"],
+                batch_size=128,
+                name=Path(file).stem,
+                write_csv=False,
+            )
+        )
+    return SequentialEvaluator(evaluators, main_score_function=lambda scores: sum(scores) / len(scores))
+
+
+def check_batches(config: TrainConfig, sentences: int) -> None:
+    """Make sure that there is a batch.
+
+    :raises InputError: If the corpus is smaller than one.
+    """
+    needed = (config.batch_size or 0) * world_size()
+    if sentences < needed:
+        raise InputError(
+            f"the corpus has {sentences:,} sentences, fewer than one batch of {needed:,}: give more text, "
+            "or a smaller batch_size"
+        )
+
+
+def _about(trainer: EncoderTrainer, number: int, seconds: float, checkpoint: str | None) -> dict[str, Any]:
+    """Return what is to be known of a finished stage, for the record."""
+    state = trainer.state
+    started = int(checkpoint.rpartition("-")[2]) if checkpoint else 0
+    best = trainer.best
+    return {
+        "stage": number,
+        "steps": state.global_step,
+        "resumed_at": started or None,
+        "seconds": round(seconds, 3),
+        "milliseconds_per_step": round(1000 * seconds / max(1, state.global_step - started), 3),
+        "best": {"step": best["step"], "dev": best["score"]} if best else None,
+        "device": _device_name(trainer.args.device),
+        "processes": world_size(),
+        "history": [_entry(number, log) for log in state.log_history if "loss" in log or _dev(log) in log],
+    }
+
+
+def _entry(number: int, log: dict[str, Any]) -> dict[str, Any]:
+    left_out = ("eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
+    entry = {key: value for key, value in log.items() if key not in left_out}
+    if _dev(log) in entry:
+        entry["dev"] = entry.pop(_dev(log))
+    return {"stage": number, **entry}
+
+
+def _dev(log: dict[str, Any]) -> str:
+    return f"eval_{_METRIC}"
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

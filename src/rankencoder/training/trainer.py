@@ -1,0 +1,149 @@
+"""Sentence-transformers' trainer, with what training here needs besides."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformerTrainer
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from rankencoder.storage import new_file, read_json, sync_tree, write_json
+from rankencoder.training.finite import FiniteCheck
+from rankencoder.training.gather import average_gradients
+
+_COMPLETE = "complete.json"
+_LOSS = "loss.safetensors"
+_BEST = "best.safetensors"
+
+
+class EncoderTrainer(SentenceTransformerTrainer):
+    """Trains an encoder, and is able to go on from its checkpoints as if it had never stopped.
+
+    Beyond sentence-transformers': gradients are clipped together with those of the loss' own layers, which
+    are averaged over the processes and kept in checkpoints; losses are logged part by part; the best encoder by
+    ``metric`` is kept; a loss that is no number ends the training.
+
+    :param metric: The evaluator's figure that the best encoder has the highest value of; None keeps the last.
+    """
+
+    loss: Any
+
+    def __init__(self, *args: Any, metric: str | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.metric = metric
+        self.best: dict[str, Any] | None = None
+        self.finite = FiniteCheck(self.train_dataset)
+        self._sums: dict[str, torch.Tensor] = {}
+        self._summed = 0
+        self.add_callback(_KeepBest(self))
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """Leave the model card to us: sentence-transformers would print training sentences into it."""
+
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Return the loss of a batch, its parts being added up for the log."""
+        loss: Any = super().compute_loss(model, inputs, *args, **kwargs)
+        self._summed += 1
+        for name, value in self.loss.logged.items():
+            self._sums[name] = value + self._sums[name] if name in self._sums else value.clone()
+        self.finite.add(loss, inputs["views_rows"], self.state.global_step + 1)
+        return loss
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Log the means of the loss' parts since the last time along with it."""
+        if "loss" in logs and self._summed:
+            logs = {**logs, **{name: value.item() / self._summed for name, value in self._sums.items()}}
+            self._sums, self._summed = {}, 0
+        super().log(logs, start_time)
+
+    def _own_parameters(self) -> dict[str, torch.nn.Parameter]:
+        """Return the parameters of the loss that are not the model's."""
+        models = {id(parameter) for parameter in self.model.parameters()}
+        return {
+            name: p for name, p in self.loss.named_parameters() if id(p) not in models and p.requires_grad
+        }
+
+    def _clip_grad_norm(self, model: Any) -> Any:
+        average_gradients(list(self._own_parameters().values()))
+        parameters = [parameter for parameter in self.loss.parameters() if parameter.requires_grad]
+        return self.accelerator.clip_grad_norm_(parameters, self.args.max_grad_norm)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        self.finite.finish()
+        super()._save_checkpoint(model, trial)
+        if self.args.should_save:
+            folder = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
+            sync_tree(folder)
+            with new_file(folder / _COMPLETE) as path:
+                write_json(path, {"step": self.state.global_step})
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        assert output_dir is not None
+        folder = Path(output_dir)
+        self.model.save_pretrained(str(folder), create_model_card=False)
+        save_file(
+            {name: p.detach().contiguous() for name, p in self._own_parameters().items()}, folder / _LOSS
+        )
+        if self.best is not None:
+            about = {"score": repr(self.best["score"]), "step": str(self.best["step"])}
+            save_file(self.best["weights"], folder / _BEST, metadata=about)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        super()._load_from_checkpoint(resume_from_checkpoint)
+        folder = Path(resume_from_checkpoint)
+        own = self._own_parameters()
+        with torch.no_grad():
+            for name, value in load_file(folder / _LOSS).items():
+                own[name].copy_(value)
+        if (folder / _BEST).exists():
+            from safetensors import safe_open
+
+            with safe_open(folder / _BEST, "pt") as file:
+                about = file.metadata()
+            weights = load_file(folder / _BEST)
+            self.best = {"score": float(about["score"]), "step": int(about["step"]), "weights": weights}
+
+    def keep_if_best(self, score: float) -> None:
+        """Keep the present weights, if this score is higher than that of the kept ones."""
+        if self.best is None or score > self.best["score"]:
+            weights = {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
+            self.best = {"score": score, "step": self.state.global_step, "weights": weights}
+
+    def restore_best(self) -> None:
+        """Give the model the weights with the highest score, where scores were taken."""
+        if self.best is not None:
+            self.model.load_state_dict(self.best["weights"])
+
+
+class _KeepBest(TrainerCallback):
+    """Scores the last step too, and keeps the best weights."""
+
+    def __init__(self, trainer: EncoderTrainer) -> None:
+        self.trainer = trainer
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        if self.trainer.metric is not None and state.global_step == state.max_steps:
+            control.should_evaluate = True
+
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if self.trainer.metric is not None:
+            self.trainer.keep_if_best(kwargs["metrics"][f"eval_{self.trainer.metric}"])
+
+
+def last_checkpoint(folder: Path) -> str | None:
+    """Return the newest whole checkpoint in a folder; what was not written whole is deleted."""
+    whole: dict[int, Path] = {}
+    for path in folder.glob("checkpoint-*"):
+        if (path / _COMPLETE).exists():
+            whole[int(read_json(path / _COMPLETE)["step"])] = path
+        else:
+            shutil.rmtree(path)
+    return str(whole[max(whole)]) if whole else None

@@ -1,0 +1,118 @@
+import re
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from rankencoder.errors import InputError
+from rankencoder.training.picture import draw_losses, running_mean
+
+
+def records(stage, losses, *, weight=0.05, dev_every=20):
+    """Records as training logs them; the weighted rank loss is a fixed part of the contrastive one."""
+    for step, loss in enumerate(losses):
+        record = {"stage": stage, "step": 10 * step, "loss": loss, "contrastive": loss}
+        if stage == 2:
+            record |= {"rank": loss, "weighted_rank": weight * loss, "loss": (1 + weight) * loss}
+        if step % dev_every == 0:
+            record["dev"] = 80 + step / 100
+        yield record
+
+
+def curves(path):
+    """The points of each curve of an .svg file, in pixels, by its id."""
+    found = {}
+    for group in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}g"):
+        if re.match(r"stage\d-", name := group.get("id", "")):
+            line = group.find("{http://www.w3.org/2000/svg}path").get("d")
+            found[name] = np.array(re.findall(r"[ML] (\S+) (\S+)", line), dtype=float)
+    return found
+
+
+FALLING = np.exp(-np.arange(45) / 9)
+NOISY = np.exp(np.random.default_rng(0).normal(size=400))
+
+
+def test_two_stages(tmp_path):
+    path = tmp_path / "new" / "losses.svg"
+    draw_losses([*records(1, NOISY), *records(2, NOISY[::2])], path, title="A $title & <such>")
+    found = curves(path)
+    smoothed = {"stage1-contrastive", "stage2-contrastive", "stage2-weighted_rank"}
+    assert set(found) == {*smoothed, *(f"{name}-raw" for name in smoothed), "stage1-dev", "stage2-dev"}
+    assert len(found["stage1-dev"]) == 20
+    for name in smoothed:
+        assert np.ptp(found[name][:, 1]) < np.ptp(found[f"{name}-raw"][:, 1])
+    assert found["stage1-contrastive"][:, 0].max() < found["stage2-contrastive"][:, 0].min()
+    assert [file.name for file in path.parent.iterdir()] == ["losses.svg"]
+
+
+def test_few_points_are_drawn_as_they_are_on_a_log_axis(tmp_path):
+    path = tmp_path / "losses.svg"
+    draw_losses(list(records(2, FALLING)), path, title="falling")
+    found = curves(path)
+    assert set(found) == {"stage2-contrastive", "stage2-weighted_rank", "stage2-dev"}
+    x, y = found["stage2-contrastive"].T
+    assert abs(np.corrcoef(x, y)[0, 1]) == pytest.approx(1, abs=1e-6)  # an exponential is a straight line
+    assert found["stage2-weighted_rank"][:, 1].min() > y.min()  # lower in the picture
+
+
+def test_zeros_make_the_axis_linear(tmp_path):
+    path = tmp_path / "losses.svg"
+    draw_losses(list(records(2, FALLING, weight=0)), path, title="zeros")
+    found = curves(path)
+    x, y = found["stage2-contrastive"].T
+    expected = np.interp(x, np.linspace(x[0], x[-1], 45), FALLING)
+    assert np.corrcoef(y, expected)[0, 1] == pytest.approx(-1, abs=1e-4)  # pixels count from above
+    assert np.ptp(found["stage2-weighted_rank"][:, 1]) == 0
+
+
+def test_same_losses_same_bytes(tmp_path):
+    history = [{"stage": 1, "step": i, "contrastive": 1 / (1 + i), "dev": 80.0} for i in range(9)]
+    code = f"""
+import sys
+from rankencoder.training.picture import draw_losses
+for path in sys.argv[1:]:
+    draw_losses({history!r}, path, title="same")
+sys.exit("matplotlib.pyplot" in sys.modules)
+"""
+    subprocess.run([sys.executable, "-c", code, tmp_path / "a.svg", tmp_path / "a.png"], check=True)
+    for kind in ("svg", "png"):
+        draw_losses(history, tmp_path / f"b.{kind}", title="same")
+        assert (tmp_path / f"a.{kind}").read_bytes() == (tmp_path / f"b.{kind}").read_bytes()
+
+
+def test_size_of_png(tmp_path):
+    both = [*records(1, NOISY), *records(2, NOISY)]
+    for history, size in ((both, (1000, 400)), (both[:400], (650, 400)), (both[400:], (650, 400))):
+        draw_losses(history, tmp_path / "losses.PNG", title="")
+        with Image.open(tmp_path / "losses.PNG") as image:
+            assert (image.format, image.size) == ("PNG", size)
+
+
+def test_one_record_is_a_point(tmp_path):
+    draw_losses([{"stage": 1, "step": 1, "contrastive": 0.5}], tmp_path / "a.svg", title="one")
+    assert set(curves(tmp_path / "a.svg")) == {"stage1-contrastive"}
+
+
+@pytest.mark.parametrize("n", [51, 80, 399, 1000])
+def test_running_mean_is_that_of_pandas(n):
+    values = np.random.default_rng(n).normal(size=n)
+    window = 2 * (n // 40) + 1
+    expected = pd.Series(values).rolling(window, center=True, min_periods=1).mean()
+    np.testing.assert_allclose(running_mean(values), expected, atol=1e-12)
+
+
+def test_nothing_to_draw(tmp_path, monkeypatch):
+    for history in ([], [{"stage": 1, "step": 1, "dev": 80.0}]):
+        with pytest.raises(InputError, match="no losses were logged"):
+            draw_losses(history, tmp_path / "a.svg", title="")
+    with pytest.raises(InputError, match=r"drawn as \.svg or \.png"):
+        draw_losses(list(records(1, NOISY)), tmp_path / "a.gif", title="")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(InputError, match=r"pip install 'rankencoder\[train\]'"):
+        draw_losses(list(records(1, NOISY)), tmp_path / "a.svg", title="")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,356 @@
+"""Templates: the same ids and vectors by hand, in training, and in plain sentence-transformers."""
+
+import json
+import string
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tiny_backbones import (
+    TEXTS,
+    byte_pairs,
+    gpt2_tokenizer,
+    llama_tokenizer,
+    metaspace_tokenizer,
+    model_of,
+    modernbert_tokenizer,
+    roberta_tokenizer,
+    tiny_model,
+    word_pieces,
+)
+
+from rankencoder.errors import InputError
+from rankencoder.training.templates import (
+    Template,
+    add_full_stop,
+    check_mask_token,
+    install_template,
+    mask_pooling,
+    sentence_ids,
+    templated_tokenizer,
+    wrap,
+    wrapped_length,
+)
+
+BERT = Template('This sentence of "', '" means{mask}.')
+ROBERTA = Template("This sentence : ' ", " ' means{mask}.")
+SNCSE = Template('This sentence : " ', ' " means {mask} .')
+CAUSAL = Template('This sentence : "', '" means in one word:"')
+
+KINDS = {
+    "bert": (word_pieces, BERT, "promptbert"),
+    "distilbert": (word_pieces, SNCSE, "sncse"),
+    "roberta": (roberta_tokenizer, ROBERTA, "promptbert"),
+    "modernbert": (modernbert_tokenizer, ROBERTA, "promptbert"),
+    "llama": (llama_tokenizer, CAUSAL, "none"),
+    "gpt2": (gpt2_tokenizer, CAUSAL, "none"),
+}
+
+
+@pytest.fixture(scope="module")
+def encoders(tmp_path_factory):
+    """For each kind of model: its plain folder, and a SentenceTransformer with a template."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    made = {}
+    for kind, (make_tokenizer, template, full_stop) in KINDS.items():
+        folder = tmp_path_factory.mktemp(kind)
+        tokenizer = make_tokenizer()
+        tokenizer.save_pretrained(folder)
+        tiny_model(kind, tokenizer).save_pretrained(folder)
+        module = Transformer(str(folder))
+        install_template(module, template, full_stop=full_stop)
+        pooling = mask_pooling(module.tokenizer, 32) if template.has_mask else [Pooling(32, "lasttoken")]
+        made[kind] = folder, SentenceTransformer(modules=[module, *pooling], device="cpu")
+    return made
+
+
+@pytest.fixture(scope="module")
+def elsewhere(encoders, tmp_path_factory):
+    """What a process that knows nothing of this package makes of the saved models."""
+    folder = tmp_path_factory.mktemp("elsewhere")
+    for kind, (_, model) in encoders.items():
+        model.max_seq_length = 40  # the length in the saved file must be this, not one used before
+        model.save_pretrained(str(folder / kind))
+        model.max_seq_length = 64
+    code = """
+import json, sys
+from pathlib import Path
+from sentence_transformers import SentenceTransformer
+folder, kinds, texts = Path(sys.argv[1]), json.loads(sys.argv[2]), json.loads(sys.argv[3])
+found = {}
+for kind in kinds:
+    model = SentenceTransformer(str(folder / kind), device="cpu")
+    ids = model.preprocess(texts)["input_ids"].tolist()
+    vectors = model.encode(texts, batch_size=1).tolist()
+    about = {"length": model.max_seq_length, "class": type(model.tokenizer).__name__}
+    found[kind] = {"vectors": vectors, "ids": ids, **about}
+assert "rankencoder" not in sys.modules
+print("found:" + json.dumps(found))
+"""
+    arguments = [str(folder), json.dumps(list(encoders)), json.dumps([*TEXTS, TEXTS[4] * 4])]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.split("found:")[1])
+
+
+def ids_by_hand(kind, folder, text):
+    """The ids of a sentence in its template, made with nothing but the backbone's own tokenizer."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    if kind == "distilbert":
+        ended = f"{text} ." if text and text[-1] not in string.punctuation else text
+        return tokenizer(f'This sentence : " {ended} " means [MASK] .')["input_ids"]
+    ended = f"{text}." if text and text[-1] not in ".?\"'" else text
+    if kind == "bert":
+        return tokenizer(f'This sentence of "{ended}" means[MASK].')["input_ids"]
+    if kind in ("roberta", "modernbert"):
+        inner = f" {ended} '" if text else " '"
+        return tokenizer(f"This sentence : '{inner} means{tokenizer.mask_token}.")["input_ids"]
+    pieces = ('This sentence : "', text, '" means in one word:"')
+    begin = [0] if kind == "llama" else []
+    return begin + [i for piece in pieces for i in tokenizer(piece, add_special_tokens=False)["input_ids"]]
+
+
+def vector_by_hand(kind, folder, text):
+    from transformers import AutoModel
+
+    ids = ids_by_hand(kind, folder, text)
+    with torch.no_grad():
+        states = AutoModel.from_pretrained(folder)(input_ids=torch.tensor([ids])).last_hidden_state[0]
+    mask = {"bert": 4, "distilbert": 4, "roberta": 4, "modernbert": None, "llama": -1, "gpt2": -1}[kind]
+    if mask is None:
+        mask = modernbert_tokenizer().mask_token_id
+    assert mask == -1 or ids.count(mask) == 1
+    return states[-1 if mask == -1 else ids.index(mask)].numpy()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_vectors_are_those_made_by_hand(encoders, elsewhere, kind):
+    folder, model = encoders[kind]
+    by_hand = np.stack([vector_by_hand(kind, folder, text) for text in TEXTS])
+    np.testing.assert_allclose(model.encode(TEXTS, batch_size=1), by_hand, atol=1e-6, rtol=1e-6)
+    np.testing.assert_allclose(elsewhere[kind]["vectors"][:-1], by_hand, atol=1e-6, rtol=1e-6)
+    assert elsewhere[kind]["class"] in ("TokenizersBackend", "PreTrainedTokenizerFast")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_truncation_cuts_the_sentence_and_never_the_template(encoders, elsewhere, kind):
+    folder, model = encoders[kind]
+    full = ids_by_hand(kind, folder, TEXTS[4] * 4)
+    _, after = KINDS[kind][1].tokens(model.tokenizer)
+    end = len(after) + (KINDS[kind][1].has_mask and 1)
+    assert len(full) > 40
+    assert elsewhere[kind]["length"] == 40
+    assert elsewhere[kind]["ids"][-1] == full[: 40 - end] + full[-end:]
+    model.max_seq_length = 25
+    try:
+        assert model.preprocess([TEXTS[4]])["input_ids"].tolist() == [full[: 25 - end] + full[-end:]]
+    finally:
+        model.max_seq_length = 64
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_and_export_have_the_same_ids(encoders, kind):
+    _, model = encoders[kind]
+    make_tokenizer, template, full_stop = KINDS[kind]
+    base = make_tokenizer()
+    texts = [*TEXTS, " blanks  before and after ", "two\nlines\n", "日本語 ümläut", f"a {base.mask_token} b"]
+    tokens = template.tokens(base)
+    ids = sentence_ids(base, texts, template, full_stop=full_stop)
+    templated = templated_tokenizer(base, template, full_stop=full_stop)
+    assert [wrap(row, tokens, base) for row in ids] == templated(texts)["input_ids"]
+    assert model.tokenizer(texts)["input_ids"] == templated(texts)["input_ids"]
+    ended = [add_full_stop(text, full_stop) for text in texts]
+    assert sentence_ids(base, ended, template) == ids
+    assert sentence_ids(base, texts, template, full_stop=full_stop, max_length=3) == [row[:3] for row in ids]
+    assert wrapped_length(base, template) == len(templated("")["input_ids"])
+    assert sentence_ids(base, [], template) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_batches_and_the_side_of_the_padding_change_nothing(encoders, kind):
+    _, model = encoders[kind]
+    assert model.tokenizer.padding_side == "right"
+    alone = np.stack([model.encode(text) for text in TEXTS])
+    np.testing.assert_allclose(model.encode(TEXTS), alone, atol=1e-5)
+    if kind == "llama":  # positions are relative
+        model.tokenizer.padding_side = "left"
+        np.testing.assert_allclose(model.encode(TEXTS), alone, atol=1e-5)
+        model.tokenizer.padding_side = "right"
+
+
+def test_real_bert_ids(shared):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(shared / "backbone")
+    assert BERT.tokens(tokenizer) == ([2023, 6251, 1997, 1000], [1000, 2965, 103, 1012])
+    whole = [101, 2023, 6251, 1997, 1000, 1000, 2965, 103, 1012, 102]
+    assert wrap([], BERT.tokens(tokenizer), tokenizer) == whole
+    other = Template('This sentence : "', '" means{mask}.')
+    assert other.tokens(tokenizer) == ([2023, 6251, 1024, 1000], [1000, 2965, 103, 1012])
+    assert SNCSE.tokens(tokenizer) == other.tokens(tokenizer)
+    assert wrapped_length(tokenizer, BERT) == wrapped_length(tokenizer, SNCSE) == 10
+    templated = templated_tokenizer(tokenizer, BERT, full_stop="promptbert")
+    for text in TEXTS:
+        ended = f"{text}." if text and text[-1] not in ".?\"'" else text
+        by_hand = tokenizer(f'This sentence of "{ended}" means[MASK].')["input_ids"]
+        assert templated(text)["input_ids"] == by_hand
+    assert list(templated("Hi")) == ["input_ids", "attention_mask"]
+
+
+def by_promptbert(text):
+    """Section 2.5, as written."""
+    return f"{text}." if text and text[-1] not in (".", "?", '"', "'") else text
+
+
+def by_sncse(text):
+    """Section 3.6, as written."""
+    return text if not text.strip() or text.rstrip()[-1] in string.punctuation else f"{text} ."
+
+
+ENDS = st.sampled_from(["", " ", "\n", "\t", "\x1c", "\x85", "\xa0", "\u2028", "\u3000", *string.punctuation])
+SENTENCES = st.builds("".join, st.lists(st.text(max_size=5) | ENDS | st.sampled_from("aZ0é日“”"), max_size=6))
+
+
+@given(SENTENCES)
+@example("")
+@example(" ")
+@example("Hi. ")
+@example("Hi\n")
+@example("a" + " " * 200)
+def test_full_stops(text):
+    assert add_full_stop(text, "promptbert") == by_promptbert(text)
+    assert add_full_stop(text, "sncse") == by_sncse(text)
+    assert add_full_stop(text, "none") == text
+
+
+TOKENIZERS = {}
+
+
+@given(SENTENCES, st.sampled_from(sorted(KINDS)))
+def test_full_stops_inside_the_tokenizer(text, kind):
+    make_tokenizer, template, _ = KINDS[kind]
+    if kind not in TOKENIZERS:
+        TOKENIZERS[kind] = make_tokenizer()
+    base = TOKENIZERS[kind]
+    for full_stop, rule in (("promptbert", by_promptbert), ("sncse", by_sncse)):
+        ids = sentence_ids(base, [text], template, full_stop=full_stop)
+        assert ids == sentence_ids(base, [rule(text)], template)
+
+
+def test_blanks_are_a_matter_of_the_template():
+    for tokenizer in (roberta_tokenizer(), metaspace_tokenizer("always"), metaspace_tokenizer("first")):
+
+        def pieces(ids, tokenizer=tokenizer):
+            return "".join(tokenizer.convert_ids_to_tokens(ids)).replace("Ġ", "_").replace("▁", "_")
+
+        for before, after in (("so '", "' is{mask}"), ("so ' ", " ' is{mask}"), ("", " is{mask}")):
+            template = Template(before, after)
+            prefix, suffix = template.tokens(tokenizer)
+            (sentence,) = sentence_ids(tokenizer, ["cat the"], template)
+            expected = f"{before}cat the{after}".replace(" ", "_").replace("{mask}", "<mask>")
+            assert pieces([*prefix, *sentence, *suffix]).removeprefix("_") == expected
+
+
+def test_special_tokens_in_a_sentence_are_text(encoders):
+    for kind in ("bert", "roberta", "modernbert", "llama"):
+        tokenizer = encoders[kind][1].tokenizer
+        special = tokenizer.mask_token or tokenizer.bos_token
+        ids = tokenizer(f"a {special} b{special}")["input_ids"]
+        assert ids.count(tokenizer.convert_tokens_to_ids(special)) == 1
+
+
+def test_a_second_template_replaces_the_first():
+    for make_tokenizer, template, full_stop in KINDS.values():
+        base = make_tokenizer()
+        once = templated_tokenizer(base, template, full_stop=full_stop)
+        other = (
+            Template("The sentence : ' ", " ' means{mask}.") if template.has_mask else Template('"', '" =')
+        )
+        twice = templated_tokenizer(once, other, full_stop="sncse")
+        thrice = templated_tokenizer(twice, template, full_stop=full_stop)
+        assert (
+            twice(TEXTS)["input_ids"]
+            == templated_tokenizer(base, other, full_stop="sncse")(TEXTS)["input_ids"]
+        )
+        assert thrice(TEXTS)["input_ids"] == once(TEXTS)["input_ids"]
+        assert thrice.backend_tokenizer.to_str() == once.backend_tokenizer.to_str()
+        assert other.tokens(once) == other.tokens(base)
+        assert wrapped_length(once, other) == wrapped_length(base, other)
+
+
+def test_causal_templates_end_with_their_own_last_token():
+    llama, gpt2 = llama_tokenizer(), gpt2_tokenizer()
+    before, after = CAUSAL.tokens(llama)
+    assert wrap([7], (before, after), llama) == [0, *before, 7, *after]
+    before, after = CAUSAL.tokens(gpt2)
+    assert wrap([7], (before, after), gpt2) == [*before, 7, *after]
+    assert templated_tokenizer(llama, CAUSAL, full_stop="none").pad_token == "<|end|>"
+
+
+def test_mask_pooling_is_frozen_and_knows_one_word():
+    tokenizer = roberta_tokenizer()
+    tokenizer.add_tokens(["<MASK>"])
+    weights, pooling = mask_pooling(tokenizer, 32)
+    assert not any(parameter.requires_grad for parameter in weights.parameters())
+    assert weights.emb_layer.weight.nonzero().tolist() == [[tokenizer.mask_token_id, 0]]
+    assert pooling.get_embedding_dimension() == 32
+
+
+def test_padding_is_kept_on_for_mask_templates(encoders):
+    assert encoders["modernbert"][1][0].unpad_inputs is False
+    assert encoders["llama"][1][0].unpad_inputs is None
+
+
+def test_no_mask_token():
+    with pytest.raises(InputError, match=r"GPT2Tokenizer has no mask token.*needs \[MASK\]"):
+        BERT.tokens(gpt2_tokenizer())
+    with pytest.raises(InputError, match="has no mask token"):
+        mask_pooling(gpt2_tokenizer(), 32)
+    with pytest.raises(InputError, match="backbone 'gpt2' has no mask token"):
+        check_mask_token(gpt2_tokenizer(), "gpt2")
+    check_mask_token(word_pieces())
+
+
+def test_no_fast_backend():
+    from transformers import CanineTokenizer
+
+    with pytest.raises(InputError, match="CanineTokenizer has no fast backend"):
+        templated_tokenizer(CanineTokenizer(), BERT, full_stop="none")
+
+
+def test_wrong_templates():
+    with pytest.raises(InputError, match="at most once"):
+        Template("{mask}", "")
+    with pytest.raises(InputError, match="at most once"):
+        Template("", "{mask}{mask}")
+
+
+def test_no_room_for_a_sentence(encoders):
+    from sentence_transformers.sentence_transformer.modules import Transformer
+
+    module = Transformer(str(encoders["bert"][0]), max_seq_length=10)
+    with pytest.raises(InputError, match="max_seq_length 10 leaves no room"):
+        install_template(module, BERT)
+
+
+def test_a_class_that_transformers_insists_on(tmp_path):
+    """Qwen2 is loaded as Qwen2Tokenizer whatever was saved: templates survive that, normalisers do not."""
+    from sentence_transformers.sentence_transformer.modules import Transformer
+    from transformers import Qwen2Tokenizer
+
+    tokenizer = Qwen2Tokenizer(**model_of(byte_pairs(["<|endoftext|>"])), model_max_length=64)
+    tokenizer.save_pretrained(tmp_path)
+    tiny_model("qwen2", tokenizer).save_pretrained(tmp_path)
+    install_template(Transformer(str(tmp_path)), CAUSAL)
+    with pytest.raises(InputError, match="as Qwen2Tokenizer"):
+        install_template(Transformer(str(tmp_path)), CAUSAL, full_stop="promptbert")
