@@ -36,10 +36,10 @@ def wiki_sentences(number: int) -> list[str]:
         return [line.strip() for line in islice(file, number)]
 
 
-def read_sts(name: str) -> Pairs:
-    """Return scores, first and second sentences of a set: the whole year, or the test split."""
+def read_sts(name: str, split: str = "test.tsv") -> Pairs:
+    """Return scores, first and second sentences of a set: the whole year, or a split."""
     folder = SHARED / "data/sts-raw" / name
-    paths = sorted(folder.glob("*.tsv")) if name.startswith("STS1") else [folder / "test.tsv"]
+    paths = sorted(folder.glob("*.tsv")) if name.startswith("STS1") else [folder / split]
     rows = [line.split("\t") for path in paths for line in path.read_text("utf-8").splitlines() if line]
     return [float(row[0]) for row in rows], [row[1] for row in rows], [row[2] for row in rows]
 

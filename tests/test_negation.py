@@ -246,7 +246,7 @@ def start_script(folder, start="if __name__ == '__main__': main()", count=10**5)
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
-def wait_until(true, seconds=60):
+def wait_until(true, seconds=120):
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end
@@ -273,7 +273,7 @@ def test_no_worker_outlives_its_parent(tmp_path, cache, number):
     try:
         wait_until(lambda: process.poll() is not None or list(cache.glob("negations/.*.parts/part-*")))
         (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=60)
         wait_until(lambda: group_is_gone(process.pid))
     finally:
         process.kill()

@@ -8,14 +8,15 @@ import sys
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given
-from hypothesis import strategies as st
 from tiny_backbones import (
+    BERT,
+    CAUSAL,
+    KINDS,
+    SNCSE,
     TEXTS,
     byte_pairs,
     gpt2_tokenizer,
     llama_tokenizer,
-    metaspace_tokenizer,
     model_of,
     modernbert_tokenizer,
     roberta_tokenizer,
@@ -35,20 +36,6 @@ from rankencoder.training.templates import (
     wrap,
     wrapped_length,
 )
-
-BERT = Template('This sentence of "', '" means{mask}.')
-ROBERTA = Template("This sentence : ' ", " ' means{mask}.")
-SNCSE = Template('This sentence : " ', ' " means {mask} .')
-CAUSAL = Template('This sentence : "', '" means in one word:"')
-
-KINDS = {
-    "bert": (word_pieces, BERT, "promptbert"),
-    "distilbert": (word_pieces, SNCSE, "sncse"),
-    "roberta": (roberta_tokenizer, ROBERTA, "promptbert"),
-    "modernbert": (modernbert_tokenizer, ROBERTA, "promptbert"),
-    "llama": (llama_tokenizer, CAUSAL, "none"),
-    "gpt2": (gpt2_tokenizer, CAUSAL, "none"),
-}
 
 
 @pytest.fixture(scope="module")
@@ -75,9 +62,9 @@ def elsewhere(encoders, tmp_path_factory):
     """What a process that knows nothing of this package makes of the saved models."""
     folder = tmp_path_factory.mktemp("elsewhere")
     for kind, (_, model) in encoders.items():
-        model.max_seq_length = 40  # the length in the saved file must be this, not one used before
+        length, model.max_seq_length = model.max_seq_length, 40  # the saved one, not one used before
         model.save_pretrained(str(folder / kind))
-        model.max_seq_length = 64
+        model.max_seq_length = length
     code = """
 import json, sys
 from pathlib import Path
@@ -149,6 +136,7 @@ def test_truncation_cuts_the_sentence_and_never_the_template(encoders, elsewhere
     _, after = KINDS[kind][1].tokens(model.tokenizer)
     end = len(after) + (KINDS[kind][1].has_mask and 1)
     assert len(full) > 40
+    assert model.max_seq_length == 64
     assert elsewhere[kind]["length"] == 40
     assert elsewhere[kind]["ids"][-1] == full[: 40 - end] + full[-end:]
     model.max_seq_length = 25
@@ -207,60 +195,6 @@ def test_real_bert_ids(shared):
     assert list(templated("Hi")) == ["input_ids", "attention_mask"]
 
 
-def by_promptbert(text):
-    """Section 2.5, as written."""
-    return f"{text}." if text and text[-1] not in (".", "?", '"', "'") else text
-
-
-def by_sncse(text):
-    """Section 3.6, as written."""
-    return text if not text.strip() or text.rstrip()[-1] in string.punctuation else f"{text} ."
-
-
-ENDS = st.sampled_from(["", " ", "\n", "\t", "\x1c", "\x85", "\xa0", "\u2028", "\u3000", *string.punctuation])
-SENTENCES = st.builds("".join, st.lists(st.text(max_size=5) | ENDS | st.sampled_from("aZ0é日“”"), max_size=6))
-
-
-@given(SENTENCES)
-@example("")
-@example(" ")
-@example("Hi. ")
-@example("Hi\n")
-@example("a" + " " * 200)
-def test_full_stops(text):
-    assert add_full_stop(text, "promptbert") == by_promptbert(text)
-    assert add_full_stop(text, "sncse") == by_sncse(text)
-    assert add_full_stop(text, "none") == text
-
-
-TOKENIZERS = {}
-
-
-@given(SENTENCES, st.sampled_from(sorted(KINDS)))
-def test_full_stops_inside_the_tokenizer(text, kind):
-    make_tokenizer, template, _ = KINDS[kind]
-    if kind not in TOKENIZERS:
-        TOKENIZERS[kind] = make_tokenizer()
-    base = TOKENIZERS[kind]
-    for full_stop, rule in (("promptbert", by_promptbert), ("sncse", by_sncse)):
-        ids = sentence_ids(base, [text], template, full_stop=full_stop)
-        assert ids == sentence_ids(base, [rule(text)], template)
-
-
-def test_blanks_are_a_matter_of_the_template():
-    for tokenizer in (roberta_tokenizer(), metaspace_tokenizer("always"), metaspace_tokenizer("first")):
-
-        def pieces(ids, tokenizer=tokenizer):
-            return "".join(tokenizer.convert_ids_to_tokens(ids)).replace("Ġ", "_").replace("▁", "_")
-
-        for before, after in (("so '", "' is{mask}"), ("so ' ", " ' is{mask}"), ("", " is{mask}")):
-            template = Template(before, after)
-            prefix, suffix = template.tokens(tokenizer)
-            (sentence,) = sentence_ids(tokenizer, ["cat the"], template)
-            expected = f"{before}cat the{after}".replace(" ", "_").replace("{mask}", "<mask>")
-            assert pieces([*prefix, *sentence, *suffix]).removeprefix("_") == expected
-
-
 def test_special_tokens_in_a_sentence_are_text(encoders):
     for kind in ("bert", "roberta", "modernbert", "llama"):
         tokenizer = encoders[kind][1].tokenizer
@@ -269,31 +203,17 @@ def test_special_tokens_in_a_sentence_are_text(encoders):
         assert ids.count(tokenizer.convert_tokens_to_ids(special)) == 1
 
 
-def test_a_second_template_replaces_the_first():
-    for make_tokenizer, template, full_stop in KINDS.values():
-        base = make_tokenizer()
-        once = templated_tokenizer(base, template, full_stop=full_stop)
-        other = (
-            Template("The sentence : ' ", " ' means{mask}.") if template.has_mask else Template('"', '" =')
-        )
-        twice = templated_tokenizer(once, other, full_stop="sncse")
-        thrice = templated_tokenizer(twice, template, full_stop=full_stop)
-        assert (
-            twice(TEXTS)["input_ids"]
-            == templated_tokenizer(base, other, full_stop="sncse")(TEXTS)["input_ids"]
-        )
-        assert thrice(TEXTS)["input_ids"] == once(TEXTS)["input_ids"]
-        assert thrice.backend_tokenizer.to_str() == once.backend_tokenizer.to_str()
-        assert other.tokens(once) == other.tokens(base)
-        assert wrapped_length(once, other) == wrapped_length(base, other)
-
-
 def test_causal_templates_end_with_their_own_last_token():
     llama, gpt2 = llama_tokenizer(), gpt2_tokenizer()
     before, after = CAUSAL.tokens(llama)
     assert wrap([7], (before, after), llama) == [0, *before, 7, *after]
     before, after = CAUSAL.tokens(gpt2)
     assert wrap([7], (before, after), gpt2) == [*before, 7, *after]
+    ending = llama_tokenizer(end="<|end|>")
+    assert ending("Hi")["input_ids"] == [*llama("Hi")["input_ids"], 1]
+    assert templated_tokenizer(ending, CAUSAL, full_stop="none")("Hi") == (
+        templated_tokenizer(llama, CAUSAL, full_stop="none")("Hi")
+    )
     assert templated_tokenizer(llama, CAUSAL, full_stop="none").pad_token == "<|end|>"
 
 

@@ -6,6 +6,13 @@ import string
 
 import torch
 
+from rankencoder.training.templates import Template
+
+BERT = Template('This sentence of "', '" means{mask}.')
+ROBERTA = Template("This sentence : ' ", " ' means{mask}.")
+SNCSE = Template('This sentence : " ', ' " means {mask} .')
+CAUSAL = Template('This sentence : "', '" means in one word:"')
+
 TEXTS = [
     "A cat sleeps on the warm windowsill",
     "Hi!",
@@ -67,8 +74,8 @@ def modernbert_tokenizer():
     return PreTrainedTokenizerFast(tokenizer_object=backend, **names, model_max_length=64)
 
 
-def llama_tokenizer(chat=True):
-    """Llama 3's kind: byte-level, with a beginning and no padding token."""
+def llama_tokenizer(end=""):
+    """Llama 3's kind: byte-level, with a beginning, a chat template and no padding token."""
     from tokenizers import processors
     from transformers import PreTrainedTokenizerFast
 
@@ -76,14 +83,15 @@ def llama_tokenizer(chat=True):
     backend.post_processor = processors.Sequence(
         [
             processors.ByteLevel(trim_offsets=True),
-            processors.TemplateProcessing(single="<|begin|> $A", special_tokens=[("<|begin|>", 0)]),
+            processors.TemplateProcessing(
+                single=f"<|begin|> $A {end}".strip(), special_tokens=[("<|begin|>", 0), ("<|end|>", 1)]
+            ),
         ]
     )
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=backend, bos_token="<|begin|>", eos_token="<|end|>", model_max_length=64
     )
-    if chat:
-        tokenizer.chat_template = "{% for message in messages %}[{{ message['content'] }}]{% endfor %}"
+    tokenizer.chat_template = "{% for message in messages %}[{{ message['content'] }}]{% endfor %}"
     return tokenizer
 
 
@@ -128,3 +136,13 @@ def tiny_model(kind, tokenizer):
     config = AutoConfig.for_model(kind, vocab_size=len(tokenizer), initializer_range=0.5, **size, **pad)
     torch.manual_seed(0)
     return AutoModel.from_config(config).eval()
+
+
+KINDS = {
+    "bert": (word_pieces, BERT, "promptbert"),
+    "distilbert": (word_pieces, SNCSE, "sncse"),
+    "roberta": (roberta_tokenizer, ROBERTA, "promptbert"),
+    "modernbert": (modernbert_tokenizer, ROBERTA, "promptbert"),
+    "llama": (llama_tokenizer, CAUSAL, "none"),
+    "gpt2": (gpt2_tokenizer, CAUSAL, "none"),
+}

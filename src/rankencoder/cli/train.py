@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -106,6 +107,8 @@ def train(
     run = run_training(
         corpus, output, config=config, resume=resume, overwrite=overwrite, progress=is_watched(), **given
     )
+    if os.environ.get("RANK", "0") != "0":  # of several processes, one speaks
+        return
     if as_json:
         print_json({"output": str(run.folder), **{k: v for k, v in run.record.items() if k != "history"}})
     else:
@@ -136,6 +139,7 @@ def _print(run: Any) -> None:
             f"stage {stage['stage']}: {stage['steps']:,} steps in {stage['seconds']:,.0f} s "
             f"({stage['milliseconds_per_step']:.1f} ms each){score}"
         )
-    show(f"{run.encoder}: the encoder. Load it with sentence_transformers.SentenceTransformer", markup=False)
+    show(f"{run.encoder}: the encoder, an ordinary SentenceTransformer", markup=False, soft_wrap=True)
     if (run.folder / "rankencoder").exists():
-        show(f"{run.folder / 'rankencoder'}: the same with its reference corpus (Eq. 7)", markup=False)
+        text = f"{run.folder / 'rankencoder'}: the same with its reference corpus (Eq. 7)"
+        show(text, markup=False, soft_wrap=True)

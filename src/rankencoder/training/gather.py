@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import distributed
 
@@ -17,11 +19,29 @@ def gather(rows: torch.Tensor) -> torch.Tensor:
     Each process then computes the same loss of the whole batch. Backward adds up the gradients of all these
     equal losses, and DistributedDataParallel takes the mean: the gradient of the one loss comes out.
     """
-    if world_size() == 1:
-        return rows
-    from torch.distributed.nn.functional import all_gather
+    return _Gather.apply(rows) if world_size() > 1 else rows  # type: ignore[no-any-return]
 
-    return torch.cat(all_gather(rows.contiguous()))
+
+class _Gather(torch.autograd.Function):
+    """Gathers rows; its backward adds up the gradients that the processes have for them.
+
+    That of torch.distributed.nn goes wrong on gloo, for gradients that are not contiguous (torch 2.13).
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor) -> torch.Tensor:
+        ctx.rows = len(rows)
+        gathered = [
+            torch.empty_like(rows, memory_format=torch.contiguous_format) for _ in range(world_size())
+        ]
+        distributed.all_gather(gathered, rows.contiguous())
+        return torch.cat(gathered)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        gradient = gradient.contiguous()
+        distributed.all_reduce(gradient)
+        return gradient.split(ctx.rows)[distributed.get_rank()]
 
 
 def total(value: torch.Tensor) -> torch.Tensor:

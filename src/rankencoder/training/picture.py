@@ -62,7 +62,7 @@ def running_mean(values: np.ndarray) -> np.ndarray:
 def _draw_stage(axes: Axes, records: list[Mapping[str, float]], stage: int) -> None:
     axes.set_title(_TITLES[stage], fontsize=11)
     axes.set_xlabel("optimiser step")
-    axes.locator_params(axis="x", integer=True)
+    axes.locator_params(axis="x", integer=True, min_n_ticks=1)
     axes.set_ylabel("loss")
     axes.grid(color="0.9")
     axes.set_axisbelow(True)

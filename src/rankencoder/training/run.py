@@ -272,9 +272,9 @@ class _Run:
             history=history,
         )
         if self.processes.is_main_process:
-            if history:
+            write_record(self.folder, self.record)
+            if any("contrastive" in entry for entry in history):
                 title = f"{self.config.method} on {Path(self.config.backbone).name}"
                 draw_losses(history, self.folder / PICTURE, title=title)
-            write_record(self.folder, self.record)
             shutil.rmtree(self.work)
         self.processes.wait_for_everyone()

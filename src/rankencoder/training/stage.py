@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import statistics
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -208,17 +210,27 @@ def _about(trainer: EncoderTrainer, number: int, seconds: float, checkpoint: str
     state = trainer.state
     started = int(checkpoint.rpartition("-")[2]) if checkpoint else 0
     best = trainer.best
+    logs = [log for log in state.log_history if "seconds" in log and log["step"] > started]
     return {
         "stage": number,
         "steps": state.global_step,
         "resumed_at": started or None,
         "seconds": round(seconds, 3),
-        "milliseconds_per_step": round(1000 * seconds / max(1, state.global_step - started), 3),
+        "milliseconds_per_step": _step_time(logs, seconds, state.global_step - started),
         "best": {"step": best["step"], "dev": best["score"]} if best else None,
         "device": _device_name(trainer.args.device),
         "processes": world_size(),
         "history": [_entry(number, log) for log in state.log_history if "loss" in log or _dev(log) in log],
     }
+
+
+def _step_time(logs: list[dict[str, Any]], seconds: float, steps: int) -> float:
+    """Return the median time of a step: free of the start, of checkpoints and of looks at the dev set."""
+    pairs = itertools.pairwise(logs)
+    times = [
+        (b["seconds"] - a["seconds"]) / (b["step"] - a["step"]) for a, b in pairs if b["step"] > a["step"]
+    ]
+    return round(1000 * (statistics.median(times) if times else seconds / max(1, steps)), 3)
 
 
 def _entry(number: int, log: dict[str, Any]) -> dict[str, Any]:

@@ -156,7 +156,9 @@ def templated_tokenizer(
     """Return a tokenizer that puts every sentence into the template; truncation cuts the sentence alone.
 
     A template that the tokenizer already has is replaced. Special tokens written in a sentence are read as
-    text, so that every row has one mask. Padding is on the right, where learned positions stay right.
+    text, so that a row has one mask (except that a Unigram model, as XLM-RoBERTa's, may know its mask token
+    as a word). Padding is on the right: sentence-transformers gives no positions, so that learned ones would
+    be shifted by padding on the left.
 
     :raises InputError: If the tokenizer lacks a mask token that the template needs, or a fast backend.
     """

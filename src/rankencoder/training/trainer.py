@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
         self.finite = FiniteCheck(self.train_dataset)
         self._sums: dict[str, torch.Tensor] = {}
         self._summed = 0
+        self._began = time.perf_counter()
         self.add_callback(_KeepBest(self))
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
@@ -57,6 +59,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
         """Log the means of the loss' parts since the last time along with it."""
         if "loss" in logs and self._summed:
             logs = {**logs, **{name: value.item() / self._summed for name, value in self._sums.items()}}
+            logs["seconds"] = time.perf_counter() - self._began
             self._sums, self._summed = {}, 0
         super().log(logs, start_time)
 

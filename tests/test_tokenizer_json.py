@@ -1,0 +1,96 @@
+"""The pipeline inside a templated tokenizer: full stops by the written rules, blanks, templates replaced."""
+
+import string
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+from tiny_backbones import KINDS, ROBERTA, TEXTS, metaspace_tokenizer, roberta_tokenizer
+
+from rankencoder.training.templates import (
+    Template,
+    add_full_stop,
+    sentence_ids,
+    templated_tokenizer,
+    wrapped_length,
+)
+
+
+def by_promptbert(text):
+    """Section 2.5, as written."""
+    return f"{text}." if text and text[-1] not in (".", "?", '"', "'") else text
+
+
+def by_sncse(text):
+    """Section 3.6, as written."""
+    return text if not text.strip() or text.rstrip()[-1] in string.punctuation else f"{text} ."
+
+
+ENDS = st.sampled_from(["", " ", "\n", "\t", "\x1c", "\x85", "\xa0", "\u2028", "\u3000", *string.punctuation])
+SENTENCES = st.builds("".join, st.lists(st.text(max_size=5) | ENDS | st.sampled_from("aZ0é日“”"), max_size=6))
+
+
+@given(SENTENCES)
+@example("")
+@example(" ")
+@example("Hi. ")
+@example("Hi\n")
+@example("a" + " " * 200)
+def test_full_stops(text):
+    assert add_full_stop(text, "promptbert") == by_promptbert(text)
+    assert add_full_stop(text, "sncse") == by_sncse(text)
+    assert add_full_stop(text, "none") == text
+
+
+TOKENIZERS = {}
+
+
+@given(SENTENCES, st.sampled_from(sorted(KINDS)))
+def test_full_stops_inside_the_tokenizer(text, kind):
+    make_tokenizer, template, _ = KINDS[kind]
+    if kind not in TOKENIZERS:
+        TOKENIZERS[kind] = make_tokenizer()
+    base = TOKENIZERS[kind]
+    for full_stop, rule in (("promptbert", by_promptbert), ("sncse", by_sncse)):
+        ids = sentence_ids(base, [text], template, full_stop=full_stop)
+        assert ids == sentence_ids(base, [rule(text)], template)
+
+
+def test_blanks_are_a_matter_of_the_template():
+    for tokenizer in (roberta_tokenizer(), metaspace_tokenizer("always"), metaspace_tokenizer("first")):
+
+        def pieces(ids, tokenizer=tokenizer):
+            return "".join(tokenizer.convert_ids_to_tokens(ids)).replace("Ġ", "_").replace("▁", "_")
+
+        for before, after in (("so '", "' is{mask}"), ("so ' ", " ' is{mask}"), ("", " is{mask}")):
+            template = Template(before, after)
+            prefix, suffix = template.tokens(tokenizer)
+            (sentence,) = sentence_ids(tokenizer, ["cat the"], template)
+            expected = f"{before}cat the{after}".replace(" ", "_").replace("{mask}", "<mask>")
+            assert pieces([*prefix, *sentence, *suffix]).removeprefix("_") == expected
+
+
+def test_a_second_template_replaces_the_first():
+    for make_tokenizer, template, full_stop in KINDS.values():
+        base = make_tokenizer()
+        once = templated_tokenizer(base, template, full_stop=full_stop)
+        other = (
+            Template("The sentence : ' ", " ' means{mask}.") if template.has_mask else Template('"', '" =')
+        )
+        twice = templated_tokenizer(once, other, full_stop="sncse")
+        thrice = templated_tokenizer(twice, template, full_stop=full_stop)
+        assert (
+            twice(TEXTS)["input_ids"]
+            == templated_tokenizer(base, other, full_stop="sncse")(TEXTS)["input_ids"]
+        )
+        assert thrice(TEXTS)["input_ids"] == once(TEXTS)["input_ids"]
+        assert thrice.backend_tokenizer.to_str() == once.backend_tokenizer.to_str()
+        assert other.tokens(once) == other.tokens(base)
+        assert wrapped_length(once, other) == wrapped_length(base, other)
+
+
+def test_what_a_tokenizer_was_set_to_before_does_not_matter():
+    fresh, used = roberta_tokenizer(), roberta_tokenizer()
+    used("A cat", padding="max_length", truncation=True, max_length=3)
+    assert ROBERTA.tokens(used) == ROBERTA.tokens(fresh)
+    assert wrapped_length(used, ROBERTA) == wrapped_length(fresh, ROBERTA)
+    assert sentence_ids(used, TEXTS, ROBERTA) == sentence_ids(fresh, TEXTS, ROBERTA)
