@@ -1,10 +1,11 @@
 """Train E1 and E2 with several seeds and score them on the seven STS sets.
 
-Spearman's correlation ×100 ("all"), mean ± standard deviation over seeds. E2 of each seed has the E1 of the seed
-before as its teacher, so that the E1 with E2's own seed is the control: the same training without ranks. Weights
-are chosen on STS-B dev, nothing else. Needs the development data (``../shared``, or RANKENCODER_SHARED)::
+Spearman's correlation ×100 ("all"), mean ± standard deviation over seeds. E2 of each seed has the E1 of the
+seed before as its teacher, so that the E1 with E2's own seed is the control: the same training without ranks.
+Weights are chosen on STS-B dev, nothing else. Needs the development data (``../shared``, or
+RANKENCODER_SHARED)::
 
-    python benchmarks/training.py --seeds 1 2 3 --json benchmarks/results/training-simcse.json -- --method simcse
+    python benchmarks/training.py --seeds 1 2 3 --json benchmarks/results/training.json -- --method simcse
 
 What follows ``--`` is given to ``rankencoder train``.
 """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -86,9 +87,10 @@ class Encoder:
 
         sentences = list(sentences)
         if self.model is not None:
-            vectors = self.model.encode(
-                sentences, batch_size=self.batch_size, convert_to_tensor=True, show_progress_bar=progress
-            )
+            with _parallel_tokenizers():
+                vectors = self.model.encode(
+                    sentences, batch_size=self.batch_size, convert_to_tensor=True, show_progress_bar=progress
+                )
             vectors = vectors.to(torch.float32).clone()  # out of inference mode
         else:
             vectors = self._call_function(sentences, progress)
@@ -168,6 +170,18 @@ class Encoder:
                     f"encoder {self.name!r} returned a {what} vector for {shorten(sentence)!r} "
                     f"({int(bad.sum())} of {len(sentences)} sentences): leave such out, or mend the encoder"
                 )
+
+
+@contextmanager
+def _parallel_tokenizers() -> Iterator[None]:
+    """Let tokenizers use all cores, but not after: processes forked later could wait forever."""
+    name = "TOKENIZERS_PARALLELISM"
+    before = os.environ.get(name)
+    os.environ[name] = "true"
+    try:
+        yield
+    finally:
+        os.environ[name] = before or "false"
 
 
 def load_sentence_transformer(name: str, *, revision: str | None, device: str | None) -> SentenceTransformer:

@@ -79,6 +79,9 @@ def train(
     report_to: Annotated[
         list[str] | None, _option("Also log to tensorboard, trackio or wandb.", panel=_WORK)
     ] = None,
+    cuda_graphs: Annotated[
+        bool | None, _option("Replay steps as CUDA graphs, on a GPU (yes).", panel=_WORK)
+    ] = None,
     workers: Annotated[int | None, _option("Processes that make batches.", panel=_WORK)] = None,
     device: Annotated[str | None, _option("cpu leaves a GPU alone.", panel=_WORK)] = None,
     as_json: Json = False,

@@ -20,12 +20,14 @@ class ViewCollator:
     One forward pass then serves all views. The prefix of the names is what the trainer takes for one input.
 
     :param teacher: E1's vectors of all training sentences, mapped into memory; those of the batch go along.
+    :param multiple: Lengths are rounded up to a multiple of this: few different shapes make few CUDA graphs.
     """
 
     method: Method
     backbone: Backbone
     max_length: int
     teacher: np.ndarray | None = None
+    multiple: int = 1
     valid_label_columns: tuple[str, ...] = ()
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
@@ -33,7 +35,7 @@ class ViewCollator:
         columns = {name: [row[name] for row in rows] for name in rows[0]}
         views = self.method.views(columns, self.backbone, self.max_length)
         ids = [row for view in views for row in view]
-        longest = max(map(len, ids))
+        longest = -(-max(map(len, ids)) // self.multiple) * self.multiple
         padded = np.full((len(ids), longest), self.backbone.tokenizer.pad_token_id or 0, dtype=np.int64)
         mask = np.zeros((len(ids), longest), dtype=np.int64)
         for i, row in enumerate(ids):

@@ -61,6 +61,7 @@ class TrainConfig:
     :param eval_steps: Steps from one look at the dev set to the next.
     :param save_steps: Steps from one checkpoint to the next.
     :param report_to: Where logs go besides: "tensorboard", "trackio", "wandb".
+    :param cuda_graphs: Replay training steps as CUDA graphs, on a GPU, where the method allows it.
     :param workers: Processes that make batches; by default none on a CPU.
     :param device: "cpu", to leave a GPU alone.
     """
@@ -103,6 +104,7 @@ class TrainConfig:
     eval_steps: int = 125
     save_steps: int = 500
     report_to: list[str] = field(default_factory=list)
+    cuda_graphs: bool = True
     workers: int | None = None
     device: str | None = None
 

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch.nn import functional
 
-from rankencoder.ranks import rank_vectors
+from rankencoder.ranks import training_rank_vectors
 
 Combine = Literal["max", "sum"]
 Diagonal = Literal["auto", "always", "never"]
@@ -45,7 +45,7 @@ def rank_targets(teacher: torch.Tensor, reference: torch.Tensor) -> torch.Tensor
     [1.0, 0.6000000238418579, -0.10000000149011612]
     """
     with torch.autocast(teacher.device.type, enabled=False):
-        ranks = rank_vectors(functional.normalize(teacher.float(), dim=1) @ reference.T)
+        ranks = training_rank_vectors(functional.normalize(teacher.float(), dim=1) @ reference.T)
         return ranks @ ranks.T
 
 

@@ -74,15 +74,19 @@ def train_stage(
     model = method.encoder(backbone)
     loss = make_loss(config, method, model, backbone, targets)
     args = training_arguments(config, folder, seed)
+    graphs = _graphs(config, method)
+    args.dataloader_pin_memory = args.device.type == "cuda" and not graphs  # pinning would disturb a capture
     evaluator = make_evaluator(config.dev)
+    teacher = targets.teacher if targets else None
     trainer = EncoderTrainer(
         model=model,
         args=args,
         train_dataset=rows,
         loss=loss,
         evaluator=evaluator,
-        data_collator=ViewCollator(method, backbone, config.max_length, targets.teacher if targets else None),
+        data_collator=ViewCollator(method, backbone, config.max_length, teacher, multiple=8 if graphs else 1),
         metric=_METRIC if evaluator is not None else None,
+        graphs=graphs,
     )
     trainer.remove_callback(PrinterCallback)
     if progress:
@@ -130,7 +134,7 @@ def training_arguments(config: TrainConfig, folder: Path, seed: int) -> Sentence
     """Return the trainer's arguments for our settings."""
     from sentence_transformers import SentenceTransformerTrainingArguments
 
-    on_gpu = config.device != "cpu" and torch.cuda.is_available()
+    on_gpu = _on_gpu(config)
     workers = config.workers if config.workers is not None else (min(4, os.cpu_count() or 1) if on_gpu else 0)
     args = SentenceTransformerTrainingArguments(
         output_dir=str(folder),
@@ -158,12 +162,21 @@ def training_arguments(config: TrainConfig, folder: Path, seed: int) -> Sentence
         dataloader_num_workers=workers,
         dataloader_drop_last=world_size() > 1,  # processes gather batches of one size
         dataloader_persistent_workers=workers > 0,
-        dataloader_pin_memory=on_gpu,
         disable_tqdm=True,
         ddp_timeout=_DAY,  # the first process may prepare data for long while the others wait
     )
     args._n_gpu = min(1, args.n_gpu)  # never DataParallel: several GPUs are for several processes
     return args
+
+
+def _on_gpu(config: TrainConfig) -> bool:
+    return config.device != "cpu" and torch.cuda.is_available()
+
+
+def _graphs(config: TrainConfig, method: Method) -> bool:
+    """Say whether steps can be replayed: by one process, with one batch a step, as gradients are replaced."""
+    alone = world_size() == 1 and config.gradient_accumulation == 1
+    return config.cuda_graphs and _on_gpu(config) and method.graphs and alone
 
 
 def make_evaluator(files: list[str]) -> SequentialEvaluator | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.utils import AutocastKwargs
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformerTrainer
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -15,6 +16,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from rankencoder.storage import new_file, read_json, sync_tree, write_json
 from rankencoder.training.finite import FiniteCheck
 from rankencoder.training.gather import average_gradients
+from rankencoder.training.graphs import GraphedStep
 
 _COMPLETE = "complete.json"
 _LOSS = "loss.safetensors"
@@ -25,20 +27,25 @@ class EncoderTrainer(SentenceTransformerTrainer):
     """Trains an encoder, and is able to go on from its checkpoints as if it had never stopped.
 
     Beyond sentence-transformers': gradients are clipped together with those of the loss' own layers, which
-    are averaged over the processes and kept in checkpoints; losses are logged part by part; the best encoder by
-    ``metric`` is kept; a loss that is no number ends the training.
+    are averaged over the processes and kept in checkpoints; losses are logged part by part; the best encoder
+    by ``metric`` is kept; a loss that is no number ends the training.
 
     :param metric: The evaluator's figure that the best encoder has the highest value of; None keeps the last.
+    :param graphs: Replay the steps as CUDA graphs, where that is possible.
     """
 
     loss: Any
 
-    def __init__(self, *args: Any, metric: str | None = None, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, metric: str | None = None, graphs: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.metric = metric
         self.best: dict[str, Any] | None = None
         self.finite = FiniteCheck(self.train_dataset)
-        self._sums: dict[str, torch.Tensor] = {}
+        # a cast weight that outlives its step would be an old one in a captured graph
+        self.accelerator.autocast_handler = AutocastKwargs(cache_enabled=False)
+        self.step = GraphedStep(self.loss) if graphs else None
+        self._names: tuple[str, ...] = ()
+        self._sums: torch.Tensor | None = None
         self._summed = 0
         self._began = time.perf_counter()
         self.add_callback(_KeepBest(self))
@@ -48,19 +55,26 @@ class EncoderTrainer(SentenceTransformerTrainer):
 
     def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
         """Return the loss of a batch, its parts being added up for the log."""
-        loss: Any = super().compute_loss(model, inputs, *args, **kwargs)
+        features = self.collect_features(inputs)[0][0]
+        loss: Any
+        if self.step is not None and self.step.fits(features):
+            loss, parts = self.step(features)
+        else:
+            loss = super().compute_loss(model, inputs, *args, **kwargs)
+            parts = torch.stack([value.float() for value in self.loss.logged.values()])
+        self._names = tuple(self.loss.logged)
+        self._sums = parts + self._sums if self._sums is not None else parts.clone()
         self._summed += 1
-        for name, value in self.loss.logged.items():
-            self._sums[name] = value + self._sums[name] if name in self._sums else value.clone()
         self.finite.add(loss, inputs["views_rows"], self.state.global_step + 1)
         return loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log the means of the loss' parts since the last time along with it."""
-        if "loss" in logs and self._summed:
-            logs = {**logs, **{name: value.item() / self._summed for name, value in self._sums.items()}}
+        if "loss" in logs and self._sums is not None:
+            means = (self._sums / self._summed).tolist()
+            logs = {**logs, **dict(zip(self._names, means, strict=True))}
             logs["seconds"] = time.perf_counter() - self._began
-            self._sums, self._summed = {}, 0
+            self._sums, self._summed = None, 0
         super().log(logs, start_time)
 
     def _own_parameters(self) -> dict[str, torch.nn.Parameter]:

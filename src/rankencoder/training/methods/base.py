@@ -39,6 +39,9 @@ class Method:
     kinds: ClassVar[tuple[str, ...]] = ("masked",)
     """The kinds of backbone that it can train: "masked" and "causal" language models."""
 
+    graphs: ClassVar[bool] = True
+    """Whether its loss can be captured as a CUDA graph: shapes by inputs alone, no look at values."""
+
     temperature: float = 0.05
 
     @classmethod

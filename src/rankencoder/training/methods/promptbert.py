@@ -105,6 +105,7 @@ class PromptBERTLoss(ContrastiveLoss):
         self.before = [_begin(template, tokenizer) for template in templates]
         self.length = wrapped_length(tokenizer, templates[0])
         self.pad_id = int(tokenizer.pad_token_id)
+        self.rows: dict[tuple[int, torch.device], dict[str, torch.Tensor]] = {}
         self.positions = backbone.is_roberta and method.roberta_bias_offset == 0
 
     def adjust(self, vectors: torch.Tensor, inputs: dict[str, Any]) -> torch.Tensor:
@@ -116,11 +117,12 @@ class PromptBERTLoss(ContrastiveLoss):
 
     def biases(self, longest: int, device: torch.device) -> torch.Tensor:
         """Return b_T(0) … b_T(longest) of both templates, ``[2, longest + 1, dimension]``."""
-        rows = [self._row(view, n, longest) for view in range(2) for n in range(longest + 1)]
-        ids, mask, positions = (torch.tensor(part, device=device) for part in zip(*rows, strict=True))
-        features = {"input_ids": ids, "attention_mask": mask}
-        if self.positions:
-            features["position_ids"] = positions
+        if (longest, device) not in self.rows:
+            rows = [self._row(view, n, longest) for view in range(2) for n in range(longest + 1)]
+            names = ("input_ids", "attention_mask", "position_ids")[: 3 if self.positions else 2]
+            parts = [torch.tensor(part, device=device) for part in zip(*rows, strict=True)]
+            self.rows[longest, device] = dict(zip(names, parts, strict=False))
+        features = dict(self.rows[longest, device])
         return self.model(features)["sentence_embedding"].unflatten(0, (2, -1))  # type: ignore[no-any-return]
 
     def _row(self, view: int, n: int, longest: int) -> tuple[list[int], list[int], list[int]]:

@@ -33,6 +33,7 @@ class SimCSEWithMLM(SimCSE):
     name = "simcse-mlm"
     about = "SimCSE with a masked language modelling loss beside it, for transfer tasks."
     kinds: ClassVar[tuple[str, ...]] = ("masked",)
+    graphs: ClassVar[bool] = False  # the number of masked tokens is another each time
 
     mlm_weight: float = 0.1
     mlm_probability: float = 0.15

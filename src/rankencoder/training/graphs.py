@@ -1,0 +1,70 @@
+"""A training step as CUDA graphs: two launches in place of a thousand, which many hosts are too slow for."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import nn
+
+from rankencoder.encoders import first_line
+from rankencoder.errors import TrainingWarning
+
+_MOST = 4  # shapes; each graph has memory of its own
+
+
+class GraphedStep:
+    """Replays a loss' forward and backward pass; batches of each shape have a graph of their own.
+
+    Steps that cannot be captured, and batches of rare shapes, are left to the caller.
+
+    :param loss: A loss whose ``logged`` holds its parts after each step. The cache of its autocast must be off.
+    """
+
+    def __init__(self, loss: Any) -> None:
+        self.loss = loss
+        self.graphs: dict[tuple[Any, ...], Any] = {}
+        self.works = True
+
+    def fits(self, features: dict[str, torch.Tensor]) -> bool:
+        """Say whether there is a graph for a batch; if there can be one, it is captured."""
+        shape = _shape(features)
+        if shape not in self.graphs and self.works and len(self.graphs) < _MOST:
+            self._capture(shape, features)
+        return shape in self.graphs
+
+    def __call__(self, features: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return loss and parts of a batch that fits."""
+        loss, parts = self.graphs[_shape(features)](*features.values())
+        return loss, parts
+
+    def _capture(self, shape: tuple[Any, ...], features: dict[str, torch.Tensor]) -> None:
+        step = _Step(self.loss, list(features))
+        try:
+            sample = tuple(value.clone() for value in features.values())
+            self.graphs[shape] = torch.cuda.make_graphed_callables(step, sample, allow_unused_input=True)
+        except RuntimeError as error:
+            self.works = False
+            warnings.warn(
+                f"steps are not replayed as CUDA graphs, and slower for it: {first_line(error)}",
+                TrainingWarning,
+                stacklevel=2,
+            )
+
+
+class _Step(nn.Module):
+    """A loss as a function of tensors."""
+
+    def __init__(self, loss: Any, names: list[str]) -> None:
+        super().__init__()
+        self.loss: Any = loss
+        self.names = names
+
+    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        loss: torch.Tensor = self.loss([dict(zip(self.names, tensors, strict=True))])
+        return loss, torch.stack([value.float() for value in self.loss.logged.values()])
+
+
+def _shape(features: dict[str, torch.Tensor]) -> tuple[Any, ...]:
+    return tuple((name, value.shape) for name, value in features.items())
