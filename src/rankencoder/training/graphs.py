@@ -19,7 +19,7 @@ class GraphedStep:
 
     Steps that cannot be captured, and batches of rare shapes, are left to the caller.
 
-    :param loss: A loss whose ``logged`` holds its parts after each step. The cache of its autocast must be off.
+    :param loss: A loss whose ``logged`` holds its parts after each step. Its autocast must not cache.
     """
 
     def __init__(self, loss: Any) -> None:
