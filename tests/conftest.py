@@ -1,6 +1,7 @@
 """Encoders and data for the tests: a tiny BERT made on the spot, a real MiniLM, and ../shared where it is."""
 
 import os
+import warnings
 import zlib
 from pathlib import Path
 
@@ -125,11 +126,17 @@ def minilm():
     return Encoder(bundled_encoder(), device="cpu", batch_size=64)
 
 
+@pytest.fixture(scope="session")
+def backbone(tmp_path_factory):
+    """The folder of a random two-layer masked language model."""
+    from tiny_backbones import masked_language_model
+
+    return masked_language_model(tmp_path_factory.mktemp("backbone") / "tiny-bert")
+
+
 @pytest.fixture
 def run_cli(monkeypatch, capsys):
     """Run the command line in this process; return exit code, output and error output."""
-    import warnings
-
     from rankencoder.cli import main
 
     def run(*arguments):

@@ -17,6 +17,7 @@ def test_public_names_are_few_and_final():
         "__version__",
         "rank_similarity",
         "rank_vectors",
+        "train",
     ]
     assert sorted(rankencoder.__all__) == sorted(expected)
     assert dir(rankencoder) == sorted(expected)

@@ -138,6 +138,19 @@ def tiny_model(kind, tokenizer):
     return AutoModel.from_config(config).eval()
 
 
+def masked_language_model(folder):
+    """A random two-layer BERT with its language modelling head, saved to a folder."""
+    from transformers import BertConfig, BertForMaskedLM
+
+    tokenizer = word_pieces()
+    tokenizer.save_pretrained(folder)
+    size = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    torch.manual_seed(0)
+    config = BertConfig(vocab_size=len(tokenizer), max_position_embeddings=64, initializer_range=0.2, **size)
+    BertForMaskedLM(config).save_pretrained(folder)
+    return folder
+
+
 KINDS = {
     "bert": (word_pieces, BERT, "promptbert"),
     "distilbert": (word_pieces, SNCSE, "sncse"),

@@ -79,6 +79,8 @@ def _what(folder: Path) -> str:
 def _resumed(output: Path, config: TrainConfig, given: set[str]) -> Claim:
     if not (output / SETTINGS).exists():
         raise InputError(f"there is no training to resume in {output}: leave --resume out to begin one")
+    if not (output / "work").exists():
+        raise InputError(f"the training in {output} is finished, there is nothing to resume")
     stored = make_config({}, output / SETTINGS)
     config.options = {**stored.options, **config.options}  # not all of them need to be given again
     for name in sorted(given - {"output"}):
@@ -87,7 +89,5 @@ def _resumed(output: Path, config: TrainConfig, given: set[str]) -> Claim:
                 f"cannot resume {output} with {name} {getattr(config, name)!r}, it was begun with "
                 f"{getattr(stored, name)!r}: leave that out, or begin anew in another folder"
             )
-    if not (output / "work").exists():
-        raise InputError(f"the training in {output} is finished, there is nothing to resume")
     stored.output = str(output)
     return Claim(output, output / "work", stored, lambda _: None)

