@@ -358,7 +358,7 @@ def test_resuming_with_other_settings_is_refused(train, monkeypatch):
         (["--batch-size", "1"], "batch_size must be at least 2, not 1"),
         (["--lower", "0.9", "--upper", "0.2"], "no pair is between lower 0.9 and upper 0.2"),
         (["--preset", "papr"], "must be one of"),
-        (["--dev", "nowhere.tsv"], "no such file: nowhere.tsv"),
+        (["--dev", "nowhere.tsv"], "nowhere.tsv"),
         (["--epochs", "0"], "epochs must be above 0"),
         (["--only-base", "--base-encoder", "x"], "choose one of them"),
         (["--max-seq-length", "8", "--method", "promptbert"], "leaves no room for a sentence"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -94,19 +96,35 @@ def load_backbone(
     try:
         import torch
 
-        module = Transformer(
-            name,
-            max_seq_length=min(max_seq_length, getattr(config, "max_position_embeddings", max_seq_length)),
-            model_kwargs={"revision": revision, "use_safetensors": True, "dtype": torch.float32},
-            processor_kwargs={"revision": revision},
-            config_kwargs={"revision": revision, **dropout},
-        )
+        with quiet_transformers():  # of heads that are not needed
+            module = Transformer(
+                name,
+                max_seq_length=min(
+                    max_seq_length, getattr(config, "max_position_embeddings", max_seq_length)
+                ),
+                model_kwargs={"revision": revision, "use_safetensors": True, "dtype": torch.float32},
+                processor_kwargs={"revision": revision},
+                config_kwargs={"revision": revision, **dropout},
+            )
     except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
         raise InputError(f"cannot load backbone {name!r}: {first_line(error)}") from error
     if module.tokenizer is None or not module.tokenizer.is_fast:
         raise InputError(f"backbone {name!r} has no fast tokenizer (a tokenizer.json): convert it first")
     _freeze_pooler(module.model)
     return Backbone(name, revision, module, module.tokenizer, kind, _DROPOUT if dropout else None)
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Keep reports on weights that are there or not there to itself."""
+    from transformers.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
 
 
 def _load_config(name: str, revision: str | None) -> PretrainedConfig:

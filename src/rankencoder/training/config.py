@@ -152,12 +152,24 @@ def make_config(values: dict[str, Any], file: str | Path | None = None) -> Train
     settings = read_settings(Path(file), TrainConfig) if file is not None else {}
     settings.update(check_types(values, TrainConfig, "training"))
     config = TrainConfig(**settings)
+    _make_absolute(config)
     _check_numbers(config)
     check_rank_weight(config.rank_weight)
     check_settings(config.form, dim=None, power=None, center=None)
     if config.only_base and config.base_encoder is not None:
         raise InputError("only_base trains E1 and base_encoder gives one: choose one of them")
     return config
+
+
+def _make_absolute(config: TrainConfig) -> None:
+    """Let the settings mean the same wherever they are read again."""
+    for name in ("corpus", "backbone", "base_encoder"):
+        value = getattr(config, name)
+        if value is not None and Path(value).exists():
+            setattr(config, name, str(Path(value).resolve()))
+    config.dev = [str(Path(file).resolve()) for file in config.dev]
+    if config.output is not None:
+        config.output = str(Path(config.output).resolve())
 
 
 _AT_LEAST = {

@@ -152,6 +152,7 @@ def training_arguments(config: TrainConfig, folder: Path, seed: int) -> Sentence
         bf16=on_gpu and config.precision == "bf16",
         use_cpu=config.device == "cpu",
         logging_steps=config.logging_steps,
+        logging_first_step=True,
         logging_nan_inf_filter=False,  # it would make the device wait at every step
         eval_strategy="steps" if config.dev else "no",
         eval_steps=config.eval_steps,

@@ -137,7 +137,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
 
 
 class _KeepBest(TrainerCallback):
-    """Scores the last step too, and keeps the best weights."""
+    """Logs and scores the last step too, and keeps the best weights."""
 
     def __init__(self, trainer: EncoderTrainer) -> None:
         self.trainer = trainer
@@ -145,8 +145,9 @@ class _KeepBest(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
-        if self.trainer.metric is not None and state.global_step == state.max_steps:
-            control.should_evaluate = True
+        if state.global_step == state.max_steps:
+            control.should_log = True
+            control.should_evaluate = self.trainer.metric is not None
 
     def on_evaluate(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from rankencoder.training.backbone import quiet_transformers
 from rankencoder.training.contrastive import ContrastiveLoss
 from rankencoder.training.gather import total, world_size
 from rankencoder.training.methods.base import register
@@ -89,9 +90,10 @@ class LanguageHead(nn.Module):
         super().__init__()
         from transformers import AutoModelForMaskedLM
 
-        self.model: Any = AutoModelForMaskedLM.from_pretrained(
-            backbone.name, revision=backbone.revision, use_safetensors=True, dtype=torch.float32
-        )
+        with quiet_transformers():
+            self.model: Any = AutoModelForMaskedLM.from_pretrained(
+                backbone.name, revision=backbone.revision, use_safetensors=True, dtype=torch.float32
+            )
         setattr(self.model, self.model.base_model_prefix, _GivenStates())
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
