@@ -580,6 +580,20 @@ def test_each_sentence_loses_the_bias_of_its_own_length(build, kind):
     np.testing.assert_allclose(vectors[:, 0].detach(), made.model.encode(SENTENCES), atol=1e-5)
 
 
+def test_the_head_sees_vectors_less_their_bias_and_ranks_see_vectors(build):
+    made = build("bert", PromptBERT(temperature=0.5))
+    inputs = {name: made.features[name] for name in ("input_ids", "attention_mask")}
+    with torch.no_grad():
+        vectors = made.loss.encode(inputs, 4)
+        outputs = made.loss.head(made.loss.adjust(vectors, inputs))
+    expected = info_nce_by_hand(cosines_by_hand(outputs[:, 0], outputs[:, 1]), 0.5)
+    assert made.loss([made.features]).item() == pytest.approx(expected, rel=1e-4)
+    objective = made.loss.objective(made.features)
+    np.testing.assert_allclose(objective.vectors[0].detach(), made.model.encode(SENTENCES), atol=1e-5)
+    torch.testing.assert_close(objective.vectors, vectors.transpose(0, 1))
+    torch.testing.assert_close(objective.outputs, outputs.transpose(0, 1))
+
+
 def test_the_bias_is_under_dropout_and_learns(build):
     made = build("bert", PromptBERT())
     made.model.train()

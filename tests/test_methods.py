@@ -29,23 +29,7 @@ PAIRS = [(name, family) for name in EVERY for kind in methods()[name].kinds for 
 every_method = pytest.mark.parametrize("name", EVERY)
 every_pair = pytest.mark.parametrize(("name", "family"), PAIRS)
 
-WORDS = [
-    "cat",
-    "dog",
-    "river",
-    "house",
-    "old",
-    "warm",
-    "sleeps",
-    "sees",
-    "moves",
-    "here",
-    "and",
-    "a",
-    "the",
-    "it",
-    "is",
-]
+WORDS = ("cat", "dog", "river", "house", "old", "warm", "sleeps", "sees", "moves", "here", "and", "it", "is")
 DRAW = random.Random(0)
 SENTENCES = [" ".join(DRAW.choices(WORDS, k=10)) + "." for _ in range(16)]
 ROWS = {"row": list(range(16)), "text": SENTENCES, "negation": [f"Not {text}" for text in SENTENCES]}

@@ -9,7 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+TRAINING = (ROOT / "docs/training.md").read_text(encoding="utf-8")
+QUICK = ["--max-steps", "2", "--batch-size", "8", "--reference-size", "1000"]
 
 
 @pytest.fixture
@@ -22,8 +25,9 @@ def folder(tmp_path, monkeypatch, tiny_saved, sentences):
 
 
 def test_python_blocks(folder, tiny_folder, callable_encoder, capsys):
-    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    assert len(blocks) == 2
+    shutil.copytree(tiny_folder, "my-run/encoder")
+    blocks = re.findall(r"```python\n(.*?)```", README + TRAINING, flags=re.DOTALL)
+    assert len(blocks) == 5
     for block in blocks:
         code = block.replace("sentence-transformers/all-MiniLM-L6-v2", str(tiny_folder))
         shutil.rmtree("my-encoder", ignore_errors=True) if 'save("my-encoder")' in code else None
@@ -31,14 +35,16 @@ def test_python_blocks(folder, tiny_folder, callable_encoder, capsys):
     assert capsys.readouterr().out.startswith("(3, ")
 
 
-def test_commands(folder, run_cli):
-    console = re.search(r"```console\n(.*?)```", README, flags=re.DOTALL).group(1)
-    commands = [
-        shlex.split(line[2:], comments=True) for line in console.splitlines() if line.startswith("$ ")
-    ]
-    assert [command[1] for command in commands] == ["demo", "info", "explain"]
+@pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
+def test_commands(folder, run_cli, backbone):
+    blocks = re.findall(r"```console\n(.*?)```", README + TRAINING, flags=re.DOTALL)
+    lines = [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+    commands = [words for words in (shlex.split(line, comments=True) for line in lines) if words[0] != "pip"]
+    assert [command[1] for command in commands] == ["demo", "info", "explain", "train", "train"]
     for command in commands[1:]:
-        code, out, err = run_cli(*command[1:])
+        given = [str(backbone) if word == "bert-base-uncased" else word for word in command[1:]]
+        shutil.rmtree("my-run", ignore_errors=True)
+        code, out, err = run_cli(*given, *(QUICK if given[0] == "train" else []))
         assert code == 0, err
         assert out
 
