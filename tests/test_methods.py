@@ -273,7 +273,7 @@ def test_everything_that_is_trained_has_a_gradient(build, name, family):
 def test_thirty_steps_reduce_the_loss(trained, name, family):
     losses = trained(name, family).losses
     assert np.isfinite(losses).all()
-    assert np.mean(losses[-5:]) < 0.85 * np.mean(losses[:5])
+    assert np.mean(losses[-5:]) < 0.9 * np.mean(losses[:5])
 
 
 @every_pair
