@@ -227,6 +227,21 @@ def test_a_batch_is_the_views_below_each_other(build, name, family):
     assert made.features["rows"].tolist() == ROWS["row"]
 
 
+@every_pair
+def test_a_vector_is_the_state_of_one_token(build, folders, name, family):
+    from transformers import AutoModel
+
+    made = build(name, family)
+    (ids,) = made.method.views({"text": SENTENCES[:1], "negation": [""]}, made.backbone, 64)[0]
+    if name in ("promptbert", "sncse"):
+        position = ids.index(made.backbone.tokenizer.mask_token_id)
+    else:
+        position = -1 if family == "llama" else 0
+    with torch.no_grad():
+        states = AutoModel.from_pretrained(folders[family]).eval()(torch.tensor([ids])).last_hidden_state[0]
+    np.testing.assert_allclose(made.model.encode(SENTENCES)[0], states[position], rtol=1e-4, atol=1e-5)
+
+
 # --- learning ---
 
 

@@ -329,6 +329,18 @@ def test_a_run_is_not_overwritten_by_mistake(train, tmp_path, run_cli, corpus_fi
     assert (mine / "thesis.tex").exists()
 
 
+def test_a_run_that_was_killed_while_reading_can_be_replaced(train, tmp_path):
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "rankencoder-run.json").write_text('{"finished": false}')
+    (out / "work").mkdir()
+    with pytest.raises(InputError, match="stopped before its corpus was read, use --overwrite"):
+        train(resume=True)
+    with pytest.raises(InputError, match="already holds an unfinished training"):
+        train()
+    assert train(overwrite=True, only_base=True, max_steps=1).record["finished"]
+
+
 def test_resuming_with_other_settings_is_refused(train, monkeypatch):
     def stopped(self, *args, **kwargs):
         raise Killed

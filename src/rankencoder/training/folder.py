@@ -12,7 +12,7 @@ from pathlib import Path
 from rankencoder.errors import InputError
 from rankencoder.storage import check_free
 from rankencoder.training.config import TrainConfig, make_config
-from rankencoder.training.outputs import RECORD, SETTINGS
+from rankencoder.training.outputs import RECORD, SETTINGS, write_record
 from rankencoder.training.settings_file import write_settings
 
 
@@ -43,6 +43,9 @@ def claim_folder(
     if resume:
         yield _resumed(output, config, given)
         return
+    if os.environ.get("RANK", "0") != "0":  # of several processes, the first sees to the folder
+        yield Claim(output, output / "work", config, lambda _: None)
+        return
     occupied = output.is_dir() and any(output.iterdir())
     if occupied and not overwrite:
         raise InputError(
@@ -50,8 +53,7 @@ def claim_folder(
         )
     check_free(output, overwrite=overwrite or not occupied)
     aside = output.with_name(f".{output.name}.previous")
-    first = os.environ.get("RANK", "0") == "0"  # of several processes, one moves folders
-    if occupied and first:
+    if occupied:
         shutil.rmtree(aside, ignore_errors=True)
         os.replace(output, aside)
 
@@ -60,9 +62,10 @@ def claim_folder(
         shutil.rmtree(aside, ignore_errors=True)
 
     try:
+        write_record(output, {"finished": False})  # whatever happens now, the folder is known for ours
         yield Claim(output, output / "work", config, accept)
     except BaseException:
-        if first and not (output / SETTINGS).exists():
+        if not (output / SETTINGS).exists():
             shutil.rmtree(output, ignore_errors=True)
             if aside.exists():
                 os.replace(aside, output)
@@ -78,7 +81,9 @@ def _what(folder: Path) -> str:
 
 def _resumed(output: Path, config: TrainConfig, given: set[str]) -> Claim:
     if not (output / SETTINGS).exists():
-        raise InputError(f"there is no training to resume in {output}: leave --resume out to begin one")
+        begun = (output / RECORD).exists()
+        advice = "it stopped before its corpus was read, use --overwrite" if begun else "leave --resume out"
+        raise InputError(f"there is no training to resume in {output}: {advice}")
     if not (output / "work").exists():
         raise InputError(f"the training in {output} is finished, there is nothing to resume")
     stored = make_config({}, output / SETTINGS)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,7 +119,8 @@ class _Run:
         from rankencoder.training.stage import make_evaluator
 
         self.folder, self.work = folder, work
-        self.processes = PartialState(cpu=config.device == "cpu")
+        # the first process may prepare data for long while the others wait
+        self.processes = PartialState(cpu=config.device == "cpu", timeout=timedelta(days=1))
         self.progress = progress and self.processes.is_main_process
         cls = find_method(config.method)
         backbone = load_backbone(

@@ -164,7 +164,7 @@ def training_arguments(config: TrainConfig, folder: Path, seed: int) -> Sentence
         dataloader_drop_last=world_size() > 1,  # processes gather batches of one size
         dataloader_persistent_workers=workers > 0,
         disable_tqdm=True,
-        ddp_timeout=_DAY,  # the first process may prepare data for long while the others wait
+        ddp_timeout=_DAY,
     )
     args._n_gpu = min(1, args.n_gpu)  # never DataParallel: several GPUs are for several processes
     return args
