@@ -195,7 +195,7 @@ def test_long_sentences_are_cut(build, name, family, max_length):
     "family",
     [
         "bert",
-        pytest.param("roberta", marks=pytest.mark.xfail(reason="its positions begin at 2", strict=True)),
+        "roberta",
         "distilbert",
         "modernbert",
         "llama",
@@ -366,10 +366,7 @@ def maskless(tmp_path_factory):
     [
         "promptbert",
         "sncse",
-        pytest.param(
-            "simcse-mlm",
-            marks=pytest.mark.xfail(reason="found out after all is prepared", strict=True),
-        ),
+        "simcse-mlm",
     ],
 )
 @pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
@@ -381,7 +378,6 @@ def test_methods_with_a_mask_need_one(train, maskless, tmp_path, name):
 
 
 @pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
-@pytest.mark.xfail(reason="fails in the model", raises=RuntimeError, strict=True)
 def test_no_more_tokens_than_positions(train, folders):
     corpus = [f"{LONG} {word}" for word in WORDS]
     with pytest.raises(InputError, match="max_length"):
@@ -467,7 +463,7 @@ def test_a_method_by_decorator(registry):
         class Other(SimCSE):
             name = "own"
 
-    with pytest.raises(InputError, match=r"there is a method 'simcse' already \(SimCSE\)"):
+    with pytest.raises(InputError, match=r"there is a method 'simcse' already \(.*SimCSE\)"):
 
         @register
         class Heir(SimCSE):
@@ -498,21 +494,18 @@ def test_what_is_no_method(registry):
             find_method(name)
 
 
-@pytest.mark.xfail(reason="raised by importlib, not caught", raises=(TypeError, ValueError), strict=True)
 @pytest.mark.parametrize("name", [":Class", ".module:Class"])
 def test_half_a_module_name(name):
     with pytest.raises(InputError, match="cannot import method"):
         find_method(name)
 
 
-@pytest.mark.xfail(reason="classes of one name in two modules", raises=pytest.fail.Exception, strict=True)
 def test_a_built_in_method_is_not_replaced_by_a_namesake(registry):
     namesake = type("SimCSE", (SimCSE,), {"__module__": "elsewhere", "__qualname__": "SimCSE"})
     with pytest.raises(InputError, match="there is a method 'simcse' already"):
         register(namesake)
 
 
-@pytest.mark.xfail(reason="without @dataclass a new default is ignored", strict=True)
 def test_a_default_that_is_changed_counts(registry):
     class Warm(SimCSE):
         name = "warm"

@@ -70,7 +70,12 @@ class Backbone:
     @property
     def is_roberta(self) -> bool:
         """Whether it is of the RoBERTa family, for which the authors chose other settings."""
-        return "roberta" in self.config.model_type or self.config.model_type == "camembert"
+        return _is_roberta(self.config)
+
+    @property
+    def positions(self) -> int | None:
+        """Tokens that it can read at most, where that is limited."""
+        return _positions(self.config)
 
     @property
     def is_large(self) -> bool:
@@ -99,9 +104,7 @@ def load_backbone(
         with quiet_transformers():  # of heads that are not needed
             module = Transformer(
                 name,
-                max_seq_length=min(
-                    max_seq_length, getattr(config, "max_position_embeddings", max_seq_length)
-                ),
+                max_seq_length=length,
                 model_kwargs={"revision": revision, "use_safetensors": True, "dtype": torch.float32},
                 processor_kwargs={"revision": revision},
                 config_kwargs={"revision": revision, **dropout},
@@ -160,6 +163,18 @@ def _kind(config: PretrainedConfig, name: str) -> Literal["masked", "causal"]:
     raise InputError(
         f"backbone {name!r} is a {config.model_type!r}: neither a masked nor a causal language model"
     )
+
+
+def _is_roberta(config: PretrainedConfig) -> bool:
+    return "roberta" in config.model_type or config.model_type == "camembert"
+
+
+def _positions(config: PretrainedConfig) -> int | None:
+    """Return how many tokens a model can read; RoBERTa's first positions are not for tokens."""
+    number = getattr(config, "max_position_embeddings", None)
+    if number is None:
+        return None
+    return int(number) - (int(config.pad_token_id or 0) + 1 if _is_roberta(config) else 0)
 
 
 def _dropouts(config: PretrainedConfig) -> dict[str, float]:

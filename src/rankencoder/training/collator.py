@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from rankencoder.errors import InputError
+
 if TYPE_CHECKING:
     from rankencoder.training.backbone import Backbone
     from rankencoder.training.methods.base import Method
@@ -36,6 +38,12 @@ class ViewCollator:
         views = self.method.views(columns, self.backbone, self.max_length)
         ids = [row for view in views for row in view]
         longest = -(-max(map(len, ids)) // self.multiple) * self.multiple
+        longest = min(longest, self.backbone.positions or longest)
+        if self.backbone.positions is not None and max(map(len, ids)) > self.backbone.positions:
+            raise InputError(
+                f"a view has {max(map(len, ids))} tokens and the backbone reads {self.backbone.positions}: "
+                "lower max_length"
+            )
         padded = np.full((len(ids), longest), self.backbone.tokenizer.pad_token_id or 0, dtype=np.int64)
         mask = np.zeros((len(ids), longest), dtype=np.int64)
         for i, row in enumerate(ids):

@@ -131,6 +131,10 @@ class _Run:
                 f"method {config.method!r} trains {' and '.join(cls.kinds)} language models, and "
                 f"{config.backbone!r} is a {backbone.kind} one: use another backbone, or method 'simcse'"
             )
+        if backbone.positions is not None and config.max_length > backbone.positions:
+            raise InputError(
+                f"max_length {config.max_length} is more than the backbone's {backbone.positions}"
+            )
         self.method: Method = make_method(config.method, config.options, cls.defaults(backbone))
         self.config = config.resolved(backbone, cls)
         self.config.options = self.method.options()

@@ -98,10 +98,16 @@ def register(method: type[Method]) -> type[Method]:
     if missing:
         raise InputError(f"method {method.__name__} does not say its {', '.join(missing)}")
     known = _METHODS.get(method.name)
-    if known is not None and known.__qualname__ != method.__qualname__:
-        raise InputError(f"there is a method {method.name!r} already ({known.__qualname__})")
+    if known is not None and _origin(known) != _origin(method):
+        raise InputError(f"there is a method {method.name!r} already ({_origin(known)})")
+    if "__dataclass_params__" not in vars(method):
+        method = dataclass(frozen=True)(method)  # or new options and defaults would be passed over
     _METHODS[method.name] = method
     return method
+
+
+def _origin(method: type[Method]) -> str:
+    return f"{method.__module__}.{method.__qualname__}"
 
 
 def methods() -> dict[str, type[Method]]:
@@ -120,9 +126,10 @@ def find_method(name: str) -> type[Method]:
     if not separator:
         raise InputError(f"unknown method {name!r}:{nearest(name, _METHODS)}")
     try:
-        return register(getattr(importlib.import_module(module), attribute))
-    except (ImportError, AttributeError) as error:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise InputError(f"cannot import method {name!r}: {error}") from error
+    return register(found)
 
 
 def make_method(name: str, options: dict[str, Any], defaults: dict[str, Any]) -> Method:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
@@ -16,7 +16,6 @@ from rankencoder.training.templates import (
     install_template,
     mask_pooling,
     wrap,
-    wrapped_length,
 )
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class PromptBERT(Method):
     booktitle = "Proceedings of the 2022 Conference on Empirical Methods in Natural Language Processing",
     year = "2022",
 }"""
-    roberta_bias_offset: int = 2
+    roberta_bias_offset: Literal[0, 2] = 2
 
     @classmethod
     def defaults(cls, backbone: Backbone) -> dict[str, Any]:
@@ -103,7 +102,6 @@ class PromptBERTLoss(ContrastiveLoss):
         templates = method.templates(backbone)
         self.empty = [wrap([], template.tokens(tokenizer), tokenizer) for template in templates]
         self.before = [_begin(template, tokenizer) for template in templates]
-        self.length = wrapped_length(tokenizer, templates[0])
         self.pad_id = int(tokenizer.pad_token_id)
         self.rows: dict[tuple[int, torch.device], dict[str, torch.Tensor]] = {}
         self.positions = backbone.is_roberta and method.roberta_bias_offset == 0
@@ -111,25 +109,27 @@ class PromptBERTLoss(ContrastiveLoss):
     def adjust(self, vectors: torch.Tensor, inputs: dict[str, Any]) -> torch.Tensor:
         """Subtract from each view its template's bias at the sentence's length."""
         mask = inputs["attention_mask"]
-        lengths = (mask.sum(dim=1) - self.length).unflatten(0, (vectors.shape[1], -1)).T  # [N, views]
-        biases = self.biases(mask.shape[1] - self.length, mask.device)
-        return vectors - torch.stack([table[lengths[:, v]] for v, table in enumerate(biases)], dim=1)
+        tokens = mask.sum(dim=1).reshape(vectors.shape[1], -1)  # [views, N]
+        tables = self.biases(mask.shape[1], mask.device)
+        views = zip(tables, tokens, self.empty, strict=True)
+        return vectors - torch.stack([table[count - len(empty)] for table, count, empty in views], dim=1)
 
-    def biases(self, longest: int, device: torch.device) -> torch.Tensor:
-        """Return b_T(0) … b_T(longest) of both templates, ``[2, longest + 1, dimension]``."""
-        if (longest, device) not in self.rows:
-            rows = [self._row(view, n, longest) for view in range(2) for n in range(longest + 1)]
+    def biases(self, width: int, device: torch.device) -> tuple[torch.Tensor, ...]:
+        """Return b_T(0), b_T(1), … of both templates, as far as a batch of this width has need of them."""
+        sizes = [width - len(empty) + 1 for empty in self.empty]
+        if (width, device) not in self.rows:
+            rows = [self._row(view, n, width) for view, size in enumerate(sizes) for n in range(size)]
             names = ("input_ids", "attention_mask", "position_ids")[: 3 if self.positions else 2]
             parts = [torch.tensor(part, device=device) for part in zip(*rows, strict=True)]
-            self.rows[longest, device] = dict(zip(names, parts, strict=False))
-        features = dict(self.rows[longest, device])
-        return self.model(features)["sentence_embedding"].unflatten(0, (2, -1))  # type: ignore[no-any-return]
+            self.rows[width, device] = dict(zip(names, parts, strict=False))
+        vectors: torch.Tensor = self.model(dict(self.rows[width, device]))["sentence_embedding"]
+        return tuple(vectors.split(sizes))
 
-    def _row(self, view: int, n: int, longest: int) -> tuple[list[int], list[int], list[int]]:
+    def _row(self, view: int, n: int, width: int) -> tuple[list[int], list[int], list[int]]:
         """Return ids, mask and positions of a template with n unseen tokens in the sentence's place."""
         ids, before = self.empty[view], self.before[view]
         after = len(ids) - before
-        padding = longest - n
+        padding = width - len(ids) - n
         unseen = ids[-1]  # any token but the padding, which RoBERTa would not count as a position
         row = [*ids[:before], *[unseen] * n, *ids[before:], *[self.pad_id] * padding]
         mask = [1] * before + [0] * n + [1] * after + [0] * padding

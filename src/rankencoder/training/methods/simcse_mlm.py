@@ -39,6 +39,11 @@ class SimCSEWithMLM(SimCSE):
     mlm_weight: float = 0.1
     mlm_probability: float = 0.15
 
+    def encoder(self, backbone: Backbone) -> SentenceTransformer:
+        """Return SimCSE's encoder, of a backbone that has a mask token."""
+        check_mask_token(backbone.tokenizer, backbone.name)
+        return super().encoder(backbone)
+
     def loss(self, model: SentenceTransformer, backbone: Backbone) -> MlmContrastiveLoss:
         """Return SimCSE's loss with the other one beside it."""
         return MlmContrastiveLoss(model, self, backbone)
@@ -55,7 +60,6 @@ class MlmContrastiveLoss(ContrastiveLoss):
 
     def __init__(self, model: SentenceTransformer, method: SimCSEWithMLM, backbone: Backbone) -> None:
         super().__init__(model, method)
-        check_mask_token(backbone.tokenizer, backbone.name)
         self.mask_id = int(backbone.tokenizer.mask_token_id)
         self.vocabulary = int(backbone.config.vocab_size)
         self.register_buffer(
