@@ -97,6 +97,8 @@ def load_backbone(
 
     config = _load_config(name, revision)
     kind = _kind(config, name)
+    positions = _positions(config)
+    length = max_seq_length if positions is None else min(max_seq_length, positions)
     dropout = dict.fromkeys(_dropouts(config), _DROPOUT) if not any(_dropouts(config).values()) else {}
     try:
         import torch
