@@ -154,3 +154,46 @@ def run_cli(monkeypatch, capsys):
         return code, captured.out, captured.err
 
     return run
+
+
+@pytest.fixture(scope="session")
+def masked_models(tmp_path_factory):
+    """Random masked language models, with their heads."""
+    import torch
+    from loss_oracles import MASKED
+    from tiny_backbones import KINDS, tiny_model
+    from transformers import AutoModelForMaskedLM
+
+    made = {}
+    for kind in MASKED:
+        made[kind] = folder = tmp_path_factory.mktemp(kind)
+        tokenizer = KINDS[kind][0]()
+        tokenizer.save_pretrained(folder)
+        torch.manual_seed(1)
+        AutoModelForMaskedLM.from_config(tiny_model(kind, tokenizer).config).save_pretrained(folder)
+    return made
+
+
+@pytest.fixture
+def build_loss(masked_models):
+    """Makes a method's loss on a tiny model, without dropout, and a batch for it."""
+    from types import SimpleNamespace
+
+    import torch
+    from loss_oracles import SENTENCES
+
+    from rankencoder.training.backbone import load_backbone
+    from rankencoder.training.collator import ViewCollator
+
+    def make(kind, method, texts=SENTENCES, **more):
+        backbone = load_backbone(str(masked_models[kind]))
+        model = method.encoder(backbone)
+        torch.manual_seed(2)
+        loss = method.loss(model, backbone)
+        loss.eval()
+        rows = [{"row": i, "text": text, "negation": f"Not {text}"} for i, text in enumerate(texts)]
+        batch = ViewCollator(method, backbone, 32)(rows)
+        features = {name.removeprefix("views_"): value for name, value in batch.items()}
+        return SimpleNamespace(backbone=backbone, model=model, loss=loss, features={**features, **more})
+
+    return make

@@ -20,6 +20,7 @@ MAX_SEQ_LENGTH = 128
 """Tokens that a trained encoder reads, by default. (It is trained on fewer.)"""
 
 _DROPOUT = 0.1
+_TASKS = ("classif", "seq_classif", "qa_", "summary_")  # dropout behind the encoder
 _LARGE = 1024  # hidden size
 _KNOWN = (
     "bert-base-uncased",
@@ -184,7 +185,7 @@ def _dropouts(config: PretrainedConfig) -> dict[str, float]:
     return {
         key: value
         for key, value in values.items()
-        if "dropout" in key and "classif" not in key and isinstance(value, (int, float))
+        if "dropout" in key and not key.startswith(_TASKS) and isinstance(value, (int, float))
     }
 
 

@@ -44,6 +44,9 @@ class Method:
 
     temperature: float = 0.05
 
+    def __post_init__(self) -> None:
+        check_option(self.temperature > 0, "temperature", self.temperature, "above 0")
+
     @classmethod
     def defaults(cls, backbone: Backbone) -> dict[str, Any]:
         """Return the authors' settings for a backbone: of the training, and options that depend on it."""
@@ -73,6 +76,12 @@ class Method:
     def options(self) -> dict[str, Any]:
         """Return the options and their values."""
         return dataclasses.asdict(self)
+
+
+def check_option(valid: bool, name: str, value: float, wanted: str) -> None:
+    """Refuse an option's value that makes no sense."""
+    if not valid:
+        raise InputError(f"option {name} is {value}, but must be {wanted}")
 
 
 _METHODS: dict[str, type[Method]] = {}

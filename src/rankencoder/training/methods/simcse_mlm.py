@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -9,10 +10,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from rankencoder.errors import TrainingWarning
 from rankencoder.training.backbone import quiet_transformers
 from rankencoder.training.contrastive import ContrastiveLoss
 from rankencoder.training.gather import total, world_size
-from rankencoder.training.methods.base import register
+from rankencoder.training.methods.base import check_option, register
 from rankencoder.training.methods.simcse import SimCSE
 from rankencoder.training.templates import check_mask_token
 
@@ -38,6 +40,13 @@ class SimCSEWithMLM(SimCSE):
 
     mlm_weight: float = 0.1
     mlm_probability: float = 0.15
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_option(
+            0 < self.mlm_probability <= 1, "mlm_probability", self.mlm_probability, "above 0, at most 1"
+        )
+        check_option(self.mlm_weight >= 0, "mlm_weight", self.mlm_weight, "0 or more")
 
     def encoder(self, backbone: Backbone) -> SentenceTransformer:
         """Return SimCSE's encoder, of a backbone that has a mask token."""
@@ -90,13 +99,25 @@ class MlmContrastiveLoss(ContrastiveLoss):
 class LanguageHead(nn.Module):
     """The backbone's own language modelling head, of whatever family, no longer tied to its embeddings."""
 
+    model: Any
+
     def __init__(self, backbone: Backbone) -> None:
         super().__init__()
         from transformers import AutoModelForMaskedLM
 
         with quiet_transformers():
-            self.model: Any = AutoModelForMaskedLM.from_pretrained(
-                backbone.name, revision=backbone.revision, use_safetensors=True, dtype=torch.float32
+            self.model, info = AutoModelForMaskedLM.from_pretrained(
+                backbone.name,
+                revision=backbone.revision,
+                use_safetensors=True,
+                dtype=torch.float32,
+                output_loading_info=True,
+            )
+        if info["missing_keys"]:
+            warnings.warn(
+                f"backbone {backbone.name!r} has no language modelling head: a random one is trained",
+                TrainingWarning,
+                stacklevel=2,
             )
         setattr(self.model, self.model.base_model_prefix, _GivenStates())
 

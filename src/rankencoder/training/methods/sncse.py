@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch.nn import functional
 
+from rankencoder.errors import InputError
 from rankencoder.training.contrastive import ContrastiveLoss
-from rankencoder.training.methods.base import Method, register
+from rankencoder.training.methods.base import Method, check_option, register
 from rankencoder.training.methods.promptbert import prompted_encoder
 from rankencoder.training.methods.simcse import wrapped
 from rankencoder.training.negation import negate_sentences
@@ -47,7 +48,7 @@ class SNCSE(Method):
         "SNCSE: Contrastive Learning for Unsupervised Sentence Embedding with Soft Negative Samples "
         "(Wang and Dou, ICIC 2023)"
     )
-    year = 2022
+    year = 2023
     citation = """@inproceedings{wang-dou-2023-sncse,
     title = "{SNCSE}: Contrastive Learning for Unsupervised Sentence Embedding with Soft Negative Samples",
     author = "Wang, Hao and Dou, Yong",
@@ -60,6 +61,11 @@ class SNCSE(Method):
     beta: float = 0.3
     lookup: Literal["fixed", "authors"] = "fixed"
     parser: str = "en_core_web_sm"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_option(self.margin_weight >= 0, "margin_weight", self.margin_weight, "0 or more")
+        check_option(self.alpha <= self.beta, "alpha", self.alpha, f"at most beta, {self.beta}")
 
     @classmethod
     def defaults(cls, backbone: Backbone) -> dict[str, Any]:
@@ -94,7 +100,12 @@ class SNCSE(Method):
         negations = [
             completed(self._negation(*pair)) for pair in zip(rows["text"], rows["negation"], strict=True)
         ]
-        room = max(1, max_length - wrapped_length(backbone.tokenizer, _COLON))
+        longest = max(wrapped_length(backbone.tokenizer, template) for template in (_COLON, _OF))
+        if max_length <= longest:
+            raise InputError(
+                f"max_length {max_length} leaves no room for a sentence: templates take {longest}"
+            )
+        room = max_length - longest
         pieces = ((texts, _COLON), (texts, _OF), (negations, _OF))
         return [wrapped(text, template, backbone, room) for text, template in pieces]
 

@@ -1,0 +1,114 @@
+"""Settings of the methods and presets, against the specification's tables."""
+
+from types import SimpleNamespace
+
+import pytest
+from loss_oracles import TARGETS
+
+from rankencoder.errors import InputError
+from rankencoder.training.backbone import Backbone
+from rankencoder.training.config import TrainConfig
+from rankencoder.training.losses import (
+    select_pairs,
+)
+from rankencoder.training.methods import SNCSE, PromptBERT, SimCSE, SimCSEWithMLM, make_method
+
+
+def stand_in(kind, hidden_size=768):
+    """A backbone by its configuration alone."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.for_model(kind, hidden_size=hidden_size)
+    module = SimpleNamespace(model=SimpleNamespace(config=config))
+    return Backbone(kind, None, module, None, "causal" if kind == "llama" else "masked", None)
+
+
+@pytest.mark.parametrize(
+    ("method", "kind", "size", "batch_size", "learning_rate"),
+    [
+        (SimCSE, "bert", 768, 64, 3e-5),
+        (SimCSE, "roberta", 768, 512, 1e-5),
+        (SimCSE, "bert", 1024, 64, 1e-5),
+        (SimCSE, "roberta", 1024, 512, 3e-5),
+        (SimCSEWithMLM, "bert", 768, 64, 3e-5),
+        (PromptBERT, "bert", 768, 256, 1e-5),
+        (PromptBERT, "roberta", 768, 256, 1e-5),
+        (SNCSE, "bert", 768, 256, 1e-5),
+        (SNCSE, "roberta", 768, 256, 1e-5),
+        (SNCSE, "bert", 1024, 128, 5e-6),
+        (SNCSE, "roberta", 1024, 128, 5e-6),
+    ],
+)
+def test_settings_of_the_base_methods(method, kind, size, batch_size, learning_rate):
+    """Sections 1.2, 2.6, 3.5 and 12."""
+    backbone = stand_in(kind, size)
+    chosen = TrainConfig().resolved(backbone, method)
+    assert (chosen.batch_size, chosen.learning_rate) == (batch_size, learning_rate)
+    assert chosen.precision == ("fp32" if method is SNCSE else "fp16")
+    assert (chosen.epochs, chosen.max_length, chosen.eval_steps) == (1, 32, 125)
+    assert (chosen.weight_decay, chosen.warmup_steps, chosen.max_grad_norm) == (0, 0, 1)
+    assert (chosen.seed, chosen.stage2_seed, chosen.max_steps) == (42, 42, None)
+    assert chosen.max_seq_length >= 128
+    made = make_method(method.name, {}, method.defaults(backbone))
+    assert made.temperature == 0.05
+    if method is SNCSE:
+        assert (made.alpha, made.beta) == (0.1, 0.3)
+        assert made.margin_weight == (5e-4 if kind == "roberta" else 1e-3)
+    if method is SimCSEWithMLM:
+        assert (made.mlm_weight, made.mlm_probability) == (0.1, 0.15)
+
+
+PAPER = {"lower": 0.5, "upper": 0.8, "combine": "max", "student": "encoder", "reference_size": 100_000}
+SUMMED = {"upper": 0.9999, "combine": "sum"}
+SCRIPTS = {"student": "head", "reference_size": 10_000}
+
+
+@pytest.mark.parametrize(
+    ("method", "preset", "expected", "with_oneself"),
+    [
+        (SimCSE, "paper", {**PAPER, "batch_size": 64}, False),
+        (PromptBERT, "paper", {**PAPER, "batch_size": 256}, False),
+        (SNCSE, "paper", {**PAPER, "batch_size": 256}, False),
+        (
+            SimCSE,
+            "authors-code",
+            {**PAPER, **SUMMED, **SCRIPTS, "batch_size": 64, "learning_rate": 3e-5},
+            True,
+        ),
+        (SimCSEWithMLM, "authors-code", {**PAPER, **SUMMED, **SCRIPTS, "batch_size": 64}, True),
+        (PromptBERT, "authors-code", {**PAPER, **SCRIPTS, "batch_size": 256, "learning_rate": 1e-5}, False),
+        (
+            SNCSE,
+            "authors-code",
+            {**PAPER, **SUMMED, **SCRIPTS, "batch_size": 128, "learning_rate": 1e-5},
+            True,
+        ),
+    ],
+)
+def test_presets(method, preset, expected, with_oneself):
+    """Sections 9.4 and 13."""
+    chosen = TrainConfig(preset=preset).resolved(stand_in("bert"), method)
+    assert {name: getattr(chosen, name) for name in expected} == expected
+    assert (chosen.rank_loss_weight, chosen.rank_weight) == (0.05, 0.1)
+    pairs = select_pairs(TARGETS, chosen.lower, chosen.upper, chosen.diagonal)
+    assert pairs.diagonal().tolist() == [with_oneself] * 3
+
+
+def test_what_is_given_goes_before_every_preset():
+    given = {"batch_size": 7, "upper": 0.6, "combine": "max", "diagonal": "never", "precision": "bf16"}
+    chosen = TrainConfig(preset="authors-code", stage2_seed=0, **given).resolved(stand_in("bert"), SNCSE)
+    assert {name: getattr(chosen, name) for name in given} == given
+    assert chosen.stage2_seed == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "message"),
+    [
+        ("simcse", {"temperature": 0}, "temperature is 0.0, but must be above 0"),
+        ("simcse-mlm", {"mlm_probability": -1}, "mlm_probability is -1.0, but must be above 0, at most 1"),
+        ("sncse", {"alpha": 0.5}, "alpha is 0.5, but must be at most beta, 0.3"),
+    ],
+)
+def test_options_that_make_no_sense(method, options, message):
+    with pytest.raises(InputError, match=message):
+        make_method(method, options, {})

@@ -1,0 +1,145 @@
+"""PromptBERT's template bias, against the template read by hand."""
+
+import numpy as np
+import pytest
+import torch
+from loss_oracles import MASKED, SENTENCES, cosines_by_hand, info_nce_by_hand
+from tiny_backbones import TEXTS, tiny_model, word_pieces
+
+from rankencoder.errors import InputError
+from rankencoder.training.backbone import load_backbone
+from rankencoder.training.collator import ViewCollator
+from rankencoder.training.methods import SNCSE, PromptBERT, make_method
+
+
+def bias_by_hand(folder, ids, before, n, first=0):
+    """The states of a template whose second part stands n positions further on."""
+    from transformers import AutoModel
+
+    tokens = torch.tensor([ids])
+    positions = torch.arange(len(ids)) + torch.where(torch.arange(len(ids)) < before, 0, n) + first
+    with torch.no_grad():
+        return AutoModel.from_pretrained(folder)(tokens, position_ids=positions[None]).last_hidden_state[0]
+
+
+def biases(made, longest):
+    """The tables of both templates, up to a sentence of so many tokens."""
+    width = longest + max(map(len, made.loss.empty))
+    return torch.stack([table[: longest + 1] for table in made.loss.biases(width, torch.device("cpu"))])
+
+
+@pytest.mark.parametrize(
+    ("kind", "offset", "first"), [("bert", 2, 0), ("distilbert", 2, 0), ("roberta", 2, 2), ("roberta", 0, 0)]
+)
+def test_the_bias_is_the_templates_state_at_shifted_positions(build_loss, masked_models, kind, offset, first):
+    made = build_loss(kind, PromptBERT(roberta_bias_offset=offset))
+    tokenizer = made.backbone.tokenizer
+    starts, end = ('This sentence of "', 'This sentence : "'), '" means[MASK].'
+    if kind == "roberta":
+        starts, end = ("This sentence : '", "The sentence : '"), " ' means<mask>."
+    tables = biases(made, 6)
+    assert tables.shape == (2, 7, 32)
+    for start, table in zip(starts, tables, strict=True):
+        head, tail = (tokenizer(part, add_special_tokens=False)["input_ids"] for part in (start, end))
+        ids = [tokenizer.cls_token_id, *head, *tail, tokenizer.sep_token_id]
+        for n in (0, 1, 6):
+            states = bias_by_hand(masked_models[kind], ids, 1 + len(head), n, first)
+            state = states[ids.index(tokenizer.mask_token_id)]
+            torch.testing.assert_close(table[n], state, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", MASKED)
+def test_the_bias_is_the_state_with_tokens_that_nobody_sees(build_loss, kind):
+    made = build_loss(kind, PromptBERT())
+    ids = torch.tensor([made.model.tokenizer("")["input_ids"]])
+    before = ids.shape[1] - 5  # quotation mark, means, mask, full stop, end
+    inserted = torch.tensor([[7, 9, 11]])
+    row = torch.cat([ids[:, :before], inserted, ids[:, before:]], dim=1)
+    mask = torch.ones_like(row)
+    mask[:, before : before + 3] = 0
+    state = made.model({"input_ids": row, "attention_mask": mask})["sentence_embedding"][0]
+    torch.testing.assert_close(biases(made, 8)[0, 3], state, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", MASKED)
+def test_an_empty_sentence_says_what_its_template_says(build_loss, kind):
+    """Section 2.9: h_T("") = b_T(0), so that nothing is left of it."""
+    made = build_loss(kind, PromptBERT(), ["", *SENTENCES])
+    inputs = {name: made.features[name] for name in ("input_ids", "attention_mask")}
+    vectors = made.loss.encode(inputs, 5)
+    left = made.loss.adjust(vectors, inputs)
+    torch.testing.assert_close(left[0], torch.zeros(2, 32), rtol=0, atol=2e-6)
+    assert left[1:].abs().amax(dim=-1).min() > 1e-2
+    alone = build_loss(kind, PromptBERT(), [""])
+    own = {name: alone.features[name] for name in inputs}
+    assert torch.equal(alone.loss.adjust(alone.loss.encode(own, 1), own), torch.zeros(1, 2, 32))
+
+
+@pytest.mark.parametrize("kind", MASKED)
+def test_each_sentence_loses_the_bias_of_its_own_length(build_loss, kind):
+    made = build_loss(kind, PromptBERT())
+    inputs = {name: made.features[name] for name in ("input_ids", "attention_mask")}
+    vectors = made.loss.encode(inputs, 4)
+    tables = biases(made, 40)
+    left = made.loss.adjust(vectors, inputs)
+    template = len(made.model.tokenizer("")["input_ids"])
+    for i, text in enumerate(SENTENCES):
+        n = len(made.model.tokenizer(text)["input_ids"]) - template
+        for view in range(2):
+            torch.testing.assert_close(left[i, view], vectors[i, view] - tables[view, n], rtol=0, atol=1e-5)
+    np.testing.assert_allclose(vectors[:, 0].detach(), made.model.encode(SENTENCES), atol=1e-5)
+
+
+def test_the_head_sees_vectors_less_their_bias_and_ranks_see_vectors(build_loss):
+    made = build_loss("bert", PromptBERT(temperature=0.5))
+    inputs = {name: made.features[name] for name in ("input_ids", "attention_mask")}
+    with torch.no_grad():
+        vectors = made.loss.encode(inputs, 4)
+        outputs = made.loss.head(made.loss.adjust(vectors, inputs))
+    expected = info_nce_by_hand(cosines_by_hand(outputs[:, 0], outputs[:, 1]), 0.5)
+    assert made.loss([made.features]).item() == pytest.approx(expected, rel=1e-4)
+    objective = made.loss.objective(made.features)
+    np.testing.assert_allclose(objective.vectors[0].detach(), made.model.encode(SENTENCES), atol=1e-5)
+    torch.testing.assert_close(objective.vectors, vectors.transpose(0, 1))
+    torch.testing.assert_close(objective.outputs, outputs.transpose(0, 1))
+
+
+def test_the_bias_is_under_dropout_and_learns(build_loss):
+    made = build_loss("bert", PromptBERT())
+    made.model.train()
+    one, two = (biases(made, 3) for _ in range(2))
+    assert (one - two).abs().max() > 1e-2
+    one.sum().backward()
+    assert made.model[0].model.embeddings.word_embeddings.weight.grad.any()
+
+
+@pytest.mark.parametrize("kind", MASKED)
+@pytest.mark.parametrize("method", [PromptBERT(), SNCSE()])
+def test_one_mask_a_row(build_loss, kind, method):
+    mask = "<mask>" if kind == "roberta" else "[MASK]"
+    made = build_loss(kind, method, [*TEXTS, f"a {mask} in{mask} a sentence", "a cat " * 50])
+    rows = made.features["input_ids"]
+    assert rows.shape[0] == 7 * (3 if method.name == "sncse" else 2)
+    assert (rows == made.backbone.tokenizer.mask_token_id).sum(dim=1).tolist() == [1] * len(rows)
+
+
+def test_templates_of_two_lengths(tmp_path):
+    from transformers import BertTokenizer
+
+    words = sorted(word_pieces().get_vocab().items(), key=lambda item: item[1])
+    names = [word for word, _ in words if word != "of"]
+    tokenizer = BertTokenizer(vocab={word: i for i, word in enumerate(names)}, model_max_length=64)
+    tokenizer.save_pretrained(tmp_path)
+    tiny_model("bert", tokenizer).save_pretrained(tmp_path)
+    backbone, method = load_backbone(str(tmp_path)), PromptBERT()
+    model = method.encoder(backbone)
+    loss = method.loss(model, backbone).eval()
+    batch = ViewCollator(method, backbone, 32)([{"row": 0, "text": ""}, {"row": 1, "text": "A cat."}])
+    inputs = {name: batch[f"views_{name}"] for name in ("input_ids", "attention_mask")}
+    left = loss.adjust(loss.encode(inputs, 2), inputs)
+    torch.testing.assert_close(left[0], torch.zeros(2, 32), rtol=0, atol=2e-6)
+
+
+def test_the_bias_begins_at_0_or_2():
+    with pytest.raises(InputError, match="roberta_bias_offset"):
+        make_method("promptbert", {"roberta_bias_offset": 1}, {})
