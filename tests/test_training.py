@@ -109,6 +109,15 @@ def test_written_settings_repeat_the_run(train, tmp_path, run_cli):
     assert same_weights(first.encoder, tmp_path / "again/encoder")
 
 
+def test_a_settings_file_says_what_was_asked_for(train, tmp_path):
+    first = train("first", only_base=True)
+    again = {"config": first.folder / "train.yaml", "progress": False}
+    other = rankencoder.train(output=tmp_path / "other", seed=7, method="promptbert", **again)
+    config = other.record["config"]
+    assert (config["seed"], config["stage2_seed"], config["options"]["roberta_bias_offset"]) == (7, 7, 2)
+    assert "stage2_seed: null  # here 42" in (first.folder / "train.yaml").read_text()
+
+
 class Killed(BaseException):
     pass
 
@@ -134,6 +143,24 @@ def test_resumed_runs_end_with_the_same_weights(train, tmp_path, monkeypatch, st
     assert same_weights(whole.folder / "base", resumed.folder / "base")
     assert same_weights(whole.encoder, resumed.encoder)
     assert losses(whole) == losses(resumed)
+
+
+def test_resuming_in_a_later_epoch_with_workers(train, tmp_path, monkeypatch, sentences):
+    settings = {"corpus": sentences[:40], "max_steps": 12, "save_steps": 2, "workers": 1, "only_base": True}
+    whole = train("whole", **settings)  # five steps an epoch
+    compute = EncoderTrainer.compute_loss
+
+    def killing(self, *args, **kwargs):
+        if self.state.global_step == 5:
+            raise Killed
+        return compute(self, *args, **kwargs)
+
+    monkeypatch.setattr(EncoderTrainer, "compute_loss", killing)
+    with pytest.raises(Killed):
+        train("cut", **settings)
+    monkeypatch.undo()
+    resumed = rankencoder.train(output=tmp_path / "cut", resume=True, progress=False)
+    assert same_weights(whole.encoder, resumed.encoder)
 
 
 def test_a_checkpoint_that_was_not_written_whole_is_not_used(train, tmp_path, monkeypatch):
@@ -197,8 +224,10 @@ def test_ctrl_c_leaves_a_checkpoint_and_one_line(tmp_path, corpus_file, backbone
     assert process.returncode == 130
     assert err.splitlines()[-1].startswith("error: interrupted; rankencoder train --resume -o OUTPUT goes on")
     assert "Traceback" not in err
-    steps = [int(p.parent.name.split("-")[1]) for p in out.glob("work/stage-1/*/complete.json")]
-    assert any(step % 5 for step in steps) or steps
+    steps = [int(path.parent.name.split("-")[1]) for path in out.glob("work/stage-1/*/complete.json")]
+    logged = json.loads((out / f"work/stage-1/checkpoint-{max(steps)}/trainer_state.json").read_text())
+    assert logged["global_step"] == max(steps) < 5000
+    assert logged["log_history"][-1]["step"] == max(steps)  # where it stopped, not where a checkpoint was due
 
 
 def test_two_processes_train_as_one_with_the_whole_batch(tmp_path, backbone, corpus_file, train):
@@ -268,6 +297,7 @@ def test_any_encoder_can_be_the_teacher(train, tiny_folder):
 def test_gradient_accumulation_and_tensorboard(train):
     run = train(gradient_accumulation=2, report_to=["tensorboard"], only_base=True, max_steps=2)
     assert run.record["stages"][0]["steps"] == 2
+    assert list((run.folder / "logs/stage-1").glob("events.out.tfevents*"))
 
 
 def test_a_loss_that_is_no_number_ends_the_training(train, sentences):
@@ -275,6 +305,12 @@ def test_a_loss_that_is_no_number_ends_the_training(train, sentences):
         InputError, match=r"the loss is nan at step \d, on the batch of sentences [\d, …]+ \(the"
     ):
         train(learning_rate=1e30, max_grad_norm=1e30, max_steps=20)
+
+
+def test_weights_that_are_no_numbers_are_not_written(train, tmp_path):
+    with pytest.raises(InputError, match="weights are not finite after step 1"):
+        train(learning_rate=1e38, max_grad_norm=1e30, max_steps=1, only_base=True)
+    assert not (tmp_path / "run/base").exists()
 
 
 @pytest.mark.parametrize(
@@ -329,6 +365,52 @@ def test_a_run_is_not_overwritten_by_mistake(train, tmp_path, run_cli, corpus_fi
     assert (mine / "thesis.tex").exists()
 
 
+def test_what_is_overwritten_cannot_be_read(train, tmp_path):
+    base = train(only_base=True, max_steps=1).folder / "base"
+    with pytest.raises(InputError, match="base_encoder .* is in the folder that would be overwritten"):
+        train(base_encoder=str(base), overwrite=True)
+    assert weights(base)
+
+
+def test_a_killed_replacement_gives_the_former_run_back(train, tmp_path):
+    run = train(only_base=True, max_steps=1)
+    run.folder.rename(tmp_path / ".run.replaced")
+    (run.folder / "work").mkdir(parents=True)
+    (run.folder / "rankencoder-run.json").write_text('{"finished": false}')
+    bad = tmp_path / "bad.txt"
+    bad.write_bytes(b"\xff\n")
+    with pytest.raises(InputError, match="not UTF-8"):
+        train(corpus=bad, overwrite=True)
+    assert weights(run.encoder)
+
+
+def test_a_run_killed_while_it_cleared_up_is_finished(train, tmp_path):
+    run = train(only_base=True, max_steps=1)
+    (run.folder / "work").mkdir()
+    record = (run.folder / "rankencoder-run.json").read_text()
+    with pytest.raises(InputError, match="finished, there is nothing to resume"):
+        rankencoder.train(output=run.folder, resume=True)
+    assert (run.folder / "rankencoder-run.json").read_text() == record
+    assert not (run.folder / "work").exists()
+
+
+def test_one_folder_one_training(train, tmp_path):
+    from filelock import FileLock
+
+    with FileLock(tmp_path / ".run.lock"), pytest.raises(InputError, match="another process is training"):
+        train()
+
+
+def test_every_setting_is_a_flag():
+    import inspect
+
+    from rankencoder.cli.train import train as command
+    from rankencoder.training import TrainConfig
+
+    own = {"config", "resume", "overwrite", "as_json", "option"}
+    assert set(inspect.signature(command).parameters) - own == set(TrainConfig.names()) - {"options"}
+
+
 def test_a_run_that_was_killed_while_reading_can_be_replaced(train, tmp_path):
     out = tmp_path / "run"
     out.mkdir()
@@ -375,6 +457,15 @@ def test_resuming_with_other_settings_is_refused(train, monkeypatch):
         (["--only-base", "--base-encoder", "x"], "choose one of them"),
         (["--max-seq-length", "8", "--method", "promptbert"], "leaves no room for a sentence"),
         (["--resume"], "there is no training to resume"),
+        (["--lower", "0.9"], "no pair is between lower 0.9 and upper 0.8"),
+        (["--device", "banana"], "cannot run on device 'banana'"),
+        (
+            ["--report-to", "tensorbord"],
+            "unknown logger 'tensorbord' in report_to: did you mean 'tensorboard'?",
+        ),
+        (["--base-encoder", "nowhere"], "cannot load encoder 'nowhere'"),
+        (["--method", "sncse", "--option", "parser=xx_no_model"], "xx_no_model"),
+        (["--max-length", "1000"], "max_length 1000 is more than the backbone's 64"),
     ],
 )
 def test_wrong_settings_are_told_in_one_line(arguments, message, run_cli, tmp_path, corpus_file, backbone):

@@ -192,14 +192,9 @@ def load_sentence_transformer(name: str, *, revision: str | None, device: str | 
     from sentence_transformers import SentenceTransformer
 
     if device is not None:
-        _check_device(device)
+        check_device(device)
+    check_encoder_name(name, revision)
     folder = Path(name)
-    if not folder.exists():
-        check_hub(name, revision)
-    elif not (folder / "config.json").exists() and not (folder / "modules.json").exists():
-        raise InputError(
-            f"{name} is no encoder: a SentenceTransformer folder has a modules.json or config.json"
-        )
     try:
         return SentenceTransformer(
             name, revision=revision, device=device, model_kwargs={"use_safetensors": True}
@@ -209,7 +204,25 @@ def load_sentence_transformer(name: str, *, revision: str | None, device: str | 
         raise InputError(f"cannot load encoder {name!r} ({where}): {first_line(error)}") from error
 
 
-def _check_device(device: str) -> None:
+def check_encoder_name(name: str, revision: str | None = None) -> None:
+    """Look whether there is an encoder of this name, without loading it.
+
+    :raises InputError: If there is none.
+    """
+    folder = Path(name)
+    if not folder.exists():
+        check_hub(name, revision)
+    elif not (folder / "config.json").exists() and not (folder / "modules.json").exists():
+        raise InputError(
+            f"{name} is no encoder: a SentenceTransformer folder has a modules.json or config.json"
+        )
+
+
+def check_device(device: str) -> None:
+    """Make sure that something can be computed on a device.
+
+    :raises InputError: If not.
+    """
     import torch
 
     try:

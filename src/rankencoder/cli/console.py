@@ -43,8 +43,9 @@ def told_in_one_line(command: Callable[P, None], *, resumed_by: str | None) -> C
             sys.exit(1)
         except OSError as error:
             fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
-        except KeyboardInterrupt:
-            fail("interrupted" + (f"; {resumed_by} goes on where it stopped" if resumed_by else ""), code=130)
+        except KeyboardInterrupt as stop:
+            advice = str(stop) or (f"{resumed_by} goes on where it stopped" if resumed_by else "")
+            fail("interrupted" + (f"; {advice}" if advice else ""), code=130)
         except Exception as error:
             if os.environ.get("RANKENCODER_DEBUG"):
                 raise

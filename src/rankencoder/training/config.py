@@ -123,6 +123,7 @@ class TrainConfig:
             "stage2_seed": self.seed,
         }
         missing = {key: value for key, value in chosen.items() if getattr(self, key) is None}
+        _check_bounds(missing.get("lower", self.lower), missing.get("upper", self.upper))
         return dataclasses.replace(self, **missing)
 
 
@@ -165,11 +166,11 @@ def _make_absolute(config: TrainConfig) -> None:
     """Let the settings mean the same wherever they are read again."""
     for name in ("corpus", "backbone", "base_encoder"):
         value = getattr(config, name)
-        if value is not None and Path(value).exists():
-            setattr(config, name, str(Path(value).resolve()))
-    config.dev = [str(Path(file).resolve()) for file in config.dev]
+        if value is not None and Path(value).expanduser().exists():
+            setattr(config, name, str(Path(value).expanduser().resolve()))
+    config.dev = [str(Path(file).expanduser().resolve()) for file in config.dev]
     if config.output is not None:
-        config.output = str(Path(config.output).resolve())
+        config.output = str(Path(config.output).expanduser().resolve())
 
 
 _AT_LEAST = {
@@ -205,6 +206,10 @@ def _check_numbers(config: TrainConfig) -> None:
     for name in ("seed", "stage2_seed"):
         if (getattr(config, name) or 0) >= 2**32:
             raise InputError(f"{name} must be below 2**32, not {getattr(config, name)}")
-    bounds = (-1.0 if config.lower is None else config.lower, 1.0 if config.upper is None else config.upper)
-    if not -1 <= bounds[0] <= bounds[1] <= 1:
-        raise InputError(f"no pair is between lower {bounds[0]} and upper {bounds[1]}: they are correlations")
+    _check_bounds(config.lower, config.upper)
+
+
+def _check_bounds(lower: float | None, upper: float | None) -> None:
+    low, high = -1.0 if lower is None else lower, 1.0 if upper is None else upper
+    if not -1 <= low <= high <= 1:
+        raise InputError(f"no pair is between lower {low} and upper {high}: they are correlations")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, cast
 
 import torch
 from torch import distributed
+
+WAIT = timedelta(days=1)
+"""How long processes wait for each other: the first may prepare data for long."""
 
 
 def world_size() -> int:

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.errors import InputError
 from rankencoder.storage import new_file, read_json, write_json
-from rankencoder.training.config import TrainConfig, make_config
-from rankencoder.training.folder import claim_folder
+from rankencoder.training.checks import check_backbone, check_machine
+from rankencoder.training.config import make_config
+from rankencoder.training.folder import Claim, claim_folder, locked
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
+    from rankencoder.encoders import Encoder
     from rankencoder.model import RankEncoder
     from rankencoder.reference import Reference
     from rankencoder.training.data import Sentences
     from rankencoder.training.methods.base import Method
+
+_BATCH = 128  # sentences, when encoding
 
 
 @dataclass(frozen=True)
@@ -83,19 +87,26 @@ def train(
     (1, 32)
     """
     _need_libraries()
-    source = str(Path(corpus).resolve()) if isinstance(corpus, (str, Path)) else None
-    given = {name: value for name, value in (("corpus", source), ("output", output)) if value is not None}
-    given = {**settings, **{name: str(value) for name, value in given.items()}}
-    watched = sys.stderr.isatty() if progress is None else progress
-    chosen = make_config(given, config)
+    if resume and config is not None:
+        raise InputError("a resumed run has its own settings: leave the config file out")
+    source = str(corpus) if isinstance(corpus, (str, Path)) else None
+    given = {
+        name: str(value) for name, value in (("corpus", source), ("output", output)) if value is not None
+    }
+    chosen = make_config({**settings, **given}, config)
     if chosen.output is None:
         raise InputError("where shall the result go? Give an output folder")
-    with claim_folder(Path(chosen.output), chosen, set(given), resume=resume, overwrite=overwrite) as claim:
-        if corpus is None and claim.config.corpus is None and not (claim.work / "sentences.json").exists():
-            raise InputError("there is no corpus to train on: give a file or folder of sentences")
-        run = _Run(claim.config, claim.folder, claim.work, watched)
-        run.prepare(claim.config.corpus if source or corpus is None else corpus, claim.accept)
-    return run.finish()
+    watched = sys.stderr.isatty() if progress is None else progress
+    first = os.environ.get("RANK", "0") == "0"
+    with locked(Path(chosen.output)) if first else nullcontext():
+        with claim_folder(chosen, {*settings, *given}, resume=resume, overwrite=overwrite) as claim:
+            if source is not None or corpus is None:
+                corpus = claim.config.corpus
+            if corpus is None and not (claim.work / "sentences.json").exists():
+                raise InputError("there is no corpus to train on: give a file or folder of sentences")
+            run = _Run(claim, watched)
+            run.prepare(corpus)
+        return run.finish()
 
 
 def _need_libraries() -> None:
@@ -111,39 +122,35 @@ def _need_libraries() -> None:
 class _Run:
     """A training from its settings to its results. What is on disk already is not made again."""
 
-    def __init__(self, config: TrainConfig, folder: Path, work: Path, progress: bool) -> None:
+    def __init__(self, claim: Claim, progress: bool) -> None:
         from accelerate import PartialState
 
         from rankencoder.training.backbone import load_backbone
+        from rankencoder.training.gather import WAIT
         from rankencoder.training.methods import find_method, make_method
-        from rankencoder.training.stage import make_evaluator
+        from rankencoder.training.stage import on_gpu
 
-        self.folder, self.work = folder, work
-        # the first process may prepare data for long while the others wait
-        self.processes = PartialState(cpu=config.device == "cpu", timeout=timedelta(days=1))
+        config = claim.config
+        check_machine(config)
+        self.claim, self.folder, self.work = claim, claim.folder, claim.work
+        self.processes = PartialState(cpu=config.device == "cpu", timeout=WAIT)
         self.progress = progress and self.processes.is_main_process
         cls = find_method(config.method)
         backbone = load_backbone(
             config.backbone, revision=config.revision, max_seq_length=config.max_seq_length
         )
-        if backbone.kind not in cls.kinds:
-            raise InputError(
-                f"method {config.method!r} trains {' and '.join(cls.kinds)} language models, and "
-                f"{config.backbone!r} is a {backbone.kind} one: use another backbone, or method 'simcse'"
-            )
-        if backbone.positions is not None and config.max_length > backbone.positions:
-            raise InputError(
-                f"max_length {config.max_length} is more than the backbone's {backbone.positions}"
-            )
+        check_backbone(config, cls, backbone)
         self.method: Method = make_method(config.method, config.options, cls.defaults(backbone))
+        self.method.check()
+        self.method.encoder(backbone)  # says what does not fit, such as a tokenizer without [MASK]
         self.config = config.resolved(backbone, cls)
         self.config.options = self.method.options()
-        self.method.encoder(backbone)  # says what does not fit, such as a tokenizer without [MASK]
+        self.config.precision = self.config.precision if on_gpu(config) else "fp32"
         self.tokenizer = backbone.tokenizer
-        make_evaluator(config.dev)  # says what is wrong with the files
+        self.added_dropout = backbone.dropout
         self.timings: dict[str, float] = {}
 
-    def prepare(self, corpus: Any, accept: Any) -> None:
+    def prepare(self, corpus: Any) -> None:
         """Store the sentences, the settings and a first record."""
         from rankencoder.training.data import check_language, load_sentences, store_sentences
         from rankencoder.training.outputs import new_record, write_record
@@ -155,9 +162,10 @@ class _Run:
                 stored = store_sentences(corpus, self.work, column=self.config.column, progress=self.progress)
                 check_batches(self.config, len(stored))
                 check_language(stored, self.tokenizer)
-                accept(self.config)
+                self.claim.accept(self.config)
         self.sentences: Sentences = load_sentences(self.work)
         self.record = new_record(self.config)
+        self.record["added_dropout"] = self.added_dropout
         self.record["corpus"] = {
             "path": self.config.corpus,
             "sha256": self.sentences.sha256,
@@ -212,59 +220,69 @@ class _Run:
                 write_json(path, trained.about)
             save_encoder(trained, self.folder / name, self.config, self.sentences)
         self.processes.wait_for_everyone()
+        if trained.stopped:
+            raise KeyboardInterrupt
 
     def _rank_stage(self, rows: Dataset, base: str) -> None:
         """Train E2 and write it with a reference corpus of its own."""
-        from rankencoder.encoders import Encoder
-        from rankencoder.model import RankEncoder
+        import numpy as np
+
         from rankencoder.reference import Reference
         from rankencoder.training.stage import Targets
-        from rankencoder.training.teacher import teacher_vectors
 
-        on: dict[str, Any] = {"device": self.config.device, "batch_size": 128}
         if not (self.folder / "encoder").exists():
             with self._first("targets"):
-                encoder = Encoder(base, **on)
-                reference = self._reference(encoder)
-                file = self.work / "teacher.npy"
-                teacher = teacher_vectors(encoder, self.sentences, file, progress=self.progress)
-                del encoder
+                if self.processes.is_main_process:
+                    self._make_targets(base)
+            teacher = np.load(self.work / "teacher.npy", mmap_mode="r")
+            reference = Reference.load(self.work / "reference")
             self._stage(2, rows, "encoder", Targets(teacher, reference.vectors))
         with self._first("rankencoder"):
             if self.processes.is_main_process and not (self.folder / "rankencoder").exists():
-                drawn = Reference.load(self.work / "reference").sentences
-                student = Encoder(self.folder / "encoder", **on)
-                own = Reference.build(
-                    student,
-                    drawn,
-                    size=len(drawn),
-                    seed=self.config.reference_seed,
-                    progress=self.progress,
-                    resume_beside=self.work / "own-reference",
-                )
-                model = RankEncoder(
-                    student, own, form=self.config.form, rank_weight=self.config.rank_weight, progress=False
-                )
-                model.save(self.folder / "rankencoder")
+                self._make_rankencoder()
 
-    def _reference(self, encoder: Any) -> Reference:
-        """Return the reference corpus as E1 sees it."""
+    def _make_targets(self, base: str) -> None:
+        """Draw the reference corpus; let E1 encode it, and all training sentences."""
         from rankencoder.reference import Reference
+        from rankencoder.training.teacher import teacher_vectors
 
+        encoder = self._encoder(base)
         folder = self.work / "reference"
         if not folder.exists():
             texts = (row["text"] for row in self.sentences.rows)
-            Reference.build(
-                encoder,
-                texts,
-                size=int(self.config.reference_size or 0),
-                seed=self.config.reference_seed,
-                progress=self.progress,
-                resume_beside=folder,
-            ).save(folder)
-        reference = Reference.load(folder)
-        reference.check_encoder(encoder)
-        return reference
+            self._sample(encoder, texts, int(self.config.reference_size or 0), folder).save(folder)
+        Reference.load(folder).check_encoder(encoder)
+        teacher_vectors(encoder, self.sentences, self.work / "teacher.npy", progress=self.progress)
+
+    def _make_rankencoder(self) -> None:
+        """Write E2 with the same reference corpus, as E2 sees it."""
+        from rankencoder.model import RankEncoder
+        from rankencoder.reference import Reference
+
+        drawn = Reference.load(self.work / "reference").sentences
+        encoder = self._encoder(str(self.folder / "encoder"))
+        own = self._sample(encoder, drawn, len(drawn), self.work / "own-reference")
+        model = RankEncoder(
+            encoder, own, form=self.config.form, rank_weight=self.config.rank_weight, progress=False
+        )
+        model.save(self.folder / "rankencoder")
+
+    def _encoder(self, name: str) -> Encoder:
+        from rankencoder.encoders import Encoder
+
+        return Encoder(name, device=self.config.device, batch_size=_BATCH)
+
+    def _sample(self, encoder: Encoder, texts: Iterable[str], size: int, beside: Path) -> Reference:
+        from rankencoder.reference import Reference
+
+        return Reference.build(
+            encoder,
+            texts,
+            size=size,
+            seed=self.config.reference_seed,
+            progress=self.progress,
+            resume_beside=beside,
+        )
 
     def _close(self) -> None:
         """Write record and picture, and delete checkpoints and vectors."""
@@ -284,5 +302,5 @@ class _Run:
             if any("contrastive" in entry for entry in history):
                 title = f"{self.config.method} on {Path(self.config.backbone).name}"
                 draw_losses(history, self.folder / PICTURE, title=title)
-            shutil.rmtree(self.work)
+            shutil.rmtree(self.work)  # from now on the record says that the run is finished
         self.processes.wait_for_everyone()

@@ -6,6 +6,8 @@ import itertools
 import os
 import statistics
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,9 +21,9 @@ from rankencoder.pairs import read_scored_pairs
 from rankencoder.training.backbone import Backbone, load_backbone
 from rankencoder.training.callbacks import Progress, StopAtSignal
 from rankencoder.training.collator import ViewCollator
-from rankencoder.training.gather import world_size
+from rankencoder.training.gather import WAIT, world_size
 from rankencoder.training.rankloss import RankEncoderLoss
-from rankencoder.training.trainer import EncoderTrainer, last_checkpoint
+from rankencoder.training.trainer import EncoderTrainer, drop_incomplete, last_checkpoint
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from rankencoder.training.methods.base import Method
 
 _METRIC = "sequential_score"
-_DAY = 86_400
+_DEV = f"eval_{_METRIC}"
 
 
 @dataclass
@@ -46,11 +48,12 @@ class Targets:
 
 @dataclass
 class Trained:
-    """A finished stage."""
+    """A finished stage; ``stopped`` if someone wanted it to stop just then."""
 
     model: SentenceTransformer
     loss: torch.nn.Module
     about: dict[str, Any]
+    stopped: bool
 
 
 def train_stage(
@@ -78,19 +81,23 @@ def train_stage(
     args.dataloader_pin_memory = args.device.type == "cuda" and not graphs  # pinning would disturb a capture
     evaluator = make_evaluator(config.dev)
     teacher = targets.teacher if targets else None
-    trainer = EncoderTrainer(
-        model=model,
-        args=args,
-        train_dataset=rows,
-        loss=loss,
-        evaluator=evaluator,
-        data_collator=ViewCollator(method, backbone, config.max_length, teacher, multiple=8 if graphs else 1),
-        metric=_METRIC if evaluator is not None else None,
-        graphs=graphs,
-    )
+    with _tensorboard_folder(folder.parents[1] / "logs" / folder.name):
+        trainer = EncoderTrainer(
+            model=model,
+            args=args,
+            train_dataset=rows,
+            loss=loss,
+            evaluator=evaluator,
+            data_collator=ViewCollator(method, backbone, config.max_length, teacher, 8 if graphs else 1),
+            metric=_METRIC if evaluator is not None else None,
+            graphs=graphs,
+        )
     trainer.remove_callback(PrinterCallback)
     if progress:
         trainer.add_callback(Progress(f"Stage {number} ({method.name})"))
+    if args.process_index == 0:
+        drop_incomplete(folder)
+    trainer.accelerator.wait_for_everyone()
     checkpoint = last_checkpoint(folder)
     began = time.perf_counter()
     with StopAtSignal(enabled=world_size() == 1) as stop:
@@ -99,10 +106,23 @@ def train_stage(
     seconds = time.perf_counter() - began
     if stop.stopped and trainer.state.global_step < trainer.state.max_steps:
         raise KeyboardInterrupt
-    trainer.finite.finish()
+    trainer.check_numbers()
     trainer.restore_best()
     model.eval()
-    return Trained(model, loss, _about(trainer, number, seconds, checkpoint))
+    return Trained(model, loss, _about(trainer, number, seconds, checkpoint), stop.stopped)
+
+
+@contextmanager
+def _tensorboard_folder(folder: Path) -> Iterator[None]:
+    """Let TensorBoard's logs go where they stay, unless the user has chosen a folder."""
+    name = "TENSORBOARD_LOGGING_DIR"
+    chosen = name in os.environ
+    os.environ.setdefault(name, str(folder))
+    try:
+        yield
+    finally:
+        if not chosen:
+            del os.environ[name]
 
 
 def make_loss(
@@ -134,8 +154,8 @@ def training_arguments(config: TrainConfig, folder: Path, seed: int) -> Sentence
     """Return the trainer's arguments for our settings."""
     from sentence_transformers import SentenceTransformerTrainingArguments
 
-    on_gpu = _on_gpu(config)
-    workers = config.workers if config.workers is not None else (min(4, os.cpu_count() or 1) if on_gpu else 0)
+    gpu = on_gpu(config)
+    workers = config.workers if config.workers is not None else (min(4, os.cpu_count() or 1) if gpu else 0)
     args = SentenceTransformerTrainingArguments(
         output_dir=str(folder),
         seed=seed,
@@ -148,8 +168,8 @@ def training_arguments(config: TrainConfig, folder: Path, seed: int) -> Sentence
         warmup_steps=config.warmup_steps,
         max_grad_norm=config.max_grad_norm,
         lr_scheduler_type="linear",
-        fp16=on_gpu and config.precision == "fp16",
-        bf16=on_gpu and config.precision == "bf16",
+        fp16=gpu and config.precision == "fp16",
+        bf16=gpu and config.precision == "bf16",
         use_cpu=config.device == "cpu",
         logging_steps=config.logging_steps,
         logging_first_step=True,
@@ -162,22 +182,22 @@ def training_arguments(config: TrainConfig, folder: Path, seed: int) -> Sentence
         report_to=config.report_to or "none",
         dataloader_num_workers=workers,
         dataloader_drop_last=world_size() > 1,  # processes gather batches of one size
-        dataloader_persistent_workers=workers > 0,
         disable_tqdm=True,
-        ddp_timeout=_DAY,
+        ddp_timeout=int(WAIT.total_seconds()),
     )
     args._n_gpu = min(1, args.n_gpu)  # never DataParallel: several GPUs are for several processes
     return args
 
 
-def _on_gpu(config: TrainConfig) -> bool:
+def on_gpu(config: TrainConfig) -> bool:
+    """Say whether training runs on a GPU."""
     return config.device != "cpu" and torch.cuda.is_available()
 
 
 def _graphs(config: TrainConfig, method: Method) -> bool:
     """Say whether steps can be replayed: by one process, with one batch a step, as gradients are replaced."""
     alone = world_size() == 1 and config.gradient_accumulation == 1
-    return config.cuda_graphs and _on_gpu(config) and method.graphs and alone
+    return config.cuda_graphs and on_gpu(config) and method.graphs and alone
 
 
 def make_evaluator(files: list[str]) -> SequentialEvaluator | None:
@@ -234,7 +254,7 @@ def _about(trainer: EncoderTrainer, number: int, seconds: float, checkpoint: str
         "best": {"step": best["step"], "dev": best["score"]} if best else None,
         "device": _device_name(trainer.args.device),
         "processes": world_size(),
-        "history": [_entry(number, log) for log in state.log_history if "loss" in log or _dev(log) in log],
+        "history": [_entry(number, log) for log in state.log_history if "loss" in log or _DEV in log],
     }
 
 
@@ -250,13 +270,9 @@ def _step_time(logs: list[dict[str, Any]], seconds: float, steps: int) -> float:
 def _entry(number: int, log: dict[str, Any]) -> dict[str, Any]:
     left_out = ("eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
     entry = {key: value for key, value in log.items() if key not in left_out}
-    if _dev(log) in entry:
-        entry["dev"] = entry.pop(_dev(log))
+    if _DEV in entry:
+        entry["dev"] = entry.pop(_DEV)
     return {"stage": number, **entry}
-
-
-def _dev(log: dict[str, Any]) -> str:
-    return f"eval_{_METRIC}"
 
 
 def _device_name(device: torch.device) -> str:

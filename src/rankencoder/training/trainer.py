@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformerTrainer
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from rankencoder.errors import InputError
 from rankencoder.storage import new_file, read_json, sync_tree, write_json
 from rankencoder.training.finite import FiniteCheck
 from rankencoder.training.gather import average_gradients
@@ -90,8 +92,9 @@ class EncoderTrainer(SentenceTransformerTrainer):
         return self.accelerator.clip_grad_norm_(parameters, self.args.max_grad_norm)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        self.finite.finish()
+        self.check_numbers()
         super()._save_checkpoint(model, trial)
+        self.accelerator.wait_for_everyone()  # each process writes a part
         if self.args.should_save:
             folder = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
             sync_tree(folder)
@@ -124,8 +127,22 @@ class EncoderTrainer(SentenceTransformerTrainer):
             weights = load_file(folder / _BEST)
             self.best = {"score": float(about["score"]), "step": int(about["step"]), "weights": weights}
 
+    def check_numbers(self) -> None:
+        """Make sure that losses and weights are numbers, before they are written.
+
+        :raises InputError: If they are not.
+        """
+        self.finite.finish()
+        if not all(bool(torch.isfinite(parameter).all()) for parameter in self.loss.parameters()):
+            raise InputError(
+                f"weights are not finite after step {self.state.global_step}: try a lower learning_rate, or "
+                "precision fp32"
+            )
+
     def keep_if_best(self, score: float) -> None:
         """Keep the present weights, if this score is higher than that of the kept ones."""
+        if math.isnan(score):
+            return
         if self.best is None or score > self.best["score"]:
             weights = {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
             self.best = {"score": score, "step": self.state.global_step, "weights": weights}
@@ -156,12 +173,14 @@ class _KeepBest(TrainerCallback):
             self.trainer.keep_if_best(kwargs["metrics"][f"eval_{self.trainer.metric}"])
 
 
-def last_checkpoint(folder: Path) -> str | None:
-    """Return the newest whole checkpoint in a folder; what was not written whole is deleted."""
-    whole: dict[int, Path] = {}
+def drop_incomplete(folder: Path) -> None:
+    """Delete the checkpoints in a folder that were not written whole."""
     for path in folder.glob("checkpoint-*"):
-        if (path / _COMPLETE).exists():
-            whole[int(read_json(path / _COMPLETE)["step"])] = path
-        else:
+        if not (path / _COMPLETE).exists():
             shutil.rmtree(path)
+
+
+def last_checkpoint(folder: Path) -> str | None:
+    """Return the newest whole checkpoint in a folder."""
+    whole = {int(read_json(path)["step"]): path.parent for path in folder.glob(f"checkpoint-*/{_COMPLETE}")}
     return str(whole[max(whole)]) if whole else None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import os
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -55,6 +57,12 @@ class Method:
     def encoder(self, backbone: Backbone) -> SentenceTransformer:
         """Return the encoder as it is trained and saved: built-in modules only."""
         raise NotImplementedError
+
+    def check(self) -> None:
+        """Say what this machine lacks for the method, before anything long begins.
+
+        :raises InputError: If something is missing.
+        """
 
     def prepare(self, sentences: Dataset, *, fingerprint: str, progress: bool) -> Dataset:
         """Return the sentences with the columns that the views need beside the text, all made once."""
@@ -134,9 +142,11 @@ def find_method(name: str) -> type[Method]:
     module, separator, attribute = name.partition(":")
     if not separator:
         raise InputError(f"unknown method {name!r}:{nearest(name, _METHODS)}")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # as for python -m
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
+    except Exception as error:  # whatever is wrong with the module
         raise InputError(f"cannot import method {name!r}: {error}") from error
     return register(found)
 

@@ -15,7 +15,7 @@ from rankencoder.training.contrastive import ContrastiveLoss
 from rankencoder.training.methods.base import Method, check_option, register
 from rankencoder.training.methods.promptbert import prompted_encoder
 from rankencoder.training.methods.simcse import wrapped
-from rankencoder.training.negation import negate_sentences
+from rankencoder.training.negation import load_parser, negate_sentences
 from rankencoder.training.templates import Template, wrapped_length
 
 if TYPE_CHECKING:
@@ -84,13 +84,19 @@ class SNCSE(Method):
         """Return backbone and pooling of [MASK], with the template in the tokenizer."""
         return prompted_encoder(backbone, _COLON, full_stop="sncse")
 
+    def check(self) -> None:
+        """Make sure that the parser is there."""
+        load_parser(self._parser())
+
+    def _parser(self) -> str:
+        return str(Path(self.parser).resolve()) if Path(self.parser).exists() else self.parser
+
     def prepare(self, sentences: Dataset, *, fingerprint: str, progress: bool) -> Dataset:
         """Add the negations."""
         from datasets import concatenate_datasets
 
-        parser = str(Path(self.parser).resolve()) if Path(self.parser).exists() else self.parser
         negations = negate_sentences(
-            sentences["text"], fingerprint=fingerprint, parser=parser, progress=progress
+            sentences["text"], fingerprint=fingerprint, parser=self._parser(), progress=progress
         )
         return concatenate_datasets([sentences, negations], axis=1)
 

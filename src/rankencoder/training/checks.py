@@ -1,0 +1,54 @@
+"""What can be found out before anything long begins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rankencoder.encoders import check_device, check_encoder_name
+from rankencoder.errors import InputError
+from rankencoder.training.settings_file import nearest
+
+if TYPE_CHECKING:
+    from rankencoder.training.backbone import Backbone
+    from rankencoder.training.config import TrainConfig
+    from rankencoder.training.methods.base import Method
+
+
+def check_machine(config: TrainConfig) -> None:
+    """Make sure that device, loggers, dev files and a given E1 are there.
+
+    :raises InputError: If one is not.
+    """
+    from rankencoder.training.stage import make_evaluator
+
+    if config.device is not None:
+        check_device(config.device)
+    for name in config.report_to:
+        _check_logger(name)
+    make_evaluator(config.dev)
+    if config.base_encoder is not None:
+        check_encoder_name(config.base_encoder)
+
+
+def check_backbone(config: TrainConfig, method: type[Method], backbone: Backbone) -> None:
+    """Make sure that a method can train a backbone.
+
+    :raises InputError: If not.
+    """
+    if backbone.kind not in method.kinds:
+        raise InputError(
+            f"method {config.method!r} trains {' and '.join(method.kinds)} language models, and "
+            f"{config.backbone!r} is a {backbone.kind} one: use another backbone, or method 'simcse'"
+        )
+    if backbone.positions is not None and config.max_length > backbone.positions:
+        raise InputError(f"max_length {config.max_length} is more than the backbone's {backbone.positions}")
+
+
+def _check_logger(name: str) -> None:
+    from transformers.integrations import integration_utils
+
+    if name not in integration_utils.INTEGRATION_TO_CALLBACK:
+        known = integration_utils.INTEGRATION_TO_CALLBACK
+        raise InputError(f"unknown logger {name!r} in report_to:{nearest(name, known)}")
+    if name not in integration_utils.get_available_reporting_integrations():
+        raise InputError(f"cannot report to {name!r}: it is not installed (pip install {name})")
