@@ -19,7 +19,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 demo: $(VENV)/.ready  ## build a RankEncoder on this machine's docstrings and see whether ranks help
 	$(BIN)/rankencoder demo
 
-test: $(VENV)/.ready  ## run the tests (under 5 minutes)
+test: $(VENV)/.ready  ## run the tests (about 7 minutes)
 	$(BIN)/python -m pytest -q
 
 test-slow: $(VENV)/.ready  ## run the tests that take minutes too (all seven STS sets)

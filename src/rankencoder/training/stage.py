@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import statistics
@@ -109,6 +110,8 @@ def train_stage(
     trainer.check_numbers()
     trainer.restore_best()
     model.eval()
+    trainer.step = None
+    gc.collect()  # frees the graphs and their memory now, not in the midst of the next stage
     return Trained(model, loss, _about(trainer, number, seconds, checkpoint), stop.stopped)
 
 
