@@ -200,7 +200,7 @@ def wait_for(pattern, folder, process):
 
 
 def test_kill_9_in_either_stage(train, tmp_path, corpus_file, backbone):
-    settings = {**SMALL, "max_steps": 40, "save_steps": 5, "backbone": backbone}
+    settings = {**SMALL, "max_steps": 120, "save_steps": 10, "backbone": backbone}
     whole = train("whole", **{**settings, "backbone": str(backbone)})
     cut = tmp_path / "cut"
     for stage, arguments in ((1, [corpus_file, *flags(**settings)]), (2, ["--resume"])):
