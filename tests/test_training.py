@@ -122,22 +122,30 @@ class Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize(("stage", "step"), [(1, 4), (2, 3), (2, 5)])
-@pytest.mark.parametrize("method", ["simcse-mlm", "promptbert"])
-def test_resumed_runs_end_with_the_same_weights(train, tmp_path, monkeypatch, stage, step, method):
-    settings = {"method": method, "save_steps": 2, "combine": "sum", "rank_loss_weight": 1.0}
-    whole = train("whole", **settings)
+@pytest.fixture
+def train_killed(train, monkeypatch):
+    """Trains until a step of a stage begins."""
     compute = EncoderTrainer.compute_loss
 
-    def killing(self, *args, **kwargs):
-        if self.state.global_step == step and hasattr(self.loss, "reference") == (stage == 2):
-            raise Killed
-        return compute(self, *args, **kwargs)
+    def run(name, *, stage, step, **settings):
+        def killing(self, *args, **kwargs):
+            if self.state.global_step == step and hasattr(self.loss, "reference") == (stage == 2):
+                raise Killed
+            return compute(self, *args, **kwargs)
 
-    monkeypatch.setattr(EncoderTrainer, "compute_loss", killing)
-    with pytest.raises(Killed):
-        train("cut", **settings)
-    monkeypatch.undo()
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(EncoderTrainer, "compute_loss", killing)
+            train(name, **settings)
+
+    return run
+
+
+@pytest.mark.parametrize(("stage", "step"), [(1, 4), (2, 3), (2, 5)])
+@pytest.mark.parametrize("method", ["simcse-mlm", "promptbert"])
+def test_resumed_runs_end_with_the_same_weights(train, train_killed, tmp_path, stage, step, method):
+    settings = {"method": method, "save_steps": 2, "combine": "sum", "rank_loss_weight": 1.0}
+    whole = train("whole", **settings)
+    train_killed("cut", stage=stage, step=step, **settings)
     resumed = rankencoder.train(output=tmp_path / "cut", resume=True, progress=False)
     assert resumed.record["stages"][stage - 1]["resumed_at"] == step - step % 2
     assert same_weights(whole.folder / "base", resumed.folder / "base")
@@ -145,37 +153,17 @@ def test_resumed_runs_end_with_the_same_weights(train, tmp_path, monkeypatch, st
     assert losses(whole) == losses(resumed)
 
 
-def test_resuming_in_a_later_epoch_with_workers(train, tmp_path, monkeypatch, sentences):
+def test_resuming_in_a_later_epoch_with_workers(train, train_killed, tmp_path, sentences):
     settings = {"corpus": sentences[:40], "max_steps": 12, "save_steps": 2, "workers": 1, "only_base": True}
     whole = train("whole", **settings)  # five steps an epoch
-    compute = EncoderTrainer.compute_loss
-
-    def killing(self, *args, **kwargs):
-        if self.state.global_step == 5:
-            raise Killed
-        return compute(self, *args, **kwargs)
-
-    monkeypatch.setattr(EncoderTrainer, "compute_loss", killing)
-    with pytest.raises(Killed):
-        train("cut", **settings)
-    monkeypatch.undo()
+    train_killed("cut", stage=1, step=5, **settings)
     resumed = rankencoder.train(output=tmp_path / "cut", resume=True, progress=False)
     assert same_weights(whole.encoder, resumed.encoder)
 
 
-def test_a_checkpoint_that_was_not_written_whole_is_not_used(train, tmp_path, monkeypatch):
+def test_a_checkpoint_that_was_not_written_whole_is_not_used(train, train_killed, tmp_path):
     whole = train("whole", save_steps=2)
-    compute = EncoderTrainer.compute_loss
-
-    def killing(self, *args, **kwargs):
-        if self.state.global_step == 5:
-            raise Killed
-        return compute(self, *args, **kwargs)
-
-    monkeypatch.setattr(EncoderTrainer, "compute_loss", killing)
-    with pytest.raises(Killed):
-        train("cut", save_steps=2)
-    monkeypatch.undo()
+    train_killed("cut", stage=1, step=5, save_steps=2)
     latest = tmp_path / "cut/work/stage-1/checkpoint-4"
     (latest / "complete.json").unlink()
     (latest / "model.safetensors").write_bytes(b"half")
@@ -423,14 +411,8 @@ def test_a_run_that_was_killed_while_reading_can_be_replaced(train, tmp_path):
     assert train(overwrite=True, only_base=True, max_steps=1).record["finished"]
 
 
-def test_resuming_with_other_settings_is_refused(train, monkeypatch):
-    def stopped(self, *args, **kwargs):
-        raise Killed
-
-    monkeypatch.setattr(EncoderTrainer, "compute_loss", stopped)
-    with pytest.raises(Killed):
-        train()
-    monkeypatch.undo()
+def test_resuming_with_other_settings_is_refused(train, train_killed):
+    train_killed("run", stage=1, step=0)
     with pytest.raises(InputError, match="cannot resume .* with seed 9, it was begun with 42"):
         train(resume=True, seed=9)
     with pytest.raises(InputError, match="already holds an unfinished training"):

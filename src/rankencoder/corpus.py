@@ -41,7 +41,7 @@ class Sentence(NamedTuple):
 
 
 def read_sentences(
-    corpus: Any, *, column: str | None = None, max_chars: int = MAX_CHARS
+    corpus: Any, *, column: str | None = None, max_chars: int = MAX_CHARS, progress: bool = False
 ) -> Iterator[Sentence]:
     """Yield the sentences of a corpus, stripped, with file and line.
 
@@ -50,6 +50,7 @@ def read_sentences(
         dataset; or any iterable of strings.
     :param column: The column or key that holds the sentence; by default "text", "sentence" or the only one.
     :param max_chars: A longer sentence is yielded without its text.
+    :param progress: Show a progress bar.
     :raises InputError: If a file cannot be read as what its name says; with file and line.
     """
     rows: Iterator[Sentence]
@@ -68,6 +69,10 @@ def read_sentences(
         raise InputError(
             f"cannot read sentences from {type(corpus).__name__}: give a path or an iterable of strings"
         )
+    if progress:
+        from tqdm.auto import tqdm
+
+        rows = iter(tqdm(rows, desc="Reading", unit=" sentences", unit_scale=True))
     for text, source, line in rows:
         if text is not None:
             text = text.strip()
@@ -109,19 +114,20 @@ def _files(path: Path) -> list[Path]:
         raise InputError(f"no such file or folder: {path}")
     if not path.is_dir():
         return [path]
-    files = sorted(f for f in path.rglob("*") if f.is_file() and _suffix(f) in _SUFFIXES)
+    files = sorted(f for f in path.rglob("*") if f.is_file() and bare_suffix(f) in _SUFFIXES)
     if not files:
         raise InputError(f"{path} holds no file to read sentences from (looked for {', '.join(_SUFFIXES)})")
     return files
 
 
-def _suffix(path: Path) -> str:
+def bare_suffix(path: Path) -> str:
+    """Return the suffix that tells a file's format, in lower case, that of its compression aside."""
     name = path.with_suffix("") if path.suffix in _OPENERS else path
     return name.suffix.lower()
 
 
 def _read_file(path: Path, column: str | None, max_chars: int) -> Iterator[Sentence]:
-    suffix = _suffix(path)
+    suffix = bare_suffix(path)
     if suffix == ".parquet":
         yield from _read_parquet(path, column)
         return

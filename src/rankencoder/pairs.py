@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rankencoder.corpus import LONGEST, check_sentences, read_lines
+from rankencoder.corpus import LONGEST, bare_suffix, check_sentences, read_lines
 from rankencoder.errors import InputError
 
 _KEYS = ("sentence1", "sentence2")
@@ -65,7 +65,7 @@ def read_scored_pairs(path: str | Path) -> list[ScoredPair]:
         with the scores, for want of different ones.
     """
     path = Path(path)
-    suffix = (path.with_suffix("") if path.suffix in (".gz", ".bz2", ".xz") else path).suffix.lower()
+    suffix = bare_suffix(path)
     if suffix in (".jsonl", ".ndjson"):
         rows = _json_rows(path)
     else:

@@ -95,11 +95,7 @@ class Reference:
         """
         if size < 2:
             raise InputError(f"a reference corpus needs at least 2 sentences, not {size}")
-        rows = read_sentences(corpus, column=column, max_chars=max_chars)
-        if progress:
-            from tqdm.auto import tqdm
-
-            rows = iter(tqdm(rows, desc="Reading", unit=" sentences", unit_scale=True))
+        rows = read_sentences(corpus, column=column, max_chars=max_chars, progress=progress)
         sample = sample_sentences(rows, size, seed)
         _check_number(sample, max_chars)
         encode = encoder if isinstance(encoder, Encoder) else Encoder(encoder)

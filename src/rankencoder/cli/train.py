@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -106,11 +105,12 @@ def train(
         given["options"] = _parse_options(option)
     quiet_libraries()
     from rankencoder.training import train as run_training
+    from rankencoder.training.gather import is_first_process
 
     run = run_training(
         corpus, output, config=config, resume=resume, overwrite=overwrite, progress=is_watched(), **given
     )
-    if os.environ.get("RANK", "0") != "0":  # of several processes, one speaks
+    if not is_first_process():
         return
     if as_json:
         print_json({"output": str(run.folder), **{k: v for k, v in run.record.items() if k != "history"}})

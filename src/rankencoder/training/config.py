@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rankencoder.blend import check_rank_weight
 from rankencoder.errors import InputError
-from rankencoder.forms import check_settings
+from rankencoder.training.backbone import MAX_SEQ_LENGTH
 from rankencoder.training.settings_file import check_types, read_settings
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class TrainConfig:
     warmup_steps: int = 0
     max_grad_norm: float = 1.0
     max_length: int = 32
-    max_seq_length: int = 128
+    max_seq_length: int = MAX_SEQ_LENGTH
     precision: Precision | None = None
     preset: Literal["paper", "authors-code"] = "paper"
     rank_loss_weight: float = 0.05
@@ -156,7 +156,6 @@ def make_config(values: dict[str, Any], file: str | Path | None = None) -> Train
     _make_absolute(config)
     _check_numbers(config)
     check_rank_weight(config.rank_weight)
-    check_settings(config.form, dim=None, power=None, center=None)
     if config.only_base and config.base_encoder is not None:
         raise InputError("only_base trains E1 and base_encoder gives one: choose one of them")
     return config

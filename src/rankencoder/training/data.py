@@ -66,11 +66,7 @@ def store_sentences(corpus: Any, folder: Path, *, column: str | None, progress: 
     arrow, about = folder / "sentences.arrow", folder / "sentences.json"
     if not about.exists():
         counts, digest = Counts(), hashlib.sha256()
-        rows = read_sentences(corpus, column=column, max_chars=LONGEST)
-        if progress:
-            from tqdm.auto import tqdm
-
-            rows = iter(tqdm(rows, desc="Reading", unit=" sentences", unit_scale=True))
+        rows = read_sentences(corpus, column=column, max_chars=LONGEST, progress=progress)
         kept = _distinct(rows, counts, digest)
         schema = pa.schema({"row": pa.int64(), "text": pa.large_string()})
         with (

@@ -12,6 +12,7 @@ from pathlib import Path
 from rankencoder.errors import InputError
 from rankencoder.storage import check_free, read_json
 from rankencoder.training.config import TrainConfig, make_config
+from rankencoder.training.gather import is_first_process
 from rankencoder.training.outputs import RECORD, SETTINGS, write_record
 from rankencoder.training.settings_file import write_settings
 
@@ -65,7 +66,7 @@ def claim_folder(config: TrainConfig, given: set[str], *, resume: bool, overwrit
     if resume:
         yield Claim(output, _resumed(output, config, given), lambda _: None)
         return
-    if os.environ.get("RANK", "0") != "0":  # of several processes, the first sees to the folder
+    if not is_first_process():
         yield Claim(output, config, lambda _: None)
         return
     aside = output.with_name(f".{output.name}.replaced")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, cast
 
@@ -10,6 +12,11 @@ from torch import distributed
 
 WAIT = timedelta(days=1)
 """How long processes wait for each other: the first may prepare data for long."""
+
+
+def is_first_process() -> bool:
+    """Say whether this is the process that writes and speaks, even before they have found each other."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def world_size() -> int:
@@ -57,7 +64,7 @@ def total(value: torch.Tensor) -> torch.Tensor:
     return value
 
 
-def average_gradients(parameters: list[torch.nn.Parameter]) -> None:
+def average_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
     """Average the gradients of parameters that DistributedDataParallel does not know: those of the loss."""
     if world_size() == 1:
         return

@@ -63,7 +63,12 @@ class _Step(nn.Module):
 
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         loss: torch.Tensor = self.loss([dict(zip(self.names, tensors, strict=True))])
-        return loss, torch.stack([value.float() for value in self.loss.logged.values()])
+        return loss, logged_parts(self.loss)
+
+
+def logged_parts(loss: Any) -> torch.Tensor:
+    """Return what a loss has to log of its last batch, as one tensor."""
+    return torch.stack([value.float() for value in loss.logged.values()])
 
 
 def _shape(features: dict[str, torch.Tensor]) -> tuple[Any, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import time
@@ -17,6 +16,7 @@ from rankencoder.storage import new_file, read_json, write_json
 from rankencoder.training.checks import check_backbone, check_machine
 from rankencoder.training.config import make_config
 from rankencoder.training.folder import Claim, claim_folder, locked
+from rankencoder.training.gather import WAIT, is_first_process
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -97,8 +97,7 @@ def train(
     if chosen.output is None:
         raise InputError("where shall the result go? Give an output folder")
     watched = sys.stderr.isatty() if progress is None else progress
-    first = os.environ.get("RANK", "0") == "0"
-    with locked(Path(chosen.output)) if first else nullcontext():
+    with locked(Path(chosen.output)) if is_first_process() else nullcontext():
         with claim_folder(chosen, {*settings, *given}, resume=resume, overwrite=overwrite) as claim:
             if source is not None or corpus is None:
                 corpus = claim.config.corpus
@@ -126,7 +125,6 @@ class _Run:
         from accelerate import PartialState
 
         from rankencoder.training.backbone import load_backbone
-        from rankencoder.training.gather import WAIT
         from rankencoder.training.methods import find_method, make_method
         from rankencoder.training.stage import on_gpu
 
@@ -244,7 +242,7 @@ class _Run:
     def _make_targets(self, base: str) -> None:
         """Draw the reference corpus; let E1 encode it, and all training sentences."""
         from rankencoder.reference import Reference
-        from rankencoder.training.teacher import teacher_vectors
+        from rankencoder.training.teacher import write_teacher_vectors
 
         encoder = self._encoder(base)
         folder = self.work / "reference"
@@ -252,7 +250,7 @@ class _Run:
             texts = (row["text"] for row in self.sentences.rows)
             self._sample(encoder, texts, int(self.config.reference_size or 0), folder).save(folder)
         Reference.load(folder).check_encoder(encoder)
-        teacher_vectors(encoder, self.sentences, self.work / "teacher.npy", progress=self.progress)
+        write_teacher_vectors(encoder, self.sentences, self.work / "teacher.npy", progress=self.progress)
 
     def _make_rankencoder(self) -> None:
         """Write E2 with the same reference corpus, as E2 sees it."""
@@ -298,9 +296,9 @@ class _Run:
             history=history,
         )
         if self.processes.is_main_process:
-            write_record(self.folder, self.record)
             if any("contrastive" in entry for entry in history):
                 title = f"{self.config.method} on {Path(self.config.backbone).name}"
                 draw_losses(history, self.folder / PICTURE, title=title)
-            shutil.rmtree(self.work)  # from now on the record says that the run is finished
+            write_record(self.folder, self.record)  # from now on the run is finished
+            shutil.rmtree(self.work)
         self.processes.wait_for_everyone()

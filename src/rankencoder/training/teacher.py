@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _PART = 8192
 
 
-def teacher_vectors(encoder: Encoder, sentences: Sentences, file: Path, *, progress: bool) -> np.ndarray:
-    """Return a teacher's unit vectors of the training sentences, ``[number, dimension]`` float16, on disk.
+def write_teacher_vectors(encoder: Encoder, sentences: Sentences, file: Path, *, progress: bool) -> None:
+    """Write a teacher's unit vectors of the training sentences, ``[number, dimension]`` float16, to a file.
 
     What is in the file already, of the same teacher and sentences, is not computed again.
     """
@@ -46,7 +46,6 @@ def teacher_vectors(encoder: Encoder, sentences: Sentences, file: Path, *, progr
             with new_file(journal) as path:
                 write_json(path, {"key": key, "done": stop})
             bar.update(stop - start)
-    return np.asarray(np.load(file, mmap_mode="r"))
 
 
 def _done(journal: Path, key: str) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from rankencoder.errors import InputError
 from rankencoder.storage import new_file, read_json, sync_tree, write_json
 from rankencoder.training.finite import FiniteCheck
 from rankencoder.training.gather import average_gradients
-from rankencoder.training.graphs import GraphedStep
+from rankencoder.training.graphs import GraphedStep, logged_parts
 
 _COMPLETE = "complete.json"
 _LOSS = "loss.safetensors"
@@ -63,7 +64,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
             loss, parts = self.step(features)
         else:
             loss = super().compute_loss(model, inputs, *args, **kwargs)
-            parts = torch.stack([value.float() for value in self.loss.logged.values()])
+            parts = logged_parts(self.loss)
         self._names = tuple(self.loss.logged)
         self._sums = parts + self._sums if self._sums is not None else parts.clone()
         self._summed += 1
@@ -79,17 +80,22 @@ class EncoderTrainer(SentenceTransformerTrainer):
             self._sums, self._summed = None, 0
         super().log(logs, start_time)
 
+    @cached_property
     def _own_parameters(self) -> dict[str, torch.nn.Parameter]:
-        """Return the parameters of the loss that are not the model's."""
+        """The trained parameters of the loss that are not the model's."""
         models = {id(parameter) for parameter in self.model.parameters()}
         return {
             name: p for name, p in self.loss.named_parameters() if id(p) not in models and p.requires_grad
         }
 
+    @cached_property
+    def _trained_parameters(self) -> list[torch.nn.Parameter]:
+        """All trained parameters, the model's and the loss' own."""
+        return [parameter for parameter in self.loss.parameters() if parameter.requires_grad]
+
     def _clip_grad_norm(self, model: Any) -> Any:
-        average_gradients(list(self._own_parameters().values()))
-        parameters = [parameter for parameter in self.loss.parameters() if parameter.requires_grad]
-        return self.accelerator.clip_grad_norm_(parameters, self.args.max_grad_norm)
+        average_gradients(self._own_parameters.values())
+        return self.accelerator.clip_grad_norm_(self._trained_parameters, self.args.max_grad_norm)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         self.check_numbers()
@@ -105,9 +111,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
         assert output_dir is not None
         folder = Path(output_dir)
         self.model.save_pretrained(str(folder), create_model_card=False)
-        save_file(
-            {name: p.detach().contiguous() for name, p in self._own_parameters().items()}, folder / _LOSS
-        )
+        save_file({name: p.detach().contiguous() for name, p in self._own_parameters.items()}, folder / _LOSS)
         if self.best is not None:
             about = {"score": repr(self.best["score"]), "step": str(self.best["step"])}
             save_file(self.best["weights"], folder / _BEST, metadata=about)
@@ -115,10 +119,9 @@ class EncoderTrainer(SentenceTransformerTrainer):
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         super()._load_from_checkpoint(resume_from_checkpoint)
         folder = Path(resume_from_checkpoint)
-        own = self._own_parameters()
         with torch.no_grad():
             for name, value in load_file(folder / _LOSS).items():
-                own[name].copy_(value)
+                self._own_parameters[name].copy_(value)
         if (folder / _BEST).exists():
             from safetensors import safe_open
 
