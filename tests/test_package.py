@@ -15,9 +15,11 @@ def test_public_names_are_few_and_final():
         "RankTransformer",
         "Reference",
         "__version__",
+        "evaluate",
         "rank_similarity",
         "rank_vectors",
         "train",
+        "tune",
     ]
     assert sorted(rankencoder.__all__) == sorted(expected)
     assert dir(rankencoder) == sorted(expected)

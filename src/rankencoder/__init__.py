@@ -8,29 +8,35 @@ from typing import TYPE_CHECKING, Any
 from rankencoder._version import __version__
 
 if TYPE_CHECKING:
+    from rankencoder.evaluation.run import evaluate
     from rankencoder.model import RankEncoder
     from rankencoder.ranks import rank_similarity, rank_vectors
     from rankencoder.reference import Reference
     from rankencoder.training.run import train
     from rankencoder.transformer import RankTransformer
+    from rankencoder.tuning import tune
 
 __all__ = [
     "RankEncoder",
     "RankTransformer",
     "Reference",
     "__version__",
+    "evaluate",
     "rank_similarity",
     "rank_vectors",
     "train",
+    "tune",
 ]
 
 _HOME = {
     "RankEncoder": "rankencoder.model",
     "RankTransformer": "rankencoder.transformer",
     "Reference": "rankencoder.reference",
+    "evaluate": "rankencoder.evaluation.run",
     "rank_similarity": "rankencoder.ranks",
     "rank_vectors": "rankencoder.ranks",
     "train": "rankencoder.training.run",
+    "tune": "rankencoder.tuning",
 }
 
 

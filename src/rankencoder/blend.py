@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, TypeVar
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
 
-Number = TypeVar("Number", "float", "torch.Tensor")
+Number = TypeVar("Number", "float", "torch.Tensor", "np.ndarray")
 
 
 def check_rank_weight(rank_weight: float) -> float:

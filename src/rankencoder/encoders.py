@@ -83,6 +83,10 @@ class Encoder:
         :return: ``[len(sentences), dimension]`` float32 unit vectors on the encoder's device.
         :raises InputError: If the encoder returns anything but one finite, non-zero vector per sentence.
         """
+        return unit(self.raw(sentences, progress=progress))
+
+    def raw(self, sentences: Sequence[str], *, progress: bool = False) -> torch.Tensor:
+        """Encode sentences and leave the vectors at the length that the encoder gives them."""
         import torch
 
         sentences = list(sentences)
@@ -95,8 +99,7 @@ class Encoder:
         else:
             vectors = self._call_function(sentences, progress)
         self._check(vectors, sentences)
-        # scaled first: the squares of very small or large numbers would not be numbers
-        return torch.nn.functional.normalize(vectors / vectors.abs().amax(dim=1, keepdim=True), dim=1)
+        return vectors
 
     def probe(self) -> np.ndarray:
         """Return the vectors of the probe sentences: the encoder's fingerprint."""
@@ -170,6 +173,14 @@ class Encoder:
                     f"encoder {self.name!r} returned a {what} vector for {shorten(sentence)!r} "
                     f"({int(bad.sum())} of {len(sentences)} sentences): leave such out, or mend the encoder"
                 )
+
+
+def unit(vectors: torch.Tensor) -> torch.Tensor:
+    """Return vectors at unit length, however small or large their numbers are."""
+    import torch
+
+    # scaled first: the squares of very small or large numbers would not be numbers
+    return torch.nn.functional.normalize(vectors / vectors.abs().amax(dim=1, keepdim=True), dim=1)
 
 
 @contextmanager

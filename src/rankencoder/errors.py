@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class InputError(ValueError):
     """Wrong input from outside (text, vectors, folders, options): says what, where, and what to do.
@@ -16,3 +19,22 @@ class ReferenceWarning(UserWarning):
 
 class TrainingWarning(UserWarning):
     """The training data is usable, but not what a method was made for."""
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return " did you mean 'x'?" where a name resembles one of those that exist, otherwise list these.
+
+    >>> nearest("batchsize", ["batch_size", "epochs"])
+    " did you mean 'batch_size'?"
+    >>> nearest("colour", ["batch_size", "epochs"])
+    ' choose from batch_size, epochs'
+    """
+    names = list(names)
+    return resembling(name, names) or f" choose from {', '.join(names)}"
+
+
+def resembling(name: str, names: Iterable[str]) -> str:
+    """Return " did you mean 'x'?" where a name resembles one of those that exist, otherwise nothing."""
+    lowered = {known.lower(): known for known in names}
+    found = get_close_matches(name.lower(), lowered, n=1)
+    return f" did you mean {lowered[found[0]]!r}?" if found else ""

@@ -10,10 +10,13 @@ import typer
 from rankencoder.cli.build import build
 from rankencoder.cli.compare import explain, neighbors, similarity
 from rankencoder.cli.console import fail, told_in_one_line
+from rankencoder.cli.data import data
 from rankencoder.cli.demo import demo
 from rankencoder.cli.encode import encode
+from rankencoder.cli.evaluate import evaluate
 from rankencoder.cli.info import info, version
 from rankencoder.cli.train import train
+from rankencoder.cli.tune import tune
 
 app = typer.Typer(
     name="rankencoder",
@@ -27,10 +30,13 @@ app.callback()(version)
 _RESUMED = {
     build: "the same command",
     encode: "the same command",
+    evaluate: "the same command",
     train: "rankencoder train --resume -o OUTPUT",
 }
-for command in (train, build, encode, similarity, neighbors, explain, info, demo):
+_COMMANDS = (train, build, evaluate, tune, encode, similarity, neighbors, explain, info, demo)
+for command in _COMMANDS:
     app.command()(told_in_one_line(command, resumed_by=_RESUMED.get(command)))
+app.add_typer(data, name="data")
 
 
 def main() -> None:

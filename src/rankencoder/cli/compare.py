@@ -52,7 +52,7 @@ def similarity(
     if as_json:
         print_json(list(rows))
         return
-    table = Table("cosine", rank_part(loaded), "similarity", "a", "b", box=None, pad_edge=False)
+    table = Table("cosine", loaded.form.label, "similarity", "a", "b", box=None, pad_edge=False)
     for row in rows:
         numbers = (f"{row[key]:.4f}" for key in ("cosine", "rank_similarity", "similarity"))
         table.add_row(*numbers, escape(row["a"]), escape(row["b"]))
@@ -101,7 +101,7 @@ def explain(
     """
     loaded = load(model, rank_weight, device)
     explanation = loaded.explain(a, b, k)
-    print_json(explanation.to_dict()) if as_json else print_explanation(explanation, rank_part(loaded), show)
+    print_json(explanation.to_dict()) if as_json else print_explanation(explanation, loaded.form.label, show)
 
 
 def load(folder: Path, rank_weight: float | None, device: str | None) -> RankEncoder:
@@ -116,12 +116,6 @@ def load(folder: Path, rank_weight: float | None, device: str | None) -> RankEnc
     if rank_weight is not None:
         model.rank_weight = rank_weight
     return model
-
-
-def rank_part(model: RankEncoder) -> str:
-    """Return what to call the similarity of a model's rank part: a power other than +½ is no ranks."""
-    power = model.form.config().get("power", 0.5)
-    return "ranks" if power == 0.5 else f"power {power:+g}"
 
 
 def print_explanation(explanation: Explanation, part: str, show: int) -> None:

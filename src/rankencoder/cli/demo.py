@@ -97,7 +97,7 @@ def _print_results(results: list[Result]) -> None:
         interval = (
             ("", "", "")
             if r is results[0]
-            else (f"{r.gain:+.3f}", f"{r.low:+.3f} to {r.high:+.3f}", r.verdict)
+            else (f"{r.gain.value:+.3f}", f"{r.gain.low:+.3f} to {r.gain.high:+.3f}", r.gain.verdict)
         )
         table.add_row(r.name, f"{r.first:.1%}", f"{r.reciprocal_rank:.3f}", *interval)
     out.print(table)
@@ -111,11 +111,11 @@ def _print_results(results: list[Result]) -> None:
         verdict = (
             "Plain cosine wins here: with this encoder and these sentences, leave ranks out (rank_weight 0)."
         )
-    elif best.verdict == "better":
-        verdict = f"'{best.name}' wins here, by {best.gain:+.3f} in mean reciprocal rank over plain cosine."
-    else:
+    elif best.gain.verdict == "better":
         verdict = (
-            f"'{best.name}' is ahead by {best.gain:+.3f}, within chance: plain cosine does as well here."
+            f"'{best.name}' wins here, by {best.gain.value:+.3f} in mean reciprocal rank over plain cosine."
         )
+    else:
+        verdict = f"'{best.name}' is ahead by {best.gain.value:+.3f}, within chance: plain cosine does as well here."
     out.print(f"[bold]{verdict}[/]")
     out.print("Ranks do not always help: measure on your own sentences before you use them.", style="dim")

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from rankencoder.blend import blend
+from rankencoder.evaluation.statistics import Interval, mean_interval
 from rankencoder.forms import fit_form
 
 if TYPE_CHECKING:
@@ -28,14 +29,7 @@ class Result:
     name: str
     first: float
     reciprocal_rank: float
-    gain: float
-    low: float
-    high: float
-
-    @property
-    def verdict(self) -> str:
-        """Say whether it is better than plain cosine by more than chance."""
-        return "better" if self.low > 0 else "worse" if self.high < 0 else "within chance"
+    gain: Interval
 
 
 def score(model: RankEncoder, tasks: list[Function]) -> list[Result]:
@@ -48,11 +42,9 @@ def score(model: RankEncoder, tasks: list[Function]) -> list[Result]:
         position = (similarity >= similarity.diagonal()[:, None]).sum(dim=1)
         reciprocal = 1 / position.cpu().numpy()
         cosine = reciprocal if cosine is None else cosine
-        low, high = _interval(reciprocal - cosine)
-        gain = float((reciprocal - cosine).mean())
-        results.append(
-            Result(label, float((position == 1).double().mean()), float(reciprocal.mean()), gain, low, high)
-        )
+        gain = mean_interval(reciprocal - cosine)
+        first = float((position == 1).double().mean())
+        results.append(Result(label, first, float(reciprocal.mean()), gain))
     return results
 
 
@@ -71,10 +63,3 @@ def _similarities(
             f"power {power:+.2f}" + (", centred" if form.config()["center"] else ""),
             form(names) @ form(purposes).T,
         )
-
-
-def _interval(differences: np.ndarray, rounds: int = 2000) -> tuple[float, float]:
-    rng = np.random.default_rng(0)
-    means = differences[rng.integers(0, len(differences), (rounds, len(differences)))].mean(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
-    return float(low), float(high)

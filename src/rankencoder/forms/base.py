@@ -43,6 +43,11 @@ class Form(torch.nn.Module, ABC):
         """Return the rank parts of unit sentence vectors, ``[B, D]`` to ``[B, dimension]``."""
 
     @property
+    def label(self) -> str:
+        """What people call its similarity."""
+        return "ranks"
+
+    @property
     @abstractmethod
     def dimension(self) -> int:
         """Numbers per sentence."""

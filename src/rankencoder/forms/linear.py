@@ -58,6 +58,11 @@ class LinearForm(Form):
         return cls(reference, float(power), center, (matrix / scale).to(reference), mean.to(reference))
 
     @property
+    def label(self) -> str:
+        """A power other than +½ is no ranks."""
+        return "ranks" if self.power == POWER else f"power {self.power:+g}"
+
+    @property
     def dimension(self) -> int:
         """The encoder's own dimension."""
         return self.matrix.shape[1]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rankencoder.encoders import check_device, check_encoder_name
-from rankencoder.errors import InputError
-from rankencoder.training.settings_file import nearest
+from rankencoder.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from rankencoder.training.backbone import Backbone

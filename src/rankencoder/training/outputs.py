@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import platform
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankencoder._version import __version__
+from rankencoder.provenance import provenance
 from rankencoder.storage import new_file, new_folder, write_json
 
 if TYPE_CHECKING:
@@ -21,15 +19,6 @@ if TYPE_CHECKING:
 RECORD = "rankencoder-run.json"
 SETTINGS = "train.yaml"
 PICTURE = "losses.svg"
-_PACKAGES = (
-    "torch",
-    "sentence-transformers",
-    "transformers",
-    "accelerate",
-    "datasets",
-    "tokenizers",
-    "numpy",
-)
 
 
 def save_encoder(trained: Trained, folder: Path, config: TrainConfig, sentences: Sentences) -> None:
@@ -79,16 +68,5 @@ def new_record(config: TrainConfig) -> dict[str, Any]:
         "format": 1,
         "finished": False,
         "config": vars(config).copy(),
-        "versions": {"rankencoder": __version__, "python": platform.python_version(), **_versions()},
-        "machine": {"platform": platform.platform(), "processor": platform.machine()},
+        **provenance(),
     }
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for package in _PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found

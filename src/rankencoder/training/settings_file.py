@@ -7,16 +7,15 @@ import os
 import re
 import reprlib
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import fields
 from datetime import date, time
-from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, nearest, resembling
 from rankencoder.storage import new_file
 
 _INSTALL = "pip install 'rankencoder[train]'"
@@ -75,24 +74,6 @@ def check_types(values: Mapping[str, Any], cls: type[Any], place: str) -> dict[s
                 f"{place}: {key} is {reprlib.repr(value)}, but must be {_wanted(value, hints[key])}"
             ) from None
     return checked
-
-
-def nearest(name: str, names: Iterable[str]) -> str:
-    """Return " did you mean 'x'?" where a name resembles one of those that exist, otherwise list these.
-
-    >>> nearest("batchsize", ["batch_size", "epochs"])
-    " did you mean 'batch_size'?"
-    >>> nearest("colour", ["batch_size", "epochs"])
-    ' choose from batch_size, epochs'
-    """
-    names = list(names)
-    return _resembling(name, names) or f" choose from {', '.join(names)}"
-
-
-def _resembling(name: str, names: list[str]) -> str:
-    lowered = {known.lower(): known for known in names}
-    found = get_close_matches(name.lower(), lowered, n=1)
-    return f" did you mean {lowered[found[0]]!r}?" if found else ""
 
 
 def write_settings(path: Path, values: Mapping[str, Any], comments: Mapping[str, str] | None = None) -> None:
@@ -184,8 +165,8 @@ def _wanted(value: Any, hint: Any) -> str:
     wanted = " or ".join(map(_describe, alternatives))
     if isinstance(value, (bool, int, float, date, time)) and (choices or str in alternatives):
         return f"{wanted} (a string that looks like something else needs quotes)"
-    resembling = _resembling(value, choices) if isinstance(value, str) else ""
-    return wanted + f":{resembling}" * bool(resembling)
+    similar = resembling(value, choices) if isinstance(value, str) else ""
+    return wanted + f":{similar}" * bool(similar)
 
 
 def _describe(hint: Any) -> str:

@@ -9,8 +9,8 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from rankencoder.errors import InputError
-from rankencoder.training.settings_file import check_types, nearest
+from rankencoder.errors import InputError, nearest
+from rankencoder.training.settings_file import check_types
 
 if TYPE_CHECKING:
     from datasets import Dataset

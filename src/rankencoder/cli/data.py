@@ -1,0 +1,60 @@
+"""``rankencoder data``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rankencoder.cli.console import Json, is_watched, print_json, told_in_one_line
+
+data = typer.Typer(
+    help="Public data for training and evaluation.", no_args_is_help=True, rich_markup_mode="markdown"
+)
+
+
+@data.callback()
+def _group() -> None:
+    """Keep ``fetch`` a command of its own, although it is the only one."""
+
+
+def fetch(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(help="senteval (STS and transfer tasks), wiki1m (training sentences), mteb (STS)."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Folder; by default RANKENCODER_DATA or the cache.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Fetch public data from the Hugging Face hub and check it; SentEval's if nothing else is named.
+
+    What is there already and whole is not fetched again.
+
+    Examples:
+    - `rankencoder data fetch`
+
+    - `rankencoder data fetch senteval wiki1m -o data`
+
+    """
+    from rankencoder.evaluation.fetch import fetch as fetch_data
+
+    chosen = what or ["senteval"]
+    try:
+        folder = fetch_data(chosen, output, progress=is_watched(), tell=_tell)
+    except KeyboardInterrupt as stop:
+        raise KeyboardInterrupt("the same command fetches what is missing") from stop
+    if as_json:
+        print_json({"folder": str(folder), "data": chosen})
+    else:
+        sys.stdout.write(f"{folder}: {', '.join(chosen)}, whole\n")
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+data.command()(told_in_one_line(fetch, resumed_by=None))

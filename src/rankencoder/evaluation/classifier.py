@@ -1,0 +1,347 @@
+"""The logistic regression of SentEval, as many of them at once as there are folds and weights of L2.
+
+Each is a linear layer trained with Adam until its accuracy on held-out rows has failed to rise often enough.
+All start from the same seed, so classifiers with equally many rows see them in the same order. Those that
+differ in nothing but L2 therefore share every batch, and folds of equal size become one batched product. What
+is computed for each is what it would be alone, but for the rounding of sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import ceil
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch.nn.functional import linear, one_hot, pad
+
+from rankencoder.errors import InputError
+
+L2_WEIGHTS = (1e-5, 1e-4, 1e-3, 1e-2)
+"""The weights of L2 that the protocol chooses from."""
+
+_HELD_OUT = 0.05  # share of the rows of a fold that comes without held-out rows
+# of the sentence vectors in a step: what fits into the cache of a core, and what keeps a GPU busy
+_BATCH_BYTES = {"cpu": 2**20, "cuda": 2**28}
+_SCORED = 256  # held-out rows of each fold that are scored at once
+_ALIGNED = 8  # rows of vectors start at multiples of so many numbers
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a classifier is trained.
+
+    :param optimiser: "adam" (rate 0.001) or "rmsprop" (rate 0.01); L2 is part of the gradient.
+    :param batch_size: Rows of a step.
+    :param passes: Passes over the rows in a round. After each round the held-out rows are scored.
+    :param tenacity: Rounds without a new best score that are forgiven, in all and not in a row.
+    :param max_passes: No round is begun after more passes than that.
+    """
+
+    optimiser: str = "adam"
+    batch_size: int = 64
+    passes: int = 4
+    tenacity: int = 5
+    max_passes: int = 200
+
+
+FULL = Training()
+"""SentEval's setting for published figures."""
+
+FAST = Training(optimiser="rmsprop", batch_size=128, passes=2, tenacity=3)
+"""SentEval's setting for prototypes."""
+
+
+class Fold(NamedTuple):
+    """Rows to train on, and rows that say when to stop; without these, 5 % of the former are set aside."""
+
+    train: np.ndarray
+    held_out: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Classifiers:
+    """Trained classifiers, one for each fold and each of its weights of L2.
+
+    :param weights: ``[folds, choices, classes, dimension]``.
+    :param biases: ``[folds, choices, classes]``.
+    :param accuracy: ``[folds, choices]``, the best share of right answers on the held-out rows.
+    :param rounds: ``[folds, choices]``, how many rounds each was trained for.
+    """
+
+    weights: torch.Tensor
+    biases: torch.Tensor
+    accuracy: np.ndarray
+    rounds: np.ndarray
+
+    def predict(self, features: torch.Tensor, fold: int, choice: int = 0) -> np.ndarray:
+        """Return the class that a classifier gives to each row.
+
+        :param features: ``[n, dimension]``, on any device.
+        """
+        weights, biases = self.weights[fold, choice], self.biases[fold, choice]
+        logits = linear(features.to(weights), weights, biases)
+        return np.asarray(logits.argmax(dim=1).cpu().numpy())
+
+
+def fit_classifiers(
+    features: torch.Tensor,
+    labels: Sequence[int] | np.ndarray,
+    folds: Sequence[Fold],
+    l2: Sequence[Sequence[float]] | np.ndarray,
+    *,
+    classes: int,
+    training: Training = FULL,
+    seed: int = 1111,
+    finished: Callable[[int], None] | None = None,
+) -> Classifiers:
+    """Train logistic regressions with Adam, for all folds and weights of L2 at once.
+
+    :param features: ``[n, dimension]`` float32, on the device to train on.
+    :param labels: The classes of the rows, from 0.
+    :param folds: Which rows each is trained on and stopped by.
+    :param l2: ``[folds, choices]``, the weights of L2 to train with in each fold.
+    :param classes: How many classes there are.
+    :param seed: Of the first weights, of the rows that are set aside, and of the order of rows.
+    :param finished: Is told how many folds have just been finished.
+    :raises InputError: If a fold is too small to set aside or to train on a row.
+    """
+    decay = torch.as_tensor(np.asarray(l2, dtype=np.float64), dtype=torch.float32, device=features.device)
+    rows = _with_ones(features)
+    truth = torch.as_tensor(np.asarray(labels), dtype=torch.int64, device=features.device)
+    first = _first_weights(features.shape[1], classes, seed)
+    first = pad(first, (0, rows.shape[1] - first.shape[1])).to(features.device)
+    best = first.expand(*decay.shape, -1, -1).clone()
+    accuracy = np.zeros(decay.shape)
+    rounds = np.zeros(decay.shape, dtype=np.int64)
+
+    def train(members: list[int]) -> None:
+        state = _State([folds[i] for i in members], decay[members], rows, truth, first, training, seed)
+        best[members], accuracy[members], rounds[members] = state.run()
+        if finished is not None:
+            finished(len(members))
+
+    _for_each(train, _groups(folds, rows.shape[1], training, features.device), features.device)
+    width = features.shape[1]
+    return Classifiers(best[..., :width], best[..., width], accuracy, rounds)
+
+
+def _with_ones(features: torch.Tensor) -> torch.Tensor:
+    """Return features with a column of ones, whose weight is the bias, and zeros up to an aligned width.
+
+    The weights of the zeros start at nought, and no gradient moves them.
+    """
+    width = features.shape[1] + 1
+    rows = pad(features.to(torch.float32), (0, ceil(width / _ALIGNED) * _ALIGNED - width + 1))
+    rows[:, width - 1] = 1
+    return rows
+
+
+def _first_weights(dimension: int, classes: int, seed: int) -> torch.Tensor:
+    """Return the weights that a linear layer starts with after this seed, the bias as last column."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layer = torch.nn.Linear(dimension, classes)
+    return torch.cat([layer.weight, layer.bias[:, None]], dim=1).detach()
+
+
+def _groups(folds: Sequence[Fold], width: int, training: Training, device: torch.device) -> list[list[int]]:
+    """Return groups of folds with equally many rows, small enough for the caches of the device."""
+    same: dict[tuple[int, int], list[int]] = {}
+    for i, fold in enumerate(folds):
+        held_out = -1 if fold.held_out is None else len(fold.held_out)
+        same.setdefault((len(fold.train), held_out), []).append(i)
+    limit = _BATCH_BYTES.get(device.type, _BATCH_BYTES["cpu"])
+    most = max(1, limit // (4 * width * training.batch_size))
+    groups = []
+    for members in same.values():
+        size = ceil(len(members) / ceil(len(members) / most))
+        groups += [members[i : i + size] for i in range(0, len(members), size)]
+    return sorted(groups, key=len, reverse=True)
+
+
+def _for_each(work: Callable[[list[int]], None], groups: list[list[int]], device: torch.device) -> None:
+    """Do the work for all groups, each on a core of its own: a step is too small to be shared by cores."""
+    threads = min(torch.get_num_threads(), len(groups)) if device.type == "cpu" else 1
+    with _threads_per_step(1):
+        if threads == 1:
+            for group in groups:
+                work(group)
+            return
+        with ThreadPoolExecutor(threads) as pool:
+            try:
+                list(pool.map(work, groups))
+            except BaseException:  # an interrupt, too, should not wait for all groups
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+
+@contextmanager
+def _threads_per_step(number: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class _Adam:
+    """Adam as in torch.optim, for one tensor whose rows may leave."""
+
+    def __init__(self, weights: torch.Tensor) -> None:
+        self.mean = torch.zeros_like(weights)
+        self.square = torch.zeros_like(weights)
+        self.steps = 0
+
+    def step(self, weights: torch.Tensor, gradient: torch.Tensor) -> None:
+        self.steps += 1
+        self.mean.lerp_(gradient, 0.1)
+        self.square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+        scale = self.square.sqrt().div_((1 - 0.999**self.steps) ** 0.5).add_(1e-8)
+        weights.addcdiv_(self.mean, scale, value=-0.001 / (1 - 0.9**self.steps))
+
+    def keep(self, kept: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        self.mean, self.square = kept(self.mean), kept(self.square)
+
+
+class _RMSprop:
+    """RMSprop as in torch.optim, likewise."""
+
+    def __init__(self, weights: torch.Tensor) -> None:
+        self.square = torch.zeros_like(weights)
+
+    def step(self, weights: torch.Tensor, gradient: torch.Tensor) -> None:
+        self.square.mul_(0.99).addcmul_(gradient, gradient, value=0.01)
+        weights.addcdiv_(gradient, self.square.sqrt().add_(1e-8), value=-0.01)
+
+    def keep(self, kept: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        self.square = kept(self.square)
+
+
+_OPTIMISERS: dict[str, Callable[[torch.Tensor], _Adam | _RMSprop]] = {"adam": _Adam, "rmsprop": _RMSprop}
+
+
+class _State:
+    """Folds of equal size in training. Classifiers leave when they stop, so that nothing is spent on them.
+
+    In the shapes, f are the folds in training, c the classifiers of each, k the classes and d the dimension.
+    """
+
+    def __init__(
+        self,
+        folds: list[Fold],
+        l2: torch.Tensor,
+        features: torch.Tensor,
+        labels: torch.Tensor,
+        first: torch.Tensor,
+        training: Training,
+        seed: int,
+    ) -> None:
+        self.features, self.labels, self.training = features, labels, training
+        self.classes = len(first)
+        self.truth = one_hot(labels, self.classes).to(torch.float32)
+        self.random = np.random.RandomState(seed)
+        self.train, self.held_out = (
+            torch.from_numpy(rows).to(features.device) for rows in _rows(folds, self.random)
+        )
+        self.weights = first.repeat(*l2.shape, 1)  # [f, ck, d]
+        self.decay = l2.repeat_interleave(self.classes, dim=1)[..., None]  # [f, ck, 1]
+        self.optimiser = _OPTIMISERS[training.optimiser](self.weights)
+        self.stopped = torch.zeros_like(l2, dtype=torch.bool)  # [f, c]
+        # which of all classifiers is where, [f, c]; what follows is kept for all
+        self.numbers = torch.arange(l2.numel(), device=features.device).view(l2.shape)
+        self.right = torch.full_like(self.numbers, -1)
+        self.misses = torch.zeros_like(self.numbers)
+        self.rounds = torch.zeros_like(self.numbers)
+        self.best = first.repeat(l2.numel(), 1, 1)
+
+    def run(self) -> tuple[torch.Tensor, np.ndarray, np.ndarray]:
+        """Return the best weights, their accuracies, and the numbers of rounds."""
+        shape = self.right.shape
+        size = self.held_out.shape[1]
+        for _ in range(0, self.training.max_passes + 1, self.training.passes):
+            for _ in range(self.training.passes):
+                self._pass()
+            self._score()
+            if not self._keep():
+                break
+        accuracy = self.right.cpu().numpy() / size
+        return self.best.view(*shape, *self.best.shape[1:]), accuracy, self.rounds.cpu().numpy()
+
+    def _pass(self) -> None:
+        order = torch.from_numpy(self.random.permutation(self.train.shape[1]))
+        for rows in self.train[:, order.to(self.train.device)].split(self.training.batch_size, dim=1):
+            self._step(rows)
+
+    def _step(self, rows: torch.Tensor) -> None:
+        features = self._gather(rows)  # [f, b, d]
+        logits = torch.bmm(self.weights, features.transpose(1, 2)).unflatten(1, (-1, self.classes))
+        truth = self.truth[rows].transpose(1, 2).unsqueeze(1)  # [f, 1, k, b]
+        errors = logits.softmax(dim=2).sub_(truth).div_(rows.shape[1])
+        gradient = torch.bmm(errors.flatten(1, 2), features)
+        self.optimiser.step(self.weights, gradient.addcmul_(self.weights, self.decay))
+
+    def _gather(self, rows: torch.Tensor) -> torch.Tensor:
+        return self.features.index_select(0, rows.reshape(-1)).view(*rows.shape, -1)
+
+    def _score(self) -> None:
+        """Score the held-out rows, and take note of weights that are better than before."""
+        right = torch.zeros_like(self.stopped, dtype=torch.int64)
+        for rows in self.held_out.split(_SCORED, dim=1):
+            logits = torch.bmm(self.weights, self._gather(rows).transpose(1, 2))
+            chosen = logits.unflatten(1, (-1, self.classes)).argmax(dim=2)
+            right += (chosen == self.labels[rows][:, None]).sum(dim=2)
+        training = ~self.stopped
+        before = self.right.view(-1)[self.numbers]
+        better = training & (right > before)
+        self.right.view(-1)[self.numbers[better]] = right[better]
+        self.best[self.numbers[better]] = self.weights.unflatten(1, (-1, self.classes))[better]
+        missed = training & ~better
+        self.misses.view(-1)[self.numbers[missed]] += 1
+        self.rounds.view(-1)[self.numbers[training]] += 1
+        self.stopped |= self.misses.view(-1)[self.numbers] > self.training.tenacity
+
+    def _keep(self) -> bool:
+        """Let classifiers that have stopped leave; return whether any are left.
+
+        A fold with fewer left than others keeps some that have stopped, for the shape's sake.
+        """
+        left = (~self.stopped).sum(dim=1)
+        folds = left.nonzero()[:, 0]
+        width = int(left.max())
+        if (len(folds), width) == tuple(self.stopped.shape):
+            return True
+        order = self.stopped.to(torch.uint8).argsort(dim=1, stable=True)[folds, :width]
+
+        def kept(values: torch.Tensor) -> torch.Tensor:
+            each: torch.Tensor = values.unflatten(1, (-1, self.classes))
+            return each[folds[:, None], order].flatten(1, 2)
+
+        self.weights, self.decay = kept(self.weights), kept(self.decay)
+        self.optimiser.keep(kept)
+        self.numbers, self.stopped = (
+            values[folds[:, None], order] for values in (self.numbers, self.stopped)
+        )
+        self.train, self.held_out = self.train[folds], self.held_out[folds]
+        return width > 0
+
+
+def _rows(folds: list[Fold], random: np.random.RandomState) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows of folds of equal size, to train on and held out."""
+    train = np.stack([fold.train for fold in folds])
+    held_out = [fold.held_out for fold in folds if fold.held_out is not None]
+    if held_out:
+        aside = np.stack(held_out)
+    else:
+        number = int(_HELD_OUT * train.shape[1])
+        order = random.permutation(train.shape[1])
+        train, aside = train[:, order[number:]], train[:, order[:number]]
+    if not train.shape[1] or not aside.shape[1]:
+        rows = train.shape[1] + aside.shape[1]
+        raise InputError(f"a fold of {rows} rows is too small to train a classifier on: use more data")
+    return train, aside

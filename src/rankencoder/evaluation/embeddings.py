@@ -1,0 +1,129 @@
+"""An encoder that remembers: no sentence is encoded twice, not even by the next evaluation."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rankencoder.encoders import Encoder
+from rankencoder.errors import InputError
+from rankencoder.storage import new_file, read_tensors, write_tensors
+
+if TYPE_CHECKING:
+    import torch
+
+_PART = 4096  # sentences that are encoded and stored at a time
+
+
+def cache_folder() -> Path:
+    """Return where vectors are kept: ``RANKENCODER_CACHE``, or in the user's cache folder."""
+    if given := os.environ.get("RANKENCODER_CACHE"):
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rankencoder" / "vectors"
+
+
+class CachedEncoder(Encoder):
+    """An encoder whose vectors are kept in memory and, given a folder, on disk, by content.
+
+    The name of a stored file is a hash of encoder and sentences: another encoder, other settings of the same
+    one or other sentences are other files. A damaged file is made again.
+
+    :param encoder: The encoder.
+    :param folder: Where vectors are kept; None for memory alone.
+    """
+
+    def __init__(self, encoder: Encoder, folder: Path | None) -> None:
+        self.__dict__.update(vars(encoder))
+        self.fingerprint = fingerprint(encoder)
+        self._folder = folder
+        self._memory: dict[str, np.ndarray] = {}
+
+    def raw(self, sentences: Sequence[str], *, progress: bool = False) -> torch.Tensor:
+        """Return the vectors of sentences, encoding those that never were."""
+        import torch
+        from tqdm.auto import tqdm
+
+        distinct = sorted(set(sentences))
+        if not distinct:
+            return super().raw([])
+        place = {sentence: i for i, sentence in enumerate(distinct)}
+        parts = [distinct[start : start + _PART] for start in range(0, len(distinct), _PART)]
+        found = []
+        with tqdm(total=len(distinct), desc="Encoding", unit=" sentences", disable=not progress) as bar:
+            for part in parts:
+                found.append(self._part(part))
+                bar.update(len(part))
+        rows = np.concatenate(found)[[place[sentence] for sentence in sentences]]
+        return torch.from_numpy(rows).to(self.device)
+
+    def encode_now(self, sentences: Sequence[str]) -> torch.Tensor:
+        """Return the vectors of sentences as if none were stored, to see how long that takes."""
+        return super().raw(sentences)
+
+    def _part(self, sentences: list[str]) -> np.ndarray:
+        key = digest((self.fingerprint, *sentences))
+        if key not in self._memory:
+            self._memory[key] = self._stored(key, sentences)
+        return self._memory[key]
+
+    def _stored(self, key: str, sentences: list[str]) -> np.ndarray:
+        path = self._folder / self.fingerprint[:16] / f"{key[:32]}.safetensors" if self._folder else None
+        try:
+            vectors = read_tensors(path)["vectors"] if path else None
+        except (InputError, KeyError, OSError):  # not there yet, or not whole
+            vectors = None
+        if vectors is None or vectors.ndim != 2 or len(vectors) != len(sentences):
+            vectors = super().raw(sentences).cpu().numpy()
+            if path is not None:
+                with new_file(path) as new:
+                    write_tensors(new, {"vectors": vectors})
+        return vectors
+
+
+def digest(texts: Iterable[str]) -> str:
+    """Return a hash of some texts in their order."""
+    sha = hashlib.sha256()
+    for text in texts:
+        data = text.encode("utf-8", "surrogatepass")
+        sha.update(len(data).to_bytes(8, "little"))
+        sha.update(data)
+    return sha.hexdigest()
+
+
+def fingerprint(encoder: Encoder) -> str:
+    """Return a hash of all that an encoder's vectors depend on: weights, modules, tokenizer, prompts.
+
+    What a callable depends on cannot be seen: of that, it is the hash of its vectors of the probe sentences.
+    """
+    if encoder.model is None:
+        return hashlib.sha256(encoder.probe().tobytes()).hexdigest()
+    model: Any = encoder.model
+    sha = hashlib.sha256(repr(model).encode())
+    settings = [model.prompts, model.default_prompt_name, model.max_seq_length, model.truncate_dim]
+    sha.update(json.dumps(settings).encode())
+    sha.update(_tokenizer(model).encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        sha.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        sha.update(memoryview(_bytes(tensor)))  # type: ignore[arg-type]
+    return sha.hexdigest()
+
+
+def _bytes(tensor: torch.Tensor) -> np.ndarray:
+    import torch
+
+    return np.asarray(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+
+
+def _tokenizer(model: Any) -> str:
+    """Return a tokenizer's definition, less what its last call left in it."""
+    backend = getattr(getattr(model, "tokenizer", None), "backend_tokenizer", None)
+    if backend is None:
+        return ""
+    settings = json.loads(backend.to_str())
+    return json.dumps({k: v for k, v in settings.items() if k not in ("truncation", "padding")})

@@ -1,0 +1,170 @@
+"""One model on all sets, section by section."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from rankencoder.blend import blend_vectors
+from rankencoder.encoders import unit
+from rankencoder.evaluation.cost import measure_cost
+from rankencoder.evaluation.curves import power_curve, rank_weight_curve, reference_size_curve
+from rankencoder.evaluation.pair_groups import most_changed, shared_neighbours, similar_pairs
+from rankencoder.evaluation.results import Result, new_result
+from rankencoder.evaluation.space import describe_space, draw_map
+from rankencoder.evaluation.sts import score_sts
+from rankencoder.evaluation.transfer import score_transfer
+from rankencoder.evaluation.transfer_data import TRANSFER_TASKS, TransferTask, read_transfer_task
+from rankencoder.tuning import choose_for
+
+if TYPE_CHECKING:
+    from rankencoder.evaluation.models import Model, Subject
+    from rankencoder.evaluation.sts_data import PairSet
+
+
+@dataclass
+class Measurement:
+    """A model to measure.
+
+    :param sets: What it is scored on.
+    :param own: Those of them that are the user's.
+    :param projection: Of the map.
+    """
+
+    model: Model
+    sets: list[PairSet]
+    own: list[PairSet]
+    projection: str
+    progress: bool
+
+    def take(self, sections: Sequence[str]) -> Result:
+        """Measure what is asked for; everything but transfer rests on the STS scores."""
+        result = new_result(self.model, self.sets)
+        if self.sets and sections:
+            result["sts"] = score_sts(self.model, self.sets, progress=self.progress)
+            for name in sections:
+                if name != "sts":
+                    result[name] = getattr(self, f"_{name.replace('-', '_')}")(result)
+        return result
+
+    @property
+    def _main(self) -> PairSet:
+        """The set that is looked at more closely: STS-B, as in the paper, or the first there is."""
+        by_name = {pair_set.name: pair_set for pair_set in self.sets}
+        return by_name.get("STS-B") or (self.own or self.sets)[0]
+
+    @property
+    def _selection(self) -> list[PairSet]:
+        """The sets that something may be chosen on: the user's own, or STS-B dev."""
+        return self.own or [pair_set for pair_set in self.sets if pair_set.name == "STS-B dev"]
+
+    @property
+    def _ranked(self) -> list[Subject]:
+        return [subject for subject in self.model.subjects if subject.form is not None]
+
+    def _similarities(self, subject: Subject, kind: str, result: Result) -> dict[str, np.ndarray]:
+        system = result["sts"][subject.similarity_names()[kind]]
+        return {name: np.array(values) for name, values in system["similarities"].items()}
+
+    def _space(self, _: Result) -> dict[str, Any]:
+        close = [s for s in self.sets if s.name in ("STS-B", "STS-B dev") or s in self.own] or [self._main]
+        return {
+            s.name: {subject.role: describe_space(subject, s) for subject in self.model.subjects}
+            for s in close
+        }
+
+    def _similar_pairs(self, result: Result) -> dict[str, Any]:
+        found = {}
+        for s in self.sets:
+            systems = {name: np.array(sys_["similarities"][s.name]) for name, sys_ in result["sts"].items()}
+            found[s.name] = similar_pairs(s, systems)
+        return found
+
+    def _neighbours(self, result: Result) -> dict[str, Any]:
+        found = {}
+        for subject in self._ranked:
+            cosine, ranks = (self._similarities(subject, kind, result) for kind in ("cosine", "ranks"))
+            name = self._main.name
+            overlap = shared_neighbours(subject, self._main, cosine[name], ranks[name])
+            found[subject.role] = {"set": name, **overlap}
+        return found
+
+    def _curves(self, result: Result) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for subject in self._ranked:
+            cosine, ranks = (self._similarities(subject, kind, result) for kind in ("cosine", "ranks"))
+            close = (self._selection or [self._main])[0]
+            found[subject.role] = {
+                "rank-weight": rank_weight_curve(self.sets, cosine, ranks),
+                "power": power_curve(subject, self.sets),
+                "reference-size": reference_size_curve(subject, close),
+            }
+        return found
+
+    def _choice(self, _: Result) -> dict[str, Any]:
+        if not self._selection:
+            return {}
+        return {subject.role: choose_for(subject, self._selection) for subject in self._ranked}
+
+    def _changed(self, result: Result) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for subject in self._ranked:
+            kinds = ("cosine", "ranks", "blend")
+            cosine, *others = (self._similarities(subject, kind, result)[self._main.name] for kind in kinds)
+            changed = {
+                kind: most_changed(self._main, cosine, other)
+                for kind, other in zip(kinds[1:], others, strict=True)
+            }
+            found[subject.role] = {"set": self._main.name, **changed}
+        return found
+
+    def _map(self, _: Result) -> dict[str, Any]:
+        return {
+            subject.role: {
+                "set": self._main.name,
+                **draw_map(subject, self._main, projection=self.projection),
+            }
+            for subject in self._ranked
+        }
+
+    def _cost(self, _: Result) -> dict[str, Any]:
+        texts = sorted({text for pair in self._main.pairs for text in pair[:2]})
+        return {subject.role: measure_cost(subject, texts) for subject in self.model.subjects}
+
+    def transfer(self, tasks: Sequence[TransferTask]) -> dict[str, Any]:
+        """Train classifiers on the encoder's own vectors and, but for the exact form, on the blended ones."""
+        found = {}
+        for subject in self.model.subjects:
+            names = subject.similarity_names()
+            small = subject.form is not None and subject.form.name != "exact"
+            for kind in ("cosine", "blend") if small else ("cosine",):
+
+                def encode(texts: list[str], subject: Subject = subject, kind: str = kind) -> torch.Tensor:
+                    return _vectors(subject, texts, blended=kind == "blend", progress=self.progress)
+
+                scores = {task.name: score_transfer(task, encode, progress=self.progress) for task in tasks}
+                every = [scores[name]["accuracy"] for name in TRANSFER_TASKS if name in scores]
+                average = float(np.mean(every)) if len(every) == len(TRANSFER_TASKS) else None
+                found[names[kind]] = {"tasks": scores, "AVG": average}
+        return {
+            "systems": found,
+            "data": {t.name: {"fingerprint": t.fingerprint, "notes": list(t.warnings)} for t in tasks},
+        }
+
+
+def read_transfer(folder: str | Path, names: Sequence[str]) -> list[TransferTask]:
+    """Return the transfer tasks of some names."""
+    return [read_transfer_task(Path(folder), name) for name in names]
+
+
+def _vectors(subject: Subject, texts: list[str], *, blended: bool, progress: bool) -> torch.Tensor:
+    raw = subject.encoder.raw(texts, progress=progress)
+    if not blended or subject.form is None:
+        return raw
+    base = unit(raw)
+    return blend_vectors(subject.form(base), base, subject.rank_weight)

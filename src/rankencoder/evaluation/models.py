@@ -1,0 +1,209 @@
+"""What is evaluated: an encoder, a RankEncoder or a training run, and the similarities that it offers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rankencoder.blend import blend
+from rankencoder.encoders import Encoder
+from rankencoder.errors import InputError
+from rankencoder.evaluation.embeddings import CachedEncoder, digest
+from rankencoder.forms import fit_form
+from rankencoder.model import RANK_WEIGHT, RankEncoder
+from rankencoder.persistence import CONFIG
+from rankencoder.reference import SIZE, Reference
+from rankencoder.storage import read_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import torch
+
+    from rankencoder.encoders import EncoderLike
+    from rankencoder.forms import Form
+    from rankencoder.pairs import ScoredPair
+
+    Source = EncoderLike | RankEncoder
+
+RUN = "rankencoder-run.json"
+SEEDS = ("seed", "stage2_seed", "reference_seed", "output")
+"""Settings in which runs of one group may differ."""
+
+_PAIRS = 500  # whose rank vectors are in memory at a time
+
+
+@dataclass
+class Subject:
+    """One encoder and, where there is a reference corpus, its rank part.
+
+    :param role: "E1" or "E2" of a training run, otherwise empty.
+    """
+
+    role: str
+    encoder: CachedEncoder
+    sentences: list[str] = field(default_factory=list)
+    form: Form | None = None
+    rank_weight: float = RANK_WEIGHT
+
+    @property
+    def part(self) -> str:
+        """What to call the similarity of the rank part: a power other than +½ is no ranks."""
+        return "ranks" if self.form is None else self.form.label
+
+    def similarity_names(self) -> dict[str, str]:
+        """Return what to call each kind of similarity that there is: cosine, ranks, blend."""
+        kinds = {"cosine": "cosine"}
+        if self.form is not None:
+            kinds |= {"ranks": self.part, "blend": f"blend {self.rank_weight:g}"}
+        return {kind: f"{self.role} {name}".strip() for kind, name in kinds.items()}
+
+    def similarities(self, pairs: Iterable[ScoredPair], *, progress: bool = False) -> dict[str, np.ndarray]:
+        """Return each kind of similarity of the pairs."""
+        pairs = list(pairs)
+        texts = [text for pair in pairs for text in pair[:2]]
+        vectors = self.encoder(texts, progress=progress)
+        a, b = vectors[0::2], vectors[1::2]
+        found = {"cosine": _numbers((a * b).sum(dim=1))}
+        if self.form is not None:
+            ranks = pairwise(self.form, a, b)
+            found |= {"ranks": ranks, "blend": blend(ranks, found["cosine"], self.rank_weight)}
+        return found
+
+
+@dataclass
+class Model:
+    """Something to evaluate, with what is known about it."""
+
+    label: str
+    kind: str
+    path: str
+    subjects: list[Subject]
+    record: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of a training run."""
+        value = self.record.get("config", {}).get("seed")
+        return None if value is None else int(value)
+
+    @property
+    def group(self) -> str:
+        """The same for runs that differ in nothing but their seeds."""
+        if not self.record:
+            return self.fingerprint
+        config = {key: value for key, value in self.record["config"].items() if key not in SEEDS}
+        return digest([repr(sorted(config.items()))])
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of encoders, reference corpora and forms."""
+        parts: list[str] = []
+        for subject in self.subjects:
+            parts += [subject.role, subject.encoder.fingerprint]
+            if subject.form is not None:
+                settings = repr((subject.form.name, subject.form.config(), subject.rank_weight))
+                parts += [settings, digest(subject.sentences)]
+        return digest(parts)
+
+
+def open_model(
+    source: Source,
+    *,
+    corpus: Any = None,
+    size: int = SIZE,
+    device: str | None = None,
+    batch_size: int = 32,
+    cache: Path | None = None,
+    progress: bool = False,
+) -> Model:
+    """Open whatever can be evaluated.
+
+    :param source: A RankEncoder or its folder, the folder of a training run, or an encoder: a
+        SentenceTransformer, its folder or hub name, or a callable.
+    :param corpus: Where a plain encoder's reference corpus is drawn from; without one, only its cosine can
+        be scored.
+    :param size: Sentences of that reference corpus.
+    :param cache: Where vectors are kept.
+    :raises InputError: If it is none of these.
+    """
+    options: dict[str, Any] = {"device": device, "batch_size": batch_size}
+    if isinstance(source, RankEncoder):
+        name = Path(source.encoder.name).name
+        return Model(name, "rankencoder", source.encoder.name, [_of_rank_encoder(source, "", cache)])
+    if isinstance(source, (str, Path)):
+        folder = Path(source)
+        if (folder / RUN).exists():
+            return _open_run(folder, options, cache, progress)
+        if (folder / CONFIG).exists():
+            loaded = RankEncoder.load(folder, **options)
+            return Model(_name(folder), "rankencoder", str(folder), [_of_rank_encoder(loaded, "", cache)])
+    encoder = CachedEncoder(Encoder(source, **options), cache)
+    subject = Subject("", encoder)
+    if corpus is not None:
+        subject = _with_reference(subject, Reference.build(encoder, corpus, size=size, progress=progress))
+    return Model(_name(encoder.name), "encoder", encoder.name, [subject])
+
+
+def _name(path: str | Path) -> str:
+    folder = Path(path)
+    return folder.resolve().name if folder.exists() else str(path)
+
+
+def _of_rank_encoder(model: RankEncoder, role: str, cache: Path | None) -> Subject:
+    encoder = CachedEncoder(model.encoder, cache)
+    return Subject(role, encoder, model.reference.sentences, model.form, model.rank_weight)
+
+
+def _with_reference(subject: Subject, reference: Reference) -> Subject:
+    import torch
+
+    vectors = torch.from_numpy(reference.vectors).to(subject.encoder.device)
+    form = fit_form("compact", vectors)
+    return Subject(subject.role, subject.encoder, reference.sentences, form, subject.rank_weight)
+
+
+def _open_run(folder: Path, options: dict[str, Any], cache: Path | None, progress: bool) -> Model:
+    """Open E1 and E2 of a training run, both with the reference corpus of E2's RankEncoder."""
+    record = read_json(folder / RUN)
+    if not record.get("finished"):
+        raise InputError(f"{folder} holds an unfinished training: rankencoder train --resume -o {folder}")
+    subjects = []
+    second = None
+    if (folder / "rankencoder").is_dir():
+        second = RankEncoder.load(folder / "rankencoder", **options)
+    first = folder / "base"
+    if not first.is_dir():
+        first = Path(record["config"].get("base_encoder") or first)
+    if first.is_dir():
+        encoder = CachedEncoder(Encoder(first, **options), cache)
+        subject = Subject("E1", encoder)
+        if second is not None:
+            subject = _encoded_by(subject, second, progress)
+        subjects.append(subject)
+    if second is not None:
+        subjects.append(_of_rank_encoder(second, "E2", cache))
+    if not subjects:
+        raise InputError(f"{folder} holds no encoder: its base and rankencoder folders are missing")
+    return Model(_name(folder), "run", str(folder), subjects, record)
+
+
+def _encoded_by(subject: Subject, other: RankEncoder, progress: bool) -> Subject:
+    """Give an encoder the reference sentences, the form and the rank weight of another RankEncoder."""
+    sentences = other.reference.sentences
+    vectors = subject.encoder(sentences, progress=progress)
+    form = fit_form(other.form.name, vectors, **other.form.config())
+    return Subject(subject.role, subject.encoder, sentences, form, other.rank_weight)
+
+
+def pairwise(form: torch.nn.Module, a: torch.Tensor, b: torch.Tensor) -> np.ndarray:
+    """Return the inner products of a form's parts of paired vectors, some hundred pairs at a time."""
+    rows = zip(a.split(_PAIRS), b.split(_PAIRS), strict=True)
+    return np.concatenate([_numbers((form(x) * form(y)).sum(dim=1)) for x, y in rows])
+
+
+def _numbers(values: torch.Tensor) -> np.ndarray:
+    return np.asarray(values.double().cpu().numpy())

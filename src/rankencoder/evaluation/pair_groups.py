@@ -1,0 +1,134 @@
+"""Where rank vectors help: by how similar a pair is, and by how many neighbours it shares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from rankencoder.evaluation.statistics import spearman
+
+if TYPE_CHECKING:
+    from rankencoder.evaluation.models import Subject
+    from rankencoder.evaluation.sts_data import PairSet
+
+GROUPS = (("dissimilar", 0.0, 0.33), ("intermediate", 0.33, 0.67), ("similar", 0.67, 1.0))
+"""The paper's groups of gold scores, scaled to 0–1; each without its upper end, but for the last."""
+
+NEIGHBOURS = 100
+BINS = 10
+_FEWEST = 10  # pairs, for a correlation that says anything
+_CHANGED = 10
+_ROWS = 256
+
+
+def similar_pairs(pair_set: PairSet, systems: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Return Spearman's correlation ×100 of each system within each group of gold scores (Table 5).
+
+    :param systems: The similarities of each system.
+    """
+    gold = np.array([pair.score for pair in pair_set.pairs])
+    found: dict[str, Any] = {}
+    for (name, low, high), rows in zip(GROUPS, group_rows(pair_set), strict=True):
+        scores = {system: _percent(gold[rows], values[rows]) for system, values in systems.items()}
+        found[name] = {"from": low, "to": high, "pairs": int(rows.sum()), "scores": scores}
+    return found
+
+
+def group_rows(pair_set: PairSet) -> list[np.ndarray]:
+    """Return which pairs are in each of the three groups."""
+    gold = np.array([pair.score for pair in pair_set.pairs])
+    low, high = pair_set.scale
+    scaled = ((gold - low) / (high - low)).round(9)  # 1.65 of 5 is 0.33, and not a little less
+    return [(scaled >= start) & ((scaled < end) | (end == 1)) for _, start, end in GROUPS]
+
+
+def _percent(gold: np.ndarray, similarities: np.ndarray) -> float | None:
+    """Return Spearman's correlation ×100, or nothing for too few or equal pairs."""
+    if len(gold) < _FEWEST or np.ptp(gold) == 0 or np.ptp(similarities) == 0:
+        return None
+    return 100 * spearman(gold, similarities)
+
+
+def shared_neighbours(
+    subject: Subject, pair_set: PairSet, cosine: np.ndarray, ranks: np.ndarray
+) -> dict[str, Any]:
+    """Compare the gain of ranks over cosine with the neighbours that a pair shares (the overlap figure).
+
+    Pairs are put into ten bins of equal width by their cosine.
+
+    :param cosine: The pairs' cosines.
+    :param ranks: The pairs' rank similarities.
+    :return: For each bin its pairs, mean overlap of the two lists of 100 nearest reference sentences, and
+        Spearman's correlations; and the correlation of overlap and gain over bins.
+    """
+    gold = np.array([pair.score for pair in pair_set.pairs])
+    overlap = neighbour_overlap(subject, pair_set)
+    edges = np.linspace(cosine.min(), cosine.max(), BINS + 1)
+    where = np.clip(np.searchsorted(edges, cosine, side="right") - 1, 0, BINS - 1)
+    bins = []
+    for i in range(BINS):
+        rows = where == i
+        base, other = (_percent(gold[rows], values[rows]) for values in (cosine, ranks))
+        bins.append(
+            {
+                "from": float(edges[i]),
+                "to": float(edges[i + 1]),
+                "pairs": int(rows.sum()),
+                "overlap": float(overlap[rows].mean()) if rows.any() else None,
+                "cosine": base,
+                "ranks": other,
+                "gain": None if base is None or other is None else other - base,
+            }
+        )
+    full = [(b["overlap"], b["gain"]) for b in bins if b["gain"] is not None]
+    x, y = np.array(full).T if full else (np.zeros(0), np.zeros(0))
+    defined = len(full) > 2 and np.ptp(x) > 0 and np.ptp(y) > 0
+    correlation = float(np.corrcoef(x, y)[0, 1]) if defined else None
+    return {"neighbours": NEIGHBOURS, "bins": bins, "correlation": correlation}
+
+
+def neighbour_overlap(subject: Subject, pair_set: PairSet, k: int = NEIGHBOURS) -> np.ndarray:
+    """Return how many of the k nearest reference sentences the two sentences of each pair share."""
+    assert subject.form is not None
+    reference = subject.form.reference
+    vectors = subject.encoder([text for pair in pair_set.pairs for text in pair[:2]])
+    found = []
+    for rows in vectors.split(2 * _ROWS):
+        near = (rows @ reference.T).topk(min(k, len(reference)), dim=1).indices
+        marks = torch.zeros(len(rows), len(reference), dtype=torch.bool, device=rows.device)
+        marks.scatter_(1, near, True)
+        found.append((marks[0::2] & marks[1::2]).sum(dim=1).cpu())
+    return np.asarray(torch.cat(found).numpy())
+
+
+def most_changed(pair_set: PairSet, base: np.ndarray, other: np.ndarray) -> dict[str, Any]:
+    """Return the pairs that one similarity puts nearest to and furthest from their gold place, in words.
+
+    A pair's place is its rank among the pairs of the set, as a fraction; what counts is by how much its
+    distance from the place of its gold score changed.
+    """
+    from scipy.stats import rankdata
+
+    gold = np.array([pair.score for pair in pair_set.pairs])
+    places = [(rankdata(values) - 0.5) / len(gold) for values in (gold, base, other)]
+    improvement = np.abs(places[1] - places[0]) - np.abs(places[2] - places[0])
+    order = np.argsort(-improvement, kind="stable")
+
+    def told(i: int) -> dict[str, Any]:
+        pair = pair_set.pairs[i]
+        return {
+            "a": pair.a,
+            "b": pair.b,
+            "gold": pair.score,
+            "base": float(base[i]),
+            "other": float(other[i]),
+            "places": [float(place[i]) for place in places],
+            "improvement": float(improvement[i]),
+        }
+
+    improved = [told(i) for i in order[:_CHANGED] if improvement[i] > 0]
+    worsened = [told(i) for i in order[::-1][:_CHANGED] if improvement[i] < 0]
+    return {"improved": improved, "worsened": worsened}

@@ -1,0 +1,187 @@
+"""Results on disk and side by side: one JSON file a model, runs that differ only in seeds as one row."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rankencoder.errors import InputError
+from rankencoder.evaluation.embeddings import digest
+from rankencoder.evaluation.sts import compare
+from rankencoder.evaluation.sts_data import SEVEN
+from rankencoder.provenance import provenance
+from rankencoder.storage import new_file, read_json
+
+if TYPE_CHECKING:
+    from rankencoder.evaluation.models import Model
+    from rankencoder.evaluation.statistics import Interval
+    from rankencoder.evaluation.sts_data import PairSet
+
+FORMAT = "rankencoder-evaluation-1"
+Result = dict[str, Any]
+
+
+def new_result(model: Model, sets: Sequence[PairSet]) -> Result:
+    """Return the head of a result: what was evaluated, on which data, by which software, when."""
+    subjects = []
+    for subject in model.subjects:
+        about: dict[str, Any] = {"role": subject.role, "encoder": subject.encoder.name}
+        about |= {"fingerprint": subject.encoder.fingerprint, "dimension": subject.encoder.dimension}
+        if subject.form is not None:
+            about["form"] = {"name": subject.form.name, "settings": subject.form.config()}
+            about["rank_weight"] = subject.rank_weight
+            about["reference"] = {"size": len(subject.sentences), "fingerprint": digest(subject.sentences)}
+        subjects.append(about)
+    return {
+        "format": FORMAT,
+        "model": {
+            "label": model.label,
+            "kind": model.kind,
+            "path": model.path,
+            "fingerprint": model.fingerprint,
+            "group": model.group,
+            "seed": model.seed,
+            "config": model.record.get("config"),
+            "subjects": subjects,
+        },
+        "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        **provenance(),
+        "data": {pair_set.name: _about_set(pair_set) for pair_set in sets},
+    }
+
+
+def _about_set(pair_set: PairSet) -> dict[str, Any]:
+    return {
+        "pairs": len(pair_set.pairs),
+        "source": pair_set.source,
+        "fingerprint": pair_set.fingerprint,
+        "scale": list(pair_set.scale),
+        "notes": list(pair_set.notes),
+        "subsets": {name: len(pairs) for name, pairs in pair_set.subsets.items()},
+        "gold": [pair.score for pair in pair_set.pairs],
+    }
+
+
+def write_result(folder: Path, result: Result) -> Path:
+    """Write a result into a folder; parts of an earlier one of the same model that are not new stay.
+
+    :return: The file.
+    """
+    path = folder / f"{file_name(result['model']['label'])}-{result['model']['fingerprint'][:8]}.json"
+    if path.exists():
+        earlier = read_json(path)
+        if earlier.get("format") == FORMAT:
+            result = {**earlier, **{key: value for key, value in result.items() if value or key == "data"}}
+            result["data"] = {**earlier.get("data", {}), **result["data"]}
+    with new_file(path) as new:
+        new.write_text(json.dumps(result, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    return path
+
+
+def file_name(label: str) -> str:
+    """Return a label as the name of a file.
+
+    >>> file_name("sentence-transformers/all-MiniLM-L6-v2")
+    'sentence-transformers-all-MiniLM-L6-v2'
+    """
+    return re.sub(r"[^\w.-]+", "-", label).strip("-.") or "model"
+
+
+def read_results(paths: Iterable[str | Path]) -> list[Result]:
+    """Read results, from files or folders of them.
+
+    :raises InputError: If there are none, or a file holds something else.
+    """
+    files: list[Path] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            files += sorted(path.glob("*.json"))
+        elif path.exists():
+            files.append(path)
+        else:
+            raise InputError(f"no such file or folder: {path}. Results are made by: rankencoder evaluate")
+    found = []
+    for file in files:
+        result = read_json(file)
+        if result.get("format") != FORMAT:
+            raise InputError(f"{file} is no result of rankencoder evaluate (format {result.get('format')!r})")
+        found.append(result)
+    if not found:
+        raise InputError("there are no results to report: rankencoder evaluate makes them")
+    return found
+
+
+@dataclass(frozen=True)
+class Row:
+    """A system of one model, or the same system of several runs of one configuration.
+
+    :param values: Spearman's correlation ×100 of each run, by set; "AVG" where all seven are there.
+    """
+
+    label: str
+    system: str
+    kind: str
+    seeds: tuple[int | None, ...]
+    values: dict[str, list[float]]
+    similarities: dict[str, np.ndarray]
+    golds: dict[str, np.ndarray]
+
+    def mean(self, name: str) -> float:
+        """Return the mean over runs."""
+        return float(np.mean(self.values[name]))
+
+    def std(self, name: str) -> float | None:
+        """Return the standard deviation over runs (of the sample: divided by one less), if there are some."""
+        return float(np.std(self.values[name], ddof=1)) if len(self.values[name]) > 1 else None
+
+    def gain_over(self, base: Row, names: Sequence[str]) -> Interval | None:
+        """Return the mean gain over another row on some sets, if both were scored on the same pairs."""
+        for name in names:
+            ours, theirs = self.golds.get(name), base.golds.get(name)
+            if ours is None or theirs is None or not np.array_equal(ours, theirs):
+                return None
+        golds = {name: self.golds[name] for name in names}
+        return compare(golds, base.similarities, self.similarities) if names else None
+
+
+def rows(results: Sequence[Result], aggregation: str = "all") -> list[Row]:
+    """Return the scores of all systems, with runs of one configuration as one row."""
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        if result.get("sts"):
+            groups.setdefault(result["model"]["group"], []).append(result)
+    found = []
+    for members in groups.values():
+        first = members[0]
+        label = first["model"]["label"] if len(members) == 1 else _group_label(members)
+        seeds = tuple(member["model"]["seed"] for member in members)
+        for name, system in first["sts"].items():
+            same = [member["sts"][name] for member in members if name in member["sts"]]
+            shared = [s for s in system["scores"] if all(s in other["scores"] for other in same)]
+            values = {s: [other["scores"][s][aggregation] for other in same] for s in shared}
+            if all(other["AVG"][aggregation] is not None for other in same):
+                values["AVG"] = [other["AVG"][aggregation] for other in same]
+            similarities = {s: np.array([other["similarities"][s] for other in same]) for s in shared}
+            golds = {s: np.array(first["data"][s]["gold"]) for s in shared}
+            found.append(Row(label, name, system["kind"], seeds, values, similarities, golds))
+    return found
+
+
+def _group_label(members: Sequence[Result]) -> str:
+    labels = [member["model"]["label"] for member in members]
+    stem = labels[0]
+    while stem and not all(label.startswith(stem) for label in labels):
+        stem = stem[:-1]
+    return f"{stem.rstrip('-_. ') or labels[0]} ({len(members)} runs)"
+
+
+def main_sets(row: Row) -> list[str]:
+    """Return the sets that a gain is averaged over: the seven, or else all that there are."""
+    return [name for name in SEVEN if name in row.values] if "AVG" in row.values else list(row.golds)

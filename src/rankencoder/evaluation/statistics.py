@@ -1,0 +1,201 @@
+"""The numbers of evaluation: correlations with their uncertainty, and what a set of vectors looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from rankencoder.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+ROUNDS = 1000
+"""Resamples of a bootstrap."""
+
+_CHUNK = 2**22  # numbers at a time: some tens of MiB of scratch memory
+_NEIGHBOURS = 10
+
+
+class Interval(NamedTuple):
+    """A value with its 95% bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def verdict(self) -> str:
+        """Say whether a difference is more than chance."""
+        return "better" if self.low > 0 else "worse" if self.high < 0 else "within chance"
+
+    @classmethod
+    def of(cls, value: float, resampled: np.ndarray) -> Interval:
+        """Make an interval of a value and what it was in the resamples."""
+        low, high = np.quantile(resampled, [0.025, 0.975])
+        return cls(float(value), float(low), float(high))
+
+
+def spearman(gold: Sequence[float] | np.ndarray, similarities: np.ndarray) -> float:
+    """Return Spearman's rank correlation.
+
+    :raises InputError: If it is not defined, because all scores or all similarities are equal.
+
+    >>> round(spearman([1, 2, 3, 4], np.array([0.1, 0.4, 0.2, 0.9])), 3)
+    0.8
+    """
+    from scipy.stats import spearmanr
+
+    scores = np.asarray(gold, dtype=np.float64)
+    for values, what in ((scores, "scores"), (similarities, "similarities")):
+        if len(values) < 2 or np.ptp(values) == 0:
+            raise InputError(f"a rank correlation needs different {what}, got {len(values)} equal one(s)")
+    return float(spearmanr(scores, similarities).statistic)
+
+
+def resample(number: int, *, rounds: int = ROUNDS, seed: int = 0) -> np.ndarray:
+    """Draw bootstrap samples of a number of items.
+
+    :return: ``[rounds, number]``: how often each item is in each sample.
+    """
+    rng = np.random.default_rng(seed)
+    return rng.multinomial(number, np.full(number, 1 / number), size=rounds).astype(np.uint16)
+
+
+def resampled_spearman(gold: np.ndarray, similarities: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return Spearman's correlation in each bootstrap sample; NaN in one whose values are all equal.
+
+    Nothing is sorted per sample: the values are sorted once, and how often each is drawn gives the ranks.
+
+    :param gold: ``[n]``.
+    :param similarities: ``[n]``.
+    :param counts: ``[rounds, n]`` from `resample`.
+    :return: ``[rounds]``.
+    """
+    found = []
+    for part in np.array_split(counts, max(1, counts.size // _CHUNK)):
+        a, b = (_centred_ranks(np.asarray(values), part) for values in (gold, similarities))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found.append(
+                np.einsum("ri,ri,ri->r", part, a, b)
+                / np.sqrt(np.einsum("ri,ri,ri->r", part, a, a) * np.einsum("ri,ri,ri->r", part, b, b))
+            )
+    return np.concatenate(found)
+
+
+def _centred_ranks(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return each value's average rank in each sample, less the mean rank."""
+    order = np.argsort(values, kind="stable")
+    _, first, group = np.unique(values[order], return_index=True, return_inverse=True)
+    total = np.zeros((len(counts), len(values) + 1))
+    np.cumsum(counts[:, order], axis=1, out=total[:, 1:])
+    bounds = total[:, [*first, len(values)]]
+    middle = (bounds[:, :-1] + bounds[:, 1:]) / 2 - total[:, -1:] / 2
+    ranks = np.empty((len(counts), len(values)))
+    ranks[:, order] = middle[:, group]
+    return ranks
+
+
+def spearman_interval(gold: np.ndarray, similarities: np.ndarray, *, seed: int = 0) -> Interval:
+    """Return Spearman's correlation with its bootstrap interval."""
+    resampled = resampled_spearman(gold, similarities, resample(len(gold), seed=seed))
+    return Interval.of(spearman(gold, similarities), resampled[np.isfinite(resampled)])
+
+
+def gain_interval(sets: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], *, seed: int = 0) -> Interval:
+    """Return how much better one similarity correlates than another, by a paired bootstrap.
+
+    Both are scored on the same resampled pairs. Of several sets, each is resampled by itself, and the gain is
+    the mean of their gains, as the field averages.
+
+    :param sets: For each set its gold scores, the similarities to beat, and the others: ``[n]``, or
+        ``[runs, n]`` where the same was done with several seeds and their mean gain is wanted.
+    """
+    value, resampled = 0.0, np.zeros(ROUNDS)
+    for i, (gold, *pair) in enumerate(sets):
+        counts = resample(len(gold), seed=seed + i)
+        for rows, sign in zip(map(np.atleast_2d, pair), (-1, 1), strict=True):
+            for row in rows:
+                weight = sign / (len(rows) * len(sets))
+                value += weight * spearman(gold, row)
+                resampled += weight * resampled_spearman(gold, row, counts)
+    return Interval.of(value, resampled[np.isfinite(resampled)])
+
+
+def mean_interval(values: np.ndarray, *, rounds: int = 2000, seed: int = 0) -> Interval:
+    """Return a mean with its bootstrap interval."""
+    rng = np.random.default_rng(seed)
+    means = values[rng.integers(0, len(values), (rounds, len(values)))].mean(axis=1)
+    return Interval.of(float(values.mean()), means)
+
+
+def alignment(a: torch.Tensor, b: torch.Tensor) -> float:
+    """Return the mean squared distance of paired unit vectors (Wang and Isola, α = 2); lower is better."""
+    return float((a.double() - b.double()).square().sum(dim=1).mean())
+
+
+def uniformity(vectors: torch.Tensor) -> float:
+    """Return log mean exp(−2‖x−y‖²) over all pairs of unit vectors (Wang and Isola, t = 2); lower is better.
+
+    >>> import torch
+    >>> round(uniformity(torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])), 7)
+    -4.396349
+    """
+    total, number = 0.0, len(vectors)
+    for start, cosines in _similarities(vectors):
+        weights = (4 * cosines.double() - 4).exp()
+        later = weights.triu(diagonal=start + 1)  # each pair once: those after the row's own place
+        total += float(later.sum())
+    return float(np.log(total / (number * (number - 1) / 2)))
+
+
+def hubness(vectors: torch.Tensor, k: int = _NEIGHBOURS) -> float:
+    """Return the skewness of how often a vector is among the k nearest of the others (Radovanović et al.).
+
+    0 where all are so equally often; large where a few vectors, the hubs, are near to everything.
+    """
+    import torch
+    from scipy.stats import skew
+
+    occurrences = torch.zeros(len(vectors), dtype=torch.int64)
+    k = min(k, len(vectors) - 1)
+    for start, cosines in _similarities(vectors):
+        rows = torch.arange(len(cosines))
+        cosines[rows, rows + start] = -2
+        near = cosines.topk(k, dim=1).indices.flatten().cpu()
+        occurrences += torch.bincount(near, minlength=len(vectors))
+    return float(skew(occurrences.numpy()))
+
+
+class Spread(NamedTuple):
+    """How the variance of a set of vectors spreads over directions."""
+
+    effective_rank: float
+    first_share: float
+    first_ten_share: float
+    mean_norm: float
+
+
+def spread(vectors: torch.Tensor) -> Spread:
+    """Describe the covariance of unit vectors.
+
+    The effective rank is exp of the entropy of the covariance's eigenvalues (Roy and Vetterli); the shares
+    are those of the first and the first ten directions in the variance; the mean norm is the length of the
+    mean vector: near 1, all vectors point the same way.
+    """
+    rows = vectors.double().cpu()
+    mean = rows.mean(dim=0)
+    values = np.linalg.svd((rows - mean).numpy(), compute_uv=False) ** 2
+    shares = values / max(values.sum(), 1e-300)
+    positive = shares[shares > 0]
+    entropy = -(positive * np.log(positive)).sum()
+    return Spread(float(np.exp(entropy)), float(shares[0]), float(shares[:10].sum()), float(mean.norm()))
+
+
+def _similarities(vectors: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
+    """Yield the inner products of some rows with all, and the number of the first of them."""
+    step = max(1, _CHUNK // len(vectors))
+    for start in range(0, len(vectors), step):
+        yield start, vectors[start : start + step] @ vectors.T

@@ -1,0 +1,221 @@
+"""How well a linear classifier does on vectors of sentences: the transfer tasks, by SentEval's protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.metrics import f1_score
+from sklearn.model_selection import StratifiedKFold
+from tqdm.auto import tqdm
+
+from rankencoder.encoders import check_device, shorten
+from rankencoder.errors import InputError
+from rankencoder.evaluation.classifier import FAST, FULL, L2_WEIGHTS, Fold, Training, fit_classifiers
+from rankencoder.evaluation.transfer_data import Split, TransferTask
+
+Encode = Callable[[list[str]], Any]
+"""From sentences to an array with one row for each: raw vectors, just as the encoder gives them."""
+
+_Finished = Callable[[int], None]
+
+
+def score_transfer(
+    task: TransferTask,
+    encode: Encode,
+    *,
+    seed: int = 1111,
+    fast: bool = False,
+    device: str | torch.device | None = None,
+    progress: bool = False,
+) -> dict[str, Any]:
+    """Return the accuracy of a logistic regression on the vectors of a task's sentences.
+
+    MR, CR, SUBJ and MPQA: in each of ten folds, ten folds of the rest choose the weight of L2, and a
+    classifier trained on the rest is tested; the accuracies are averaged. TREC and MRPC: ten folds of the
+    training split choose the weight. SST-2: the dev split chooses it. What is seen of a pair (MRPC) are the
+    absolute differences and the products of the two vectors' numbers.
+
+    :param encode: From a list of strings to an array with one row for each. Called once, with the distinct
+        sentences of the task. The vectors are used as they are: what the encoder does not normalise, the
+        protocol does not either.
+    :param seed: Of folds and classifiers; published figures have 1111.
+    :param fast: SentEval's setting for prototypes: five folds, RMSprop, fewer and larger steps.
+    :param device: Where to train the classifiers; by default the processor, each core at folds of its own.
+    :param progress: Show a progress bar.
+    :return: What JSON can hold: ``accuracy`` in per cent, ``dev_accuracy`` of the chosen weights of L2 on
+        held-out rows, ``f1`` (MRPC), and for each tested fold the chosen weight in ``l2`` and the accuracy in
+        ``folds`` (a single one where there is a test split); ``n`` rows of each split.
+    :raises InputError: If there is not one finite vector for each sentence, or the task is too small to fold.
+    """
+    if device is not None:
+        check_device(str(device))
+    rows = _features(task, encode, torch.device(device or "cpu"))
+    folds = 5 if fast else 10
+    protocol = _Protocol(task.name, task.classes, seed, folds, FAST if fast else FULL)
+    with _progress_bar(task.name, protocol.fits(task), progress) as finished:
+        result = protocol.score(task.splits, rows, finished)
+    sizes = {name: len(split.labels) for name, split in task.splits.items()}
+    return {"task": task.name, **result, "n": sizes, "seed": seed, "fast": fast}
+
+
+class _Protocol:
+    """One way to choose the weight of L2 for each kind of splits."""
+
+    def __init__(self, name: str, classes: int, seed: int, folds: int, training: Training) -> None:
+        self.name, self.classes, self.seed, self.folds, self.training = name, classes, seed, folds, training
+
+    def fits(self, task: TransferTask) -> int:
+        """Return how many folds there are to train on."""
+        if "all" in task.splits:
+            return self.folds * (self.folds + 1)
+        return 1 if "dev" in task.splits else self.folds + 1
+
+    def score(
+        self, splits: Mapping[str, Split], rows: Mapping[str, torch.Tensor], finished: _Finished
+    ) -> dict[str, Any]:
+        labels = {name: np.array(split.labels) for name, split in splits.items()}
+        if "all" in splits:
+            return self._nested(rows["all"], labels["all"], finished)
+        if "dev" in splits:
+            return self._by_dev(rows, labels, finished)
+        return self._by_folds(rows, labels, finished)
+
+    def _nested(self, rows: torch.Tensor, labels: np.ndarray, finished: _Finished) -> dict[str, Any]:
+        outer = self._split(labels)
+        inner = [
+            Fold(train[fit], train[aside]) for train, _ in outer for fit, aside in self._split(labels[train])
+        ]
+        found = self._fit(rows, labels, inner, [L2_WEIGHTS] * len(inner), finished).accuracy
+        chosen = [_choose(accuracy) for accuracy in found.reshape(len(outer), self.folds, -1)]
+        refits = [Fold(train) for train, _ in outer]
+        fitted = self._fit(rows, labels, refits, [[l2] for l2, _ in chosen], finished)
+        tested = []
+        for i, (_, test) in enumerate(outer):
+            predicted = fitted.predict(rows[torch.from_numpy(test).to(rows.device)], i)
+            tested.append(_per_cent(predicted == labels[test]))
+        return {
+            "accuracy": round(float(np.mean(tested)), 2),
+            "dev_accuracy": round(float(np.mean([accuracy for _, accuracy in chosen])), 2),
+            "l2": [l2 for l2, _ in chosen],
+            "folds": tested,
+        }
+
+    def _by_folds(
+        self, rows: Mapping[str, torch.Tensor], labels: Mapping[str, np.ndarray], finished: _Finished
+    ) -> dict[str, Any]:
+        train = labels["train"]
+        folds = [Fold(fit, aside) for fit, aside in self._split(train)]
+        found = self._fit(rows["train"], train, folds, [L2_WEIGHTS] * len(folds), finished).accuracy
+        l2, accuracy = _choose(found)
+        fitted = self._fit(rows["train"], train, [Fold(np.arange(len(train)))], [[l2]], finished)
+        return self._tested(fitted.predict(rows["test"], 0), labels["test"], l2, accuracy)
+
+    def _by_dev(
+        self, rows: Mapping[str, torch.Tensor], labels: Mapping[str, np.ndarray], finished: _Finished
+    ) -> dict[str, Any]:
+        size = len(labels["train"])
+        fold = Fold(np.arange(size), size + np.arange(len(labels["dev"])))
+        both = torch.cat([rows["train"], rows["dev"]])
+        truth = np.concatenate([labels["train"], labels["dev"]])
+        fitted = self._fit(both, truth, [fold], [L2_WEIGHTS], finished)
+        l2, accuracy = _choose(fitted.accuracy)
+        # another fit with the same seed would be the same
+        predicted = fitted.predict(rows["test"], 0, L2_WEIGHTS.index(l2))
+        return self._tested(predicted, labels["test"], l2, accuracy)
+
+    def _tested(self, predicted: np.ndarray, truth: np.ndarray, l2: float, dev: float) -> dict[str, Any]:
+        accuracy = _per_cent(predicted == truth)
+        result: dict[str, Any] = {"accuracy": accuracy, "dev_accuracy": dev}
+        if self.name == "MRPC":
+            result["f1"] = round(100 * float(f1_score(truth, predicted)), 2)
+        return {**result, "l2": [l2], "folds": [accuracy]}
+
+    def _split(self, labels: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return the rows of the training and of the held-out part of each fold."""
+        counts = np.bincount(labels, minlength=self.classes)
+        if counts.min() < self.folds:
+            raise InputError(
+                f"{self.name}: class {counts.argmin()} has {counts.min()} rows, {self.folds} folds need more"
+            )
+        folds = StratifiedKFold(self.folds, shuffle=True, random_state=self.seed)
+        return list(folds.split(np.zeros((len(labels), 1)), labels))
+
+    def _fit(
+        self, rows: torch.Tensor, labels: np.ndarray, folds: list[Fold], l2: Any, finished: _Finished
+    ) -> Any:
+        return fit_classifiers(
+            rows,
+            labels,
+            folds,
+            l2,
+            classes=self.classes,
+            training=self.training,
+            seed=self.seed,
+            finished=finished,
+        )
+
+
+def _choose(accuracy: np.ndarray) -> tuple[float, float]:
+    """Return the weight of L2 with the best mean over folds, and this mean; the first of equals.
+
+    :param accuracy: ``[folds, choices]``, as shares.
+    """
+    means = [round(100 * float(mean), 2) for mean in accuracy.mean(axis=0)]
+    best = int(np.argmax(means))
+    return L2_WEIGHTS[best], means[best]
+
+
+def _per_cent(right: np.ndarray) -> float:
+    return round(100 * float(right.mean()), 2)
+
+
+def _features(task: TransferTask, encode: Encode, device: torch.device) -> dict[str, torch.Tensor]:
+    """Return what the classifiers see of each split."""
+    vectors = _vectors(task, encode).to(device)
+    number = {sentence: i for i, sentence in enumerate(task.sentences)}
+
+    def of(sentences: tuple[str, ...]) -> torch.Tensor:
+        return vectors[torch.tensor([number[sentence] for sentence in sentences], device=device)]
+
+    rows = {}
+    for name, split in task.splits.items():
+        u = of(split.first)
+        if split.second:
+            v = of(split.second)
+            u = torch.cat([(u - v).abs(), u * v], dim=1)
+        rows[name] = u
+    return rows
+
+
+def _vectors(task: TransferTask, encode: Encode) -> torch.Tensor:
+    """Return the vectors of a task's sentences, or say what is wrong with them."""
+    found = encode(task.sentences)
+    if isinstance(found, torch.Tensor):
+        found = found.detach().cpu().float().numpy()
+    try:
+        vectors = np.asarray(found).astype(np.float32)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the encoder did not return an array of numbers: {error}") from error
+    if vectors.ndim != 2 or len(vectors) != len(task.sentences) or not vectors.shape[1]:
+        raise InputError(
+            f"the encoder was given {len(task.sentences)} sentences and returned an array of shape "
+            f"{list(vectors.shape)}: it must return one row per sentence"
+        )
+    bad = np.logical_not(np.isfinite(vectors).all(axis=1))
+    if bad.any():
+        sentence = task.sentences[int(bad.argmax())]
+        raise InputError(
+            f"the encoder returned a NaN or infinite vector for {shorten(sentence)!r} "
+            f"({int(bad.sum())} of {len(bad)} sentences of {task.name}): mend the encoder"
+        )
+    return torch.from_numpy(vectors)
+
+
+@contextmanager
+def _progress_bar(name: str, fits: int, progress: bool) -> Iterator[_Finished]:
+    with tqdm(total=fits, desc=name, unit=" folds", disable=not progress) as bar:
+        yield bar.update

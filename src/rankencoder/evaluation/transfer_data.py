@@ -1,0 +1,228 @@
+"""The seven transfer tasks, out of the files of SentEval."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import reprlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from rankencoder.errors import InputError, nearest
+
+TRANSFER_TASKS: tuple[str, ...] = ("MR", "CR", "SUBJ", "MPQA", "SST-2", "TREC", "MRPC")
+"""The tasks in the order of the field's tables."""
+
+_QUESTIONS = {"ABBR": 0, "DESC": 1, "ENTY": 2, "HUM": 3, "LOC": 4, "NUM": 5}
+_ANSWERS = {"0": 0, "1": 1}
+_NOTHING = "."  # what SentEval's examples encode in place of an empty line
+
+
+@dataclass(frozen=True)
+class Split:
+    """Rows of a task: sentences, or pairs of them, and the class of each.
+
+    They are in SentEval's order, by number of words and then by class, because the folds depend on it.
+
+    :param first: The sentences; the first ones of pairs.
+    :param labels: The classes, from 0.
+    :param second: The second sentences of pairs; empty where there are none.
+    """
+
+    first: tuple[str, ...]
+    labels: tuple[int, ...]
+    second: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TransferTask:
+    """A task: what a linear classifier has to tell from the vectors of sentences.
+
+    :param name: One of :data:`TRANSFER_TASKS`.
+    :param classes: How many classes there are.
+    :param splits: "all" where the protocol makes its own splits; otherwise "train", "test" and, for SST-2,
+        "dev".
+    :param warnings: What is not as in the published data.
+    """
+
+    name: str
+    classes: int
+    splits: Mapping[str, Split]
+    warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def sentences(self) -> list[str]:
+        """All distinct sentences, in the order of their first occurrence."""
+        texts = (text for split in self.splits.values() for text in (*split.first, *split.second))
+        return list(dict.fromkeys(texts))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the content: name, splits, sentences and labels."""
+        splits = {name: [split.first, split.second, split.labels] for name, split in self.splits.items()}
+        return hashlib.sha256(json.dumps([self.name, self.classes, splits]).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class _Row:
+    words: tuple[list[str], ...]
+    label: int
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        return (*map(len, self.words), self.label)
+
+
+@dataclass(frozen=True)
+class _File:
+    path: str
+    split: str
+    count: int  # of rows in the published file
+    read: Callable[[Path], Iterator[_Row]]
+
+
+def _only_sentences(label: int) -> Callable[[Path], Iterator[_Row]]:
+    def read(path: Path) -> Iterator[_Row]:
+        for text, _ in _lines(path, "latin-1"):
+            yield _Row((text.split(),), label)
+
+    return read
+
+
+def _read_sst(path: Path) -> Iterator[_Row]:
+    for text, place in _lines(path, "utf-8"):
+        sentence, label = _columns(text.strip(), 2, place)
+        yield _Row((sentence.split(),), _label(label, _ANSWERS, place))
+
+
+def _read_trec(path: Path) -> Iterator[_Row]:
+    for text, place in _lines(path, "latin-1"):
+        label, colon, rest = text.strip().partition(":")
+        kind, _, question = rest.partition(" ")
+        if not (colon and kind and question.strip()):
+            raise InputError(f"{place}: expected CLASS:kind and a question, got {reprlib.repr(text)}")
+        yield _Row((question.split(),), _label(label, _QUESTIONS, place))
+
+
+def _read_mrpc(path: Path) -> Iterator[_Row]:
+    for i, (text, place) in enumerate(_lines(path, "utf-8-sig")):
+        label, _, _, a, b = _columns(text.strip(), 5, place)
+        if i > 0:
+            yield _Row((a.split(), b.split()), _label(label, _ANSWERS, place))
+        elif label in _ANSWERS:
+            raise InputError(f"{place}: expected a header (Quality, #1 ID, ...), got a pair")
+
+
+_FILES: dict[str, tuple[_File, ...]] = {
+    "MR": (
+        _File("MR/rt-polarity.pos", "all", 5331, _only_sentences(1)),
+        _File("MR/rt-polarity.neg", "all", 5331, _only_sentences(0)),
+    ),
+    "CR": (
+        _File("CR/custrev.pos", "all", 2407, _only_sentences(1)),
+        _File("CR/custrev.neg", "all", 1368, _only_sentences(0)),
+    ),
+    "SUBJ": (
+        _File("SUBJ/subj.objective", "all", 5000, _only_sentences(1)),
+        _File("SUBJ/subj.subjective", "all", 5000, _only_sentences(0)),
+    ),
+    "MPQA": (
+        _File("MPQA/mpqa.pos", "all", 3312, _only_sentences(1)),
+        _File("MPQA/mpqa.neg", "all", 7294, _only_sentences(0)),
+    ),
+    "SST-2": (
+        _File("SST/binary/sentiment-train", "train", 67349, _read_sst),
+        _File("SST/binary/sentiment-dev", "dev", 872, _read_sst),
+        _File("SST/binary/sentiment-test", "test", 1821, _read_sst),
+    ),
+    "TREC": (
+        _File("TREC/train_5500.label", "train", 5452, _read_trec),
+        _File("TREC/TREC_10.label", "test", 500, _read_trec),
+    ),
+    "MRPC": (
+        _File("MRPC/msr_paraphrase_train.txt", "train", 4076, _read_mrpc),
+        _File("MRPC/msr_paraphrase_test.txt", "test", 1725, _read_mrpc),
+    ),
+}
+
+
+def read_transfer_task(folder: str | Path, name: str) -> TransferTask:
+    """Return a transfer task out of the files of SentEval.
+
+    White space between words becomes one blank. An empty line, of which CR and MPQA have a few, becomes "."
+    as in SentEval's examples.
+
+    :param folder: SentEval's data folder: the one that holds ``downstream``, or ``downstream`` itself, or any
+        other that holds the tasks' folders (``MR``, ``CR``, ...).
+    :param name: One of :data:`TRANSFER_TASKS`.
+    :raises InputError: If there is no such task, a file is missing or empty, or a line is not what it should
+        be; with file and line.
+    """
+    if name not in TRANSFER_TASKS:
+        raise InputError(f"no transfer task is called {name!r}:{nearest(name, TRANSFER_TASKS)}")
+    home = _home(Path(folder), _FILES[name])
+    rows: dict[str, list[_Row]] = {}
+    warnings = []
+    for file in _FILES[name]:
+        found = list(file.read(home / file.path))
+        if not found:
+            raise InputError(f"{home / file.path} is empty: `rankencoder data fetch` gets it anew")
+        if len(found) != file.count:
+            warnings.append(f"{home / file.path} has {len(found)} rows, the published file {file.count}")
+        rows.setdefault(file.split, []).extend(found)
+    splits = {split: _split(found) for split, found in rows.items()}
+    classes = len(_QUESTIONS) if name == "TREC" else 2
+    return TransferTask(name, classes, splits, tuple(warnings))
+
+
+def _home(folder: Path, files: tuple[_File, ...]) -> Path:
+    """Return the folder that the paths of a task's files start from."""
+    for home in (folder / "downstream", folder):
+        if any((home / file.path).exists() for file in files):
+            return home
+    raise InputError(
+        f"neither {folder} nor its folder downstream holds {files[0].path}: `rankencoder data fetch` gets it"
+    )
+
+
+def _split(rows: list[_Row]) -> Split:
+    rows = sorted(rows, key=lambda row: row.order)
+    columns = zip(*(row.words for row in rows), strict=True)
+    first, *second = (tuple(map(_sentence, column)) for column in columns)
+    return Split(first, tuple(row.label for row in rows), second[0] if second else ())
+
+
+def _sentence(words: list[str]) -> str:
+    return " ".join(words) or _NOTHING
+
+
+def _lines(path: Path, encoding: str) -> Iterator[tuple[str, str]]:
+    """Yield each line and its place; lines end at newlines only."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError as error:
+        raise InputError(f"no such file: {path}; `rankencoder data fetch` gets it") from error
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from error
+    for i, line in enumerate(data.removesuffix(b"\n").split(b"\n") if data else (), start=1):
+        place = f"{path}, line {i}"
+        try:
+            yield line.decode(encoding if i == 1 else encoding.removesuffix("-sig")), place
+        except UnicodeDecodeError as error:
+            raise InputError(f"{place}: not UTF-8 text ({error.reason})") from error
+
+
+def _columns(text: str, count: int, place: str) -> list[str]:
+    columns = text.split("\t")
+    if len(columns) != count:
+        raise InputError(f"{place}: expected {count} columns separated by tabs, got {len(columns)}")
+    return columns
+
+
+def _label(label: str, labels: Mapping[str, int], place: str) -> int:
+    try:
+        return labels[label.strip()]
+    except KeyError:
+        raise InputError(f"{place}: the label {reprlib.repr(label)} is none of {', '.join(labels)}") from None

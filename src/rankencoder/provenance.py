@@ -1,0 +1,35 @@
+"""By which software and on which machine something was made."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from rankencoder._version import __version__
+
+_PACKAGES = (
+    "torch",
+    "sentence-transformers",
+    "transformers",
+    "accelerate",
+    "datasets",
+    "tokenizers",
+    "numpy",
+    "scikit-learn",
+    "scipy",
+)
+
+
+def provenance() -> dict[str, Any]:
+    """Return the versions of all that matters, and the machine."""
+    versions = {"rankencoder": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return {
+        "versions": versions,
+        "machine": {"platform": platform.platform(), "processor": platform.machine()},
+    }

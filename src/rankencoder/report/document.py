@@ -1,0 +1,260 @@
+"""A report before it has a format: sections of text, tables, figures and pairs in words."""
+
+from __future__ import annotations
+
+import csv
+import io
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from rankencoder.evaluation.statistics import Interval
+
+Value = float | int | str | None
+"""What a table of data, for programs, can hold."""
+
+NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class Text:
+    """A paragraph."""
+
+    text: str
+    kind: ClassVar[str] = "text"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What to use with one model, and why.
+
+    :param tone: "gain" where something beats plain cosine, "keep" where nothing does, "open" otherwise.
+    """
+
+    name: str
+    headline: str
+    text: str
+    tone: str
+    kind: ClassVar[str] = "verdict"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A place in a table.
+
+    :param spread: A standard deviation, as text.
+    :param best: Whether it is the best of its kind.
+    """
+
+    text: str
+    spread: str = ""
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows of a table that belong together.
+
+    :param published: Whether they are from the paper rather than measured here.
+    """
+
+    title: str
+    rows: list[tuple[str, list[Cell]]]
+    published: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with named rows.
+
+    :param folded: Whether it is shown only on demand.
+    :param words: Whether its cells are words rather than numbers.
+    """
+
+    caption: str
+    head: list[str]
+    groups: list[Group]
+    notes: list[str] = field(default_factory=list)
+    folded: bool = False
+    words: bool = False
+    kind: ClassVar[str] = "table"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One drawing, as SVG that can stand in a page.
+
+    :param width: At which its letters have their size.
+    """
+
+    title: str
+    svg: str
+    width: int
+
+
+@dataclass(frozen=True)
+class Key:
+    """What a colour stands for.
+
+    :param colour: A name of `rankencoder.report.drawing.COLOURS`.
+    :param mark: "line", "dot", "square", "diamond" or "area".
+    """
+
+    text: str
+    colour: str
+    mark: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Some drawings, what they tell in words, and their data.
+
+    :param finding: What is to be seen, for people who cannot see it too.
+    """
+
+    ident: str
+    title: str
+    finding: str
+    keys: list[Key]
+    panels: list[Panel]
+    head: list[str]
+    data: list[list[Value]]
+    kind: ClassVar[str] = "figure"
+
+    @property
+    def csv(self) -> str:
+        """The data as a file."""
+        return to_csv(self.head, self.data)
+
+
+@dataclass(frozen=True)
+class ChangedPair:
+    """Two sentences whose similarity changed.
+
+    :param places: The pair's place among all pairs by gold score and by both similarities, in per cent.
+    """
+
+    a: str
+    b: str
+    gold: str
+    base: str
+    other: str
+    places: tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Words:
+    """Pairs in words: those that improved, or those that worsened."""
+
+    caption: str
+    base: str
+    other: str
+    pairs: list[ChangedPair]
+    folded: bool = False
+    kind: ClassVar[str] = "words"
+
+
+Block = Text | Verdict | Table | Figure | Words
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report.
+
+    :param lead: What is to be seen here, in a sentence or two.
+    :param missing: Whether there was nothing to show; the lead then says what to run.
+    """
+
+    ident: str
+    heading: str
+    lead: str
+    blocks: list[Block] = field(default_factory=list)
+    missing: bool = False
+
+
+def clean(text: object) -> str:
+    """Return text that is safe in any file: no control characters, no halves of characters.
+
+    >>> clean("a\\x00b\\ud800c\\nd")
+    'ab?c d'
+    """
+    joined = " ".join(str(text).split())
+    kept = "".join(c for c in joined if unicodedata.category(c) != "Cc")
+    return kept.encode("utf-8", "replace").decode("utf-8")
+
+
+def number(value: float | None, digits: int = 2, *, signed: bool = False) -> str:
+    """Print a number with a true minus sign.
+
+    >>> number(-1.234), number(0.5, signed=True), number(None), number(-0.001)
+    ('−1.23', '+0.50', '–', '0.00')
+    """
+    if value is None or not np.isfinite(value):
+        return NOTHING
+    rounded = round(value, digits) + 0.0
+    return f"{rounded:{'+' if signed and rounded else ''},.{digits}f}".replace("-", "−")
+
+
+def spread_cell(values: Sequence[float | None], digits: int = 2, *, best: bool = False) -> Cell:
+    """Return a value, or the mean and standard deviation of several runs."""
+    real = [value for value in values if value is not None]
+    if not real:
+        return Cell(NOTHING)
+    spread = number(float(np.std(real, ddof=1)), digits) if len(real) > 1 else ""
+    return Cell(number(float(np.mean(real)), digits), spread, best)
+
+
+def points(gain: Interval, digits: int = 2) -> str:
+    """Print a gain that is in points already.
+
+    >>> from rankencoder.evaluation.statistics import Interval
+    >>> points(Interval(3.12, -0.2, 6.4))
+    '+3.12 points (95% interval −0.20 to +6.40)'
+    """
+    value, low, high = (number(v, digits, signed=True) for v in gain)
+    return f"{value} points (95% interval {low} to {high})"
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """Count things.
+
+    >>> plural(1, "pair"), plural(2000, "pair")
+    ('1 pair', '2,000 pairs')
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def listed(words: Iterable[str]) -> str:
+    """Join words.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def to_csv(head: Sequence[str], rows: Iterable[Sequence[Value]]) -> str:
+    """Write data for spreadsheets; text that one would take for a formula gets an apostrophe.
+
+    >>> to_csv(["x"], [["=cmd()"], [-1.5], [None]])
+    "x\\r\\n'=cmd()\\r\\n-1.5\\r\\n\\r\\n"
+    """
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow([_harmless(cell) for cell in head])
+    for row in rows:
+        # an empty row of one empty cell would be written as two quotes
+        writer.writerow([_harmless(cell) for cell in row] if list(row) != [None] else [])
+    return out.getvalue()
+
+
+def _harmless(cell: Value) -> Value:
+    if not isinstance(cell, str):
+        return cell
+    text = clean(cell)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) else text

@@ -1,0 +1,149 @@
+"""Whether rank vectors help here, and what to use: in words, with the uncertainty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rankencoder.report.document import (
+    Block,
+    Section,
+    Text,
+    Verdict,
+    clean,
+    listed,
+    number,
+    plural,
+    points,
+)
+
+if TYPE_CHECKING:
+    from rankencoder.report.gains import Gain
+    from rankencoder.report.views import View
+
+_VERBS = {"better": "better than", "worse": "worse than", "within chance": "within chance of"}
+
+
+def verdict_section(views: Sequence[View], gains: Sequence[Gain], over_first: Sequence[Gain]) -> Section:
+    """Say for each encoder whether rank vectors help, and what to use.
+
+    :param gains: Of ranks and blend over each encoder's own cosine.
+    :param over_first: Of the other encoders over the first.
+    """
+    blocks: list[Block] = []
+    for view in views:
+        own = [gain for gain in gains if gain.view is view]
+        blocks.append(_verdict(view, own))
+    blocks += [Text(_compared(gain)) for gain in over_first]
+    lead = (
+        "Does ranking a reference corpus make this encoder’s similarities better than plain cosine, and what "
+        "should be used? What may be used is chosen on pairs for choosing, by cross-validation; the test sets "
+        "only check it. Points are of Spearman’s correlation with human judgements, ×100."
+    )
+    return Section("verdict", "The verdict", lead, blocks)
+
+
+def _verdict(view: View, gains: Sequence[Gain]) -> Verdict:
+    if not view.rows:
+        text = "Its pairs were not scored: rankencoder evaluate --task sts does it."
+        return Verdict(view.name, "Nothing was measured.", text, "open")
+    if not view.is_ranked:
+        text = (
+            "This encoder has no reference corpus, so only its cosine was scored. "
+            "rankencoder evaluate MODEL --corpus sentences.txt measures what rank vectors make of it."
+        )
+        return Verdict(view.name, "Rank vectors were not measured.", text, "open")
+    choices = view.parts("choice")
+    headline, tone = _headline(choices, view)
+    told = [_chosen_text(choices, view), *(_tested(gain) for gain in gains), *_chosen_score(choices, view)]
+    if tone == "gain":
+        told.append("rankencoder tune MODEL --dev pairs.tsv -o tuned writes an encoder that uses it.")
+    return Verdict(view.name, headline, " ".join(part for part in told if part), tone)
+
+
+def _headline(choices: Sequence[dict[str, Any]], view: View) -> tuple[str, str]:
+    """Return the verdict in a sentence, and its tone."""
+    chosen = [choice["chosen"] for choice in choices if "chosen" in choice]
+    if not chosen:
+        return "Nothing was chosen yet.", "open"
+    names = {clean(one["name"]) for one in chosen}
+    if len(names) > 1:
+        return f"The {len(chosen)} runs disagree: {listed(sorted(names))}.", "open"
+    first = chosen[0]
+    if first["rank_weight"] == 0:
+        what = "Rank vectors are" if view.similarity("ranks") == "ranks" else "Nothing is"
+        shown = "not shown to help here" if what.startswith("Rank") else "shown to help here"
+        return f"{what} {shown}: keep plain cosine.", "keep"
+    if first["form"] == "linear":
+        return f"Another similarity helps here: use {clean(first['name'])}.", "gain"
+    return f"Rank vectors help here: use {clean(first['name'])}.", "gain"
+
+
+def _chosen_text(choices: Sequence[dict[str, Any]], view: View) -> str:
+    if not choices:
+        return (
+            "Which similarity to use was not chosen, for want of pairs to choose on: "
+            "rankencoder evaluate MODEL --task choice, with STS-B dev or your own pairs (--dev pairs.tsv), "
+            "does it. To pick the best figure of the test sets below would be to read off the answer."
+        )
+    if len(choices) == 1:
+        return clean(choices[0]["sentence"])
+    names = [clean(choice.get("chosen", {}).get("name", "nothing")) for choice in choices]
+    counted = listed(f"{name} ({names.count(name)})" for name in dict.fromkeys(names))
+    return f"Chosen in {plural(len(names), 'run')}: {counted}. Of the first: {clean(choices[0]['sentence'])}"
+
+
+def _tested(gain: Gain) -> str:
+    """Tell a gain over cosine on the sets it is averaged over."""
+    name = _subject(gain.view.similarity(gain.kind))
+    told = [
+        f"On {called}, {name} is {_VERBS[interval.verdict]} cosine: {points(interval)}."
+        for called, interval in gain.means.items()
+    ]
+    return " ".join(told)
+
+
+def _subject(similarity: str) -> str:
+    if similarity.startswith("blend"):
+        return f"the blend at rank weight {similarity.removeprefix('blend').strip()}"
+    return "rank similarity alone" if similarity == "ranks" else f"{similarity} alone"
+
+
+def _chosen_score(choices: Sequence[dict[str, Any]], view: View) -> list[str]:
+    """Tell how the chosen similarity does on the test sets, where the curves hold it."""
+    curves = view.parts("curves")
+    if len(choices) != 1 or not curves or "chosen" not in choices[0]:
+        return []
+    chosen = choices[0]["chosen"]
+    cosine = curves[0]["rank-weight"]["scores"].get("AVG", [None])[0]
+    score = _on_curve(chosen, curves[0])
+    if cosine is None or score is None or chosen["rank_weight"] == 0:
+        return []
+    but = "which had no part in the choice, it" if score > cosine else "though, it does not do better: it"
+    return [
+        f"On the seven test sets, {but} scores {number(score)} on average against {number(cosine)} of cosine."
+    ]
+
+
+def _on_curve(chosen: dict[str, Any], curves: dict[str, Any]) -> float | None:
+    if chosen["form"] == "linear":
+        if chosen["rank_weight"] != 1:
+            return None
+        curve = curves["power"]
+        scores = curve["centred" if chosen["settings"]["center"] else "plain"].get("AVG")
+        at = chosen["settings"]["power"]
+    else:
+        curve = curves["rank-weight"]
+        scores, at = curve["scores"].get("AVG"), chosen["rank_weight"]
+    if scores is None or at not in curve["x"]:
+        return None
+    return float(scores[curve["x"].index(at)])
+
+
+def _compared(gain: Gain) -> str:
+    name = f"{gain.view.name}, {gain.view.similarity(gain.kind)}"
+    told = [
+        f"On {called}, {name} is {_VERBS[interval.verdict]} {gain.over}: {points(interval)}."
+        for called, interval in gain.means.items()
+    ]
+    return " ".join(told)

@@ -1,0 +1,163 @@
+"""The similarities to choose from: plain cosine, ranks, powers of the covariance, and their blends."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rankencoder.blend import blend
+
+if TYPE_CHECKING:
+    import torch
+
+    from rankencoder.forms import Form
+    from rankencoder.model import RankEncoder
+
+WEIGHTS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
+"""λ of the ranks."""
+
+CENTRED_POWERS = (-0.5, -0.375, -0.25, -0.125, 0.0)
+POWERS = (-0.25, -0.125, 0.125, 0.25, 0.5)
+"""Of the linear form, not centred."""
+
+POWER_WEIGHTS = (0.5, 1.0)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One similarity: λ · the form's + (1 − λ) · cosine.
+
+    :param form: "exact", "compact" or "linear"; None for plain cosine.
+    :param settings: The form's.
+    :param rank_weight: λ, 0 for plain cosine.
+    """
+
+    form: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    rank_weight: float = 0.0
+
+    @property
+    def is_cosine(self) -> bool:
+        """Whether this is plain cosine."""
+        return self.rank_weight == 0
+
+    @property
+    def name(self) -> str:
+        """What to call it.
+
+        >>> Candidate("linear", {"power": -0.25, "center": True}, 0.5).name
+        'power −0.25, centred, weight 0.5'
+        """
+        if self.is_cosine:
+            return "plain cosine"
+        if self.form == "linear":
+            what = f"power {self.settings['power']:+g}".replace("-", "−")
+            what += ", centred" if self.settings["center"] else ""
+            return what if self.rank_weight == 1 else f"{what}, weight {self.rank_weight:g}"
+        return "ranks alone" if self.rank_weight == 1 else f"ranks, weight {self.rank_weight:g}"
+
+    def uses(self, form: Form) -> bool:
+        """Say whether this is a similarity by a given form."""
+        return (self.form, self.settings) == (form.name, form.config())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields and the name."""
+        return {"name": self.name, **asdict(self)}
+
+
+COSINE = Candidate()
+
+
+def candidates_for(form: Form, rank_weight: float) -> list[Candidate]:
+    """Return what can be chosen where there is a form: plain cosine first, ranks, powers.
+
+    What there is at present is among them.
+
+    :param form: The present one; the ranks are in this form, or in the compact one where it is linear.
+    :param rank_weight: The present λ.
+    """
+    ranked = rank_form(form)
+    ranks = [Candidate(ranked.name, ranked.config(), weight) for weight in WEIGHTS]
+    linear = [
+        Candidate("linear", {"power": power, "center": center}, weight)
+        for center, powers in ((True, CENTRED_POWERS), (False, POWERS))
+        for power in powers
+        for weight in POWER_WEIGHTS
+    ]
+    found = [COSINE, *ranks, *linear]
+    present = Candidate(form.name, form.config(), rank_weight)
+    return found if present in found or present.is_cosine else [*found, present]
+
+
+def rank_form(form: Form) -> Form:
+    """Return a form of ranks: the given one, or for a linear one, which has no ranks, the compact one."""
+    from rankencoder.forms import fit_form
+
+    return form if form.name != "linear" else fit_form("compact", form.reference)
+
+
+def candidate_similarities(
+    form: Form, candidates: list[Candidate], vectors: torch.Tensor, pairs: np.ndarray
+) -> np.ndarray:
+    """Return every candidate's similarity of every pair.
+
+    :param form: A form that is fitted already, and whose reference vectors the others are fitted to.
+    :param vectors: The unit vectors of sentences.
+    :param pairs: ``[n, 2]``, the numbers of each pair's sentences.
+    :return: ``[len(candidates), n]``.
+    """
+    cosine = _pairwise(None, vectors, pairs)
+    found = np.empty((len(candidates), len(pairs)))
+    for used, rows in _by_form(form, candidates):
+        part = cosine if used is None else _pairwise(used, vectors, pairs)
+        for row in rows:
+            found[row] = blend(part, cosine, candidates[row].rank_weight).numpy()
+    return found
+
+
+def _by_form(fitted: Form, candidates: list[Candidate]) -> Iterator[tuple[Form | None, list[int]]]:
+    """Yield each form once, with the candidates that use it."""
+    from rankencoder.forms import fit_form
+
+    def key(i: int) -> str:
+        return repr((candidates[i].form, candidates[i].settings))
+
+    for _, group in groupby(sorted(range(len(candidates)), key=key), key=key):
+        rows = list(group)
+        first = candidates[rows[0]]
+        if first.form is None:
+            yield None, rows
+        elif first.uses(fitted):
+            yield fitted, rows
+        else:
+            yield fit_form(first.form, fitted.reference, **first.settings), rows
+
+
+def _pairwise(form: Form | None, vectors: torch.Tensor, pairs: np.ndarray) -> torch.Tensor:
+    """Return the inner products of the pairs' parts, as many pairs at a time as memory allows."""
+    import torch
+
+    from rankencoder.ranks import MEMORY_BUDGET
+
+    width = vectors.shape[1] if form is None else form.dimension
+    found = []
+    for some in torch.from_numpy(pairs).split(max(1, MEMORY_BUDGET // (16 * width))):
+        rows, places = some.unique(return_inverse=True)
+        parts = vectors[rows] if form is None else form(vectors[rows])
+        found.append((parts[places[:, 0]] * parts[places[:, 1]]).sum(dim=1).cpu())
+    return torch.cat(found)
+
+
+def apply_candidate(model: RankEncoder, candidate: Candidate) -> RankEncoder:
+    """Return a model whose similarity is the candidate's; the given one stays as it is."""
+    if candidate.form is None or candidate.uses(model.form):
+        changed = copy.copy(model)
+    else:
+        changed = model.with_form(candidate.form, **candidate.settings)
+    changed.rank_weight = candidate.rank_weight
+    return changed

@@ -1,0 +1,193 @@
+"""The choice of a similarity on scored pairs, by cross-validation: what does better must prove it elsewhere.
+
+Each fold chooses the candidate that is best on the other folds and scores it against plain cosine on its own
+pairs. The mean of these gains is an honest estimate of what choosing gains, the luck of the choice included.
+Its 95% interval is a paired bootstrap with the folds' choices kept. Only where the whole interval is above 0
+is the candidate taken that is best on all pairs; otherwise plain cosine.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rankencoder.evaluation.statistics import Interval
+from rankencoder.tuning.candidates import Candidate
+from rankencoder.tuning.folds import Groups, assign_folds, group_pairs
+from rankencoder.tuning.validation import Cell, DevSet, cross_validate, gain_intervals
+
+_CAVEATS = {
+    "components": "",
+    "sentences": " Most pairs hang together through shared sentences; only those that share their more "
+    "frequent one were kept in the same fold, so the interval is somewhat too narrow.",
+    "pairs": " The pairs share so many sentences that no folds could keep them apart; they were treated as "
+    "independent, which they are not, so the interval is too narrow.",
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """How one candidate does on all pairs.
+
+    :param spearman: Spearman's correlation with the gold scores, the mean over the sets.
+    :param by_set: The same for each set.
+    :param gain: Over plain cosine, with its own 95% interval: not corrected for there being many candidates.
+    :param folds: How many folds chose it.
+    """
+
+    candidate: Candidate
+    spearman: float
+    by_set: dict[str, float]
+    gain: Interval
+    folds: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain data."""
+        return {
+            **self.candidate.to_dict(),
+            "spearman": self.spearman,
+            "by_set": self.by_set,
+            "gain": self.gain._asdict(),
+            "folds": self.folds,
+        }
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen, and why.
+
+    :param chosen: The candidate to use; plain cosine where nothing is proved better.
+    :param results: All candidates, plain cosine first.
+    :param gain: What choosing gains over plain cosine on pairs that had no part in it, with 95% interval.
+    :param fold_choices: What each fold chose.
+    :param pairs: How many pairs each set has.
+    :param grouping: What was kept in one fold (see `rankencoder.tuning.folds.Groups`).
+    :param groups: How many such groups there are.
+    """
+
+    chosen: Candidate
+    results: tuple[Result, ...]
+    gain: Interval
+    fold_choices: tuple[Candidate, ...]
+    pairs: dict[str, int]
+    grouping: str
+    groups: int
+
+    @property
+    def cosine(self) -> Result:
+        """How plain cosine does."""
+        return self.results[0]
+
+    @property
+    def best(self) -> Result:
+        """What does best on all pairs, be it by luck."""
+        return max(self.results, key=lambda result: result.spearman)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain data."""
+        return {
+            "chosen": self.chosen.to_dict(),
+            "gain": {**self.gain._asdict(), "verdict": self.gain.verdict},
+            "pairs": self.pairs,
+            "folds": len(self.fold_choices),
+            "fold_choices": [candidate.name for candidate in self.fold_choices],
+            "grouping": self.grouping,
+            "groups": self.groups,
+            "results": [result.to_dict() for result in self.results],
+            "sentence": self.sentence(),
+        }
+
+    def sentence(self) -> str:
+        """Say in words what was chosen and what it is worth; correlations ×100, as the field prints them."""
+        folds, best = len(self.fold_choices), self.best
+        proof = (
+            f"chosen anew in each of {folds} folds and scored on pairs that had no part in the choice, the "
+            f"gain over plain cosine is {_points(self.gain)}"
+        )
+        cosine = 100 * self.cosine.spearman
+        if not self.chosen.is_cosine:
+            text = (
+                f"{_capital(self.chosen.name)} does better than plain cosine on these {self._where()}: "
+                f"Spearman {100 * best.spearman:.1f} against {cosine:.1f}. {_capital(proof)}; "
+                f"{best.folds} of the {folds} folds chose this very candidate. Data unlike these pairs may tell otherwise."
+            )
+        elif best.candidate.is_cosine:
+            text = (
+                f"Nothing beats plain cosine on these {self._where()}: its Spearman is {cosine:.1f}, and "
+                f"none of the {len(self.results) - 1} other candidates is above. {_capital(proof)}."
+            )
+        else:
+            text = (
+                f"Nothing beats plain cosine on these {self._where()} by more than chance. "
+                f"{_capital(best.candidate.name)} looks best, Spearman {100 * best.spearman:.1f} against "
+                f"{cosine:.1f}; but {proof}. That may be luck, so plain cosine is kept."
+            )
+        return text + _CAVEATS[self.grouping]
+
+    def _where(self) -> str:
+        number = sum(self.pairs.values())
+        where = f"{number:,} scored pairs" + (f" in {len(self.pairs)} sets" if len(self.pairs) > 1 else "")
+        if self.grouping == "components" and self.groups <= number / 2:
+            where += f" ({self.groups:,} groups that share no sentence)"
+        return where
+
+    def __str__(self) -> str:
+        return textwrap.fill(self.sentence(), 100)
+
+
+def choose(sets: Sequence[DevSet], candidates: Sequence[Candidate], *, seed: int = 0) -> Choice:
+    """Choose among candidate similarities.
+
+    Of several sets, the mean of their correlations counts, as the field averages.
+
+    :param candidates: Plain cosine first.
+    :param seed: Of the folds.
+    :raises InputError: If all scores within each fold are equal.
+    """
+    groups = group_pairs([dev.pairs for dev in sets])
+    chosen, gain = cross_validate(sets, groups, assign_folds(groups, seed=seed))
+    results = tuple(_results(sets, groups, candidates, chosen))
+    best = max(results, key=lambda result: result.spearman)
+    return Choice(
+        chosen=best.candidate if gain.low > 0 else candidates[0],
+        results=results,
+        gain=gain,
+        fold_choices=tuple(candidates[i] for i in chosen),
+        pairs={dev.name: len(dev.pairs) for dev in sets},
+        grouping=groups.kind,
+        groups=groups.number,
+    )
+
+
+def _results(
+    sets: Sequence[DevSet], groups: Groups, candidates: Sequence[Candidate], chosen: list[int]
+) -> Iterator[Result]:
+    """Yield each candidate's figures on all pairs."""
+    cells = [
+        [Cell(dev.gold, labels, dev.similarities[0], dev.similarities[1:])]
+        for dev, labels in zip(sets, groups.labels, strict=True)
+    ]
+    gains = [Interval(0.0, 0.0, 0.0), *gain_intervals(cells, groups.number)]
+    whole = [np.ones((1, len(dev.pairs)), dtype=np.uint16) for dev in sets]
+    for i, (candidate, gain) in enumerate(zip(candidates, gains, strict=True)):
+        scores = [float(dev.correlations(i, mask)[0]) for dev, mask in zip(sets, whole, strict=True)]
+        by_set = {dev.name: score for dev, score in zip(sets, scores, strict=True)}
+        yield Result(candidate, float(np.mean(scores)), by_set, gain, chosen.count(i))
+
+
+def _points(gain: Interval) -> str:
+    """Print a gain in points.
+
+    >>> _points(Interval(0.0312, -0.002, 0.064))
+    '+3.1 points (95% interval −0.2 to +6.4)'
+    """
+    value, low, high = (f"{100 * number:+.1f}".replace("-", "−") for number in gain)
+    return f"{value} points (95% interval {low} to {high})"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,464 @@
+"""`evaluate`, end to end on tiny encoders, with scipy, numpy and scikit-learn as oracles."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
+
+from rankencoder import RankEncoder, evaluate, rank_similarity
+from rankencoder.encoders import Encoder
+from rankencoder.errors import InputError
+from rankencoder.evaluation.embeddings import CachedEncoder, fingerprint
+from rankencoder.evaluation.models import open_model
+from rankencoder.evaluation.pair_groups import group_rows, most_changed, neighbour_overlap, similar_pairs
+from rankencoder.evaluation.results import read_results, rows
+from rankencoder.evaluation.sts import aggregate
+from rankencoder.evaluation.sts_data import SEVEN, PairSet
+from rankencoder.pairs import ScoredPair
+
+
+def make_pairs(sentences, number, seed=0):
+    """Pairs whose score is the number of shared words, and some noise."""
+    rng = np.random.default_rng(seed)
+    pairs = []
+    for _ in range(number):
+        a, b = (sentences[i] for i in rng.choice(len(sentences), 2, replace=False))
+        shared = len(set(a.split()) & set(b.split()))
+        pairs.append(ScoredPair(a, b, round(float(np.clip(shared - 1 + rng.normal(), 0, 5)), 2)))
+    return pairs
+
+
+def write_pairs(path, pairs):
+    path.write_text("".join(f"{p.score}\t{p.a}\t{p.b}\n" for p in pairs), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def pairs(sentences):
+    return make_pairs(sentences, 150)
+
+
+@pytest.fixture(scope="module")
+def dev(pairs, tmp_path_factory):
+    return write_pairs(tmp_path_factory.mktemp("dev") / "mine.tsv", pairs)
+
+
+@pytest.fixture(scope="module")
+def data(sentences, tmp_path_factory):
+    """All nine sets in the plain layout, small; sub-sets as published."""
+    from rankencoder.evaluation.sts_data import SUBSETS
+
+    root = tmp_path_factory.mktemp("data")
+    files = [f"{name}/{subset}" for name in SEVEN[:5] for subset in SUBSETS[name]]
+    for i, name in enumerate([*files, "STSB/test", "STSB/dev", "SICKR/test", "SICKR/trial"]):
+        path = root / f"{name}.tsv"
+        path.parent.mkdir(exist_ok=True)
+        write_pairs(path, make_pairs(sentences, 40 + i, seed=i))
+    return root
+
+
+@pytest.fixture(scope="module")
+def evaluation(tiny_saved, data, dev, tmp_path_factory):
+    output = tmp_path_factory.mktemp("results")
+    cache = tmp_path_factory.mktemp("cache")
+    return evaluate(tiny_saved, data=data, dev=dev, output=output, cache=cache, progress=False)
+
+
+def test_scores_are_those_of_sentence_transformers(evaluation, tiny_saved, pairs):
+    model = SentenceTransformer(str(tiny_saved / "encoder"), device="cpu")
+    texts = [p.a for p in pairs], [p.b for p in pairs]
+    theirs = EmbeddingSimilarityEvaluator(*texts, [p.score for p in pairs], main_similarity="cosine")(model)
+    found = evaluation.scores()
+    assert found["model, cosine"]["mine"] == pytest.approx(100 * theirs["spearman_cosine"], abs=0.01)
+
+
+def test_ranks_and_blend_are_those_of_the_model(evaluation, tiny_saved, pairs):
+    model = RankEncoder.load(tiny_saved)
+    a, b = [p.a for p in pairs], [p.b for p in pairs]
+    gold = [p.score for p in pairs]
+    found = evaluation.scores()
+    blend = spearmanr(gold, model.similarity_pairwise(a, b)).statistic
+    assert found["model, blend 0.3"]["mine"] == pytest.approx(100 * blend, abs=0.01)
+    model.rank_weight = 1.0
+    ranks = spearmanr(gold, model.similarity_pairwise(a, b)).statistic
+    assert found["model, ranks"]["mine"] == pytest.approx(100 * ranks, abs=0.01)
+
+
+def test_aggregations_differ_and_are_what_they_say():
+    rng = np.random.default_rng(0)
+    subsets = {
+        name: [ScoredPair("a", "b", float(score)) for score in rng.normal(shift, 1, size)]
+        for name, shift, size in (("x", 0, 30), ("y", 5, 60), ("z", 9, 10))
+    }
+    pair_set = PairSet("STS12", subsets, "memory", (0, 5))
+    gold = np.array([p.score for p in pair_set.pairs])
+    similarities = gold + rng.normal(scale=2, size=100)
+    found = aggregate(pair_set, similarities)
+    parts = [
+        spearmanr(gold[s], similarities[s]).statistic for s in (slice(30), slice(30, 90), slice(90, 100))
+    ]
+    assert found["all"] == pytest.approx(100 * spearmanr(gold, similarities).statistic)
+    assert found["mean"] == pytest.approx(100 * np.mean(parts))
+    assert found["wmean"] == pytest.approx(100 * np.average(parts, weights=[30, 60, 10]))
+    assert list(found["subsets"].values()) == pytest.approx([100 * part for part in parts])
+
+
+def test_average_is_of_the_seven_rounded(evaluation):
+    row = evaluation.scores()["model, cosine"]
+    assert row["AVG"] == pytest.approx(np.mean([round(row[name], 2) for name in SEVEN]))
+    mean = evaluation.scores("mean")["model, cosine"]
+    assert mean["AVG"] == pytest.approx(np.mean([round(mean[name], 2) for name in SEVEN]))
+    assert mean["AVG"] != row["AVG"]
+
+
+def test_everything_is_stored(evaluation):
+    (path,) = evaluation.files
+    stored = json.loads(path.read_text())
+    assert stored == json.loads(json.dumps(evaluation.results[0]))
+    for section in (
+        "sts",
+        "space",
+        "similar-pairs",
+        "neighbours",
+        "curves",
+        "choice",
+        "changed",
+        "map",
+        "cost",
+    ):
+        assert stored[section], section
+    assert stored["model"]["subjects"][0]["reference"]["size"] == 1200
+    assert set(stored["data"]) == {*SEVEN, "STS-B dev", "SICK-R dev", "mine"}
+    assert {"rankencoder", "torch", "numpy"} <= set(stored["versions"])
+    assert len(stored["data"]["STS12"]["fingerprint"]) == 64
+    assert read_results([path.parent]) == [stored]
+
+
+def test_curves_meet_the_scores(evaluation):
+    """λ = 0 and power 0 are the cosine, λ = 1 the ranks; the whole reference corpus is the last size."""
+    result = evaluation.results[0]
+    curves = result["curves"][""]
+    scores = {kind: result["sts"][kind]["scores"] for kind in ("cosine", "ranks")}
+    for name in (*SEVEN, "mine"):
+        weights = curves["rank-weight"]["scores"][name]
+        assert weights[0] == pytest.approx(scores["cosine"][name]["all"], abs=0.01)
+        assert weights[-1] == pytest.approx(scores["ranks"][name]["all"], abs=0.01)
+        zero = curves["power"]["x"].index(0)
+        assert curves["power"]["plain"][name][zero] == pytest.approx(scores["cosine"][name]["all"], abs=0.01)
+    sizes = curves["reference-size"]
+    assert sizes["x"] == [100, 300, 1000, 1200]
+    assert sizes["set"] == "mine"
+    assert len(sizes["runs"][0]) == 3
+    assert len(sizes["runs"][-1]) == 1
+
+
+def test_powers_are_those_of_numpy(evaluation, tiny_saved, pairs):
+    model = RankEncoder.load(tiny_saved)
+    reference = model.reference.vectors.astype(np.float64)
+    mean = reference.mean(axis=0)
+    values, vectors = np.linalg.eigh(np.cov(reference.T, bias=True))
+    power = (vectors * np.where(values > 1e-7 * values[-1], values, np.inf) ** -0.25) @ vectors.T
+    a, b = (model.encoder([p[i] for p in pairs]).numpy().astype(np.float64) - mean for i in (0, 1))
+    a, b = a @ power, b @ power
+    cosines = (a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+    curve = evaluation.results[0]["curves"][""]["power"]
+    found = curve["centred"]["mine"][curve["x"].index(-0.25)]
+    assert found == pytest.approx(100 * spearmanr([p.score for p in pairs], cosines).statistic, abs=0.05)
+
+
+def test_groups_of_similar_pairs():
+    gold = [0, 1.6, 1.65, 3.3, 3.35, 5]
+    pair_set = PairSet("STS-B", {"all": [ScoredPair("a", "b", g) for g in gold]}, "memory", (0, 5))
+    assert [rows.tolist() for rows in group_rows(pair_set)] == [
+        [True, True, False, False, False, False],
+        [False, False, True, True, False, False],
+        [False, False, False, False, True, True],
+    ]
+    rng = np.random.default_rng(0)
+    gold = rng.uniform(0, 5, 300)
+    pair_set = PairSet("STS-B", {"all": [ScoredPair("a", "b", g) for g in gold]}, "memory", (0, 5))
+    similarities = gold + rng.normal(size=300)
+    found = similar_pairs(pair_set, {"cosine": similarities})
+    similar = gold / 5 >= 0.67
+    assert found["similar"]["pairs"] == similar.sum()
+    expected = spearmanr(gold[similar], similarities[similar]).statistic
+    assert found["similar"]["scores"]["cosine"] == pytest.approx(100 * expected)
+    assert sum(group["pairs"] for group in found.values()) == 300
+
+
+def test_shared_neighbours_by_explain(tiny_saved, pairs):
+    model = RankEncoder.load(tiny_saved)
+    subject = open_model(model).subjects[0]
+    some = PairSet("mine", {"all": pairs[:20]}, "memory", (0, 5))
+    expected = [len(model.explain(p.a, p.b, k=100).shared) for p in pairs[:20]]
+    assert neighbour_overlap(subject, some).tolist() == expected
+
+
+def test_neighbour_bins_are_those_of_numpy(evaluation, pairs):
+    found = evaluation.results[0]["neighbours"][""]
+    name = found["set"]
+    cosine = np.array(evaluation.results[0]["sts"]["cosine"]["similarities"][name])
+    counts, edges = np.histogram(cosine, bins=10)
+    assert [b["pairs"] for b in found["bins"]] == counts.tolist()
+    assert [b["from"] for b in found["bins"]] == pytest.approx(edges[:-1])
+
+
+def test_most_changed_pairs():
+    gold = np.arange(10.0)
+    base, other = gold.copy(), gold.copy()
+    base[[0, 9]] = base[[9, 0]]  # put right by the other
+    other[[4, 5]] = other[[5, 4]]  # which gets these wrong
+    pair_set = PairSet("x", {"all": [ScoredPair(f"a{g:g}", "b", g) for g in gold]}, "memory", (0, 9))
+    changed = most_changed(pair_set, base, other)
+    assert {row["a"] for row in changed["improved"]} == {"a0", "a9"}
+    assert changed["improved"][0]["improvement"] == pytest.approx(0.9)
+    assert {row["a"] for row in changed["worsened"]} == {"a4", "a5"}
+
+
+def test_space_of_the_exact_ranks(tiny_model, pairs):
+    """The cosine of two points of the rank space is Spearman's correlation."""
+    from rankencoder.evaluation.space import spaces
+
+    subject = open_model(tiny_model).subjects[0]
+    vectors = subject.encoder([p.a for p in pairs[:10]])
+    found = spaces(subject, vectors)["ranks"]
+    expected = rank_similarity((vectors @ tiny_model.form.reference.T).numpy())
+    assert (found @ found.T).numpy() == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("projection", ["pca", "tsne"])
+def test_map(tiny_saved, pairs, dev, projection):
+    found = evaluate(tiny_saved, dev=dev, tasks=["map"], projection=projection, cache=False, progress=False)
+    drawn = found.results[0]["map"][""]
+    texts = {text for p in pairs for text in p[:2]}
+    assert set(drawn["sentences"]) == texts
+    assert (
+        np.array(drawn["points"]["base"]).shape == np.array(drawn["points"]["ranks"]).shape == (len(texts), 2)
+    )
+    linked = {tuple(drawn["sentences"][i] for i in link) for link in drawn["links"]}
+    scale = max(p.score for p in pairs) - min(p.score for p in pairs)
+    low = min(p.score for p in pairs)
+    assert linked == {(p.a, p.b) for p in pairs if (p.score - low) / scale > 0.8}
+
+
+def test_unknown_projection(tiny_saved, dev):
+    with pytest.raises(InputError, match="unknown projection 'pcb'"):
+        evaluate(tiny_saved, dev=dev, tasks=["map"], projection="pcb", cache=False, progress=False)
+
+
+class Counting:
+    """A callable encoder that counts its sentences."""
+
+    def __init__(self, function):
+        self.function, self.seen = function, 0
+
+    def __call__(self, texts):
+        self.seen += len(texts)
+        return self.function(texts)
+
+
+def test_nothing_is_encoded_twice(callable_encoder, pairs, dev, tmp_path):
+    encoder = Counting(callable_encoder)
+    first = evaluate(encoder, dev=dev, tasks=["sts", "space"], cache=tmp_path, progress=False)
+    seen = encoder.seen
+    assert seen == 4 + len({text for p in pairs for text in p[:2]})  # the probe, and each sentence once
+    again = evaluate(encoder, dev=dev, tasks=["sts", "space"], cache=tmp_path, progress=False)
+    assert encoder.seen == seen + 4
+    assert again.scores() == first.scores()
+    (file,) = tmp_path.rglob("*.safetensors")
+    file.write_bytes(file.read_bytes()[:-10])
+    assert (
+        evaluate(encoder, dev=dev, tasks=["sts"], cache=tmp_path, progress=False).scores() == first.scores()
+    )
+    assert encoder.seen > seen + 8  # a damaged file is made again
+    encoder.function = lambda texts: -np.abs(callable_encoder(texts))
+    changed = evaluate(encoder, dev=dev, tasks=["sts"], cache=tmp_path, progress=False)
+    assert changed.scores() != first.scores()
+
+
+def test_fingerprints_see_weights_and_settings(tiny_folder):
+    def load(**changes):
+        model = SentenceTransformer(str(tiny_folder), device="cpu", **changes)
+        return Encoder(model)
+
+    first = fingerprint(load())
+    used = load()
+    used(["a cat", "a much longer sentence about a dog and a house"])
+    assert fingerprint(load()) == fingerprint(used) == first
+    shorter = load()
+    shorter.model.max_seq_length = 8
+    assert fingerprint(shorter) != first
+    prompted = load(prompts={"query": "about: "}, default_prompt_name="query")
+    assert fingerprint(prompted) != first
+    nudged = load()
+    with torch.no_grad():
+        next(nudged.model.parameters())[0, 0] += 1e-3
+    assert fingerprint(nudged) != first
+
+
+def test_cached_vectors_are_the_encoders(tiny_folder, sentences, tmp_path):
+    plain = Encoder(str(tiny_folder), device="cpu")
+    texts = [*sentences[:50], *sentences[20:30]]
+    for _ in range(2):
+        cached = CachedEncoder(plain, tmp_path)
+        assert torch.allclose(cached.raw(texts), plain.raw(texts), atol=1e-5)
+        assert torch.allclose(cached(texts), plain(texts), atol=1e-6)
+    assert cached.raw([]).shape[0] == 0
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, tiny_folder, tiny_saved):
+    """Three finished trainings as they lie on disk, with seeds 1, 2, 3, and one of another configuration."""
+    import shutil
+
+    root = tmp_path_factory.mktemp("runs")
+    for number, method in ((1, "simcse"), (2, "simcse"), (3, "simcse"), (4, "promptbert")):
+        folder = root / f"run-{number}"
+        shutil.copytree(tiny_saved, folder / "rankencoder")
+        model = SentenceTransformer(str(tiny_folder), device="cpu")
+        torch.manual_seed(number)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter += 0.1 * torch.randn_like(parameter)
+        model.save_pretrained(str(folder / "base"))
+        config = {"seed": number, "stage2_seed": number, "output": str(folder), "method": method}
+        (folder / "rankencoder-run.json").write_text(json.dumps({"finished": True, "config": config}))
+    return [root / f"run-{number}" for number in (1, 2, 3, 4)]
+
+
+def test_runs_that_differ_in_seeds_are_one_row(runs, dev):
+    evaluation = evaluate(runs, dev=dev, tasks=["sts"], cache=False, progress=False)
+    found = {(row.label, row.system): row for row in evaluation.rows()}
+    assert set(found) == {
+        (label, f"{role} {kind}")
+        for label in ("run (3 runs)", "run-4")
+        for role in ("E1", "E2")
+        for kind in ("cosine", "ranks", "blend 0.3")
+    }
+    row = found["run (3 runs)", "E1 cosine"]
+    alone = [evaluate(run, dev=dev, tasks=["sts"], cache=False, progress=False) for run in runs[:3]]
+    scores = [
+        one.scores()[f"{run.name}, E1 cosine"]["mine"] for one, run in zip(alone, runs[:3], strict=True)
+    ]
+    assert row.values["mine"] == pytest.approx(scores)
+    assert row.seeds == (1, 2, 3)
+    assert row.mean("mine") == pytest.approx(np.mean(scores))
+    assert row.std("mine") == pytest.approx(np.std(scores, ddof=1))
+    gain = found["run (3 runs)", "E1 ranks"].gain_over(row, ["mine"])
+    expected = found["run (3 runs)", "E1 ranks"].mean("mine") - row.mean("mine")
+    assert gain.value == pytest.approx(expected, abs=0.01)
+
+
+def test_unfinished_runs_are_refused(runs, dev, tmp_path):
+    (tmp_path / "rankencoder-run.json").write_text('{"finished": false}')
+    with pytest.raises(InputError, match="unfinished training: rankencoder train --resume"):
+        evaluate(tmp_path, dev=dev)
+
+
+def test_sections_are_added_to_earlier_results(tiny_saved, dev, tmp_path):
+    def run(*tasks):
+        return evaluate(tiny_saved, dev=dev, tasks=tasks, output=tmp_path, cache=False, progress=False)
+
+    run("space")
+    (path,) = run("similar-pairs").files
+    stored = json.loads(path.read_text())
+    assert stored["space"]
+    assert stored["similar-pairs"]
+    assert len(rows([stored])) == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("1\ta\tb\n1\tc\td\n", "all scores are 1"),
+        ("1\ta\tb\nx\tc\td\n", "line 2: the score 'x' is not a finite number"),
+        ("1\ta\tb\n2\tc\n", "line 2: expected 3 columns, got 2"),
+    ],
+)
+def test_bad_pairs(run_cli, tiny_saved, tmp_path, content, message):
+    path = tmp_path / "dev.tsv"
+    path.write_text(content)
+    code, _, err = run_cli("evaluate", tiny_saved, "--dev", path, "-o", tmp_path / "out")
+    assert code == 2
+    assert message in err
+    assert "dev.tsv" in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_vectors(dev):
+    with pytest.raises(InputError, match="returned a NaN or infinite vector for"):
+        evaluate(lambda texts: np.full((len(texts), 3), np.nan), dev=dev, cache=False)
+    with pytest.raises(InputError, match="mine: a rank correlation needs different similarities"):
+        evaluate(lambda texts: np.ones((len(texts), 3)), dev=dev, tasks=["sts"], cache=False)
+
+
+def test_unknown_tasks_get_the_nearest_name(run_cli, tiny_saved, dev):
+    code, _, err = run_cli("evaluate", tiny_saved, "--dev", dev, "-t", "transfr")
+    assert code == 2
+    assert "unknown task 'transfr': did you mean 'transfer'?" in err
+    code, _, err = run_cli("evaluate", tiny_saved, "--dev", dev, "--aggregation", "al")
+    assert code == 2
+    assert "did you mean 'all'" in err
+
+
+def test_no_data_is_said_clearly(run_cli, tiny_saved, tmp_path, monkeypatch):
+    monkeypatch.setenv("RANKENCODER_DATA", str(tmp_path / "nothing"))
+    code, _, err = run_cli("evaluate", tiny_saved)
+    assert code == 2
+    assert "rankencoder data fetch" in err
+    assert "--data" in err
+    assert "--dev" in err
+
+
+def test_missing_and_renamed_files_are_named(run_cli, tiny_saved, data, tmp_path):
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(data, copy)
+    (copy / "STS14/images.tsv").rename(copy / "STS14/pictures.tsv")
+    code, _, err = run_cli("evaluate", tiny_saved, "--data", copy, "-o", tmp_path / "out")
+    assert code == 2
+    assert "STS14/images.tsv" in err
+    assert "rankencoder data fetch" in err
+
+
+def test_command(run_cli, tiny_saved, tiny_folder, dev, corpus_file, tmp_path, monkeypatch):
+    monkeypatch.setenv("RANKENCODER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("RANKENCODER_DATA", str(tmp_path / "nothing"))
+    given = ("evaluate", tiny_saved, tiny_folder, "--dev", dev, "-o", tmp_path / "out")
+    code, out, err = run_cli(*given, "-t", "sts", "-t", "choice")
+    assert code == 0, err
+    assert "95% interval" in out
+    assert "plain cosine" in out
+    assert "rankencoder report" in out
+    code, out, err = run_cli(*given, "-t", "sts", "--corpus", corpus_file, "--json")
+    assert code == 0, err
+    answer = json.loads(out)
+    assert {"model, cosine", "model, ranks", "model, blend 0.1"} <= set(answer["scores"])
+    assert all(Path(file).is_file() for file in answer["files"])
+
+
+def test_mteb_through_the_command(run_cli, tiny_saved, tmp_path, monkeypatch):
+    mteb = pytest.importorskip("mteb")
+    from mteb.mocks.mock_tasks import MockSTSTask
+
+    monkeypatch.setattr(mteb, "get_task", {"MockSTS": MockSTSTask()}.__getitem__)
+    code, out, err = run_cli("evaluate", tiny_saved, "--mteb", "MockSTS", "-o", tmp_path, "--json")
+    assert code == 0, err
+    task = MockSTSTask()
+    task.load_data()
+    given = task.dataset["test"]
+    model = RankEncoder.load(tiny_saved)
+    ours = model.similarity_pairwise(list(given["sentence1"]), list(given["sentence2"]))
+    (row,) = json.loads(out)
+    assert row["score"] == pytest.approx(spearmanr(ours, given["score"]).statistic, abs=1e-4)
+    assert len(list((tmp_path / "mteb").rglob("*.json"))) == 1
+    code, _, err = run_cli("evaluate", tiny_saved, "--mteb", "MockST", "-o", tmp_path)
+    assert code == 2
+    assert "mteb has no task 'MockST'" in err

@@ -1,0 +1,413 @@
+"""The choice of a similarity: scipy and plain loops as oracles, and data whose truth is known."""
+
+import copy
+import json
+import shutil
+import zlib
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import spearmanr
+from sts import wiki_sentences
+
+from rankencoder import RankEncoder, Reference
+from rankencoder.errors import InputError
+from rankencoder.pairs import ScoredPair, read_scored_pairs
+from rankencoder.tuning import Candidate, DevSet, choose, choose_for, diagnose, tune
+from rankencoder.tuning.candidates import COSINE, candidates_for
+from rankencoder.tuning.diagnosis import advise
+from rankencoder.tuning.folds import assign_folds, group_pairs
+from rankencoder.tuning.validation import cross_validate
+
+RANKS = [Candidate("compact", {"dim": 256}, weight / 10) for weight in range(1, 10)]
+
+
+def made_up(number, *, better=0.0, candidates=8, seed=0, sentences=None):
+    """Similarities of equal worth but for the last, whose noise is smaller."""
+    rng = np.random.default_rng(seed)
+    gold = rng.normal(size=number)
+    shared = gold + 0.6 * rng.normal(size=number)
+    similarities = shared + 0.3 * rng.normal(size=(candidates, number))
+    similarities[-1] += better * (gold - similarities[-1])
+    sentences = sentences or [(f"a{i}", f"b{i}") for i in range(number)]
+    pairs = [ScoredPair(a, b, round(score, 1)) for (a, b), score in zip(sentences, gold, strict=True)]
+    return DevSet("made up", pairs, similarities)
+
+
+def of(*sets, **options):
+    return choose(sets, [COSINE, *RANKS[: len(sets[0].similarities) - 1]], **options)
+
+
+def test_the_table_is_scipys():
+    first, second = made_up(200), made_up(90, seed=1)
+    second = DevSet("second", second.pairs, second.similarities)
+    found = of(first, second)
+    for i, result in enumerate(found.results):
+        by_set = {dev.name: spearmanr(dev.gold, dev.similarities[i]).statistic for dev in (first, second)}
+        assert result.by_set == pytest.approx(by_set, abs=1e-12)
+        assert result.spearman == pytest.approx(np.mean(list(by_set.values())), abs=1e-12)
+        assert result.gain.value == pytest.approx(result.spearman - found.cosine.spearman, abs=1e-12)
+        assert result.gain.low <= result.gain.value <= result.gain.high
+    assert sum(result.folds for result in found.results) == len(found.fold_choices) == 9
+    assert found.pairs == {"made up": 200, "second": 90}
+    assert json.loads(json.dumps(found.to_dict()))["sentence"] == found.sentence()
+
+
+def test_cross_validation_is_the_plain_loop():
+    sets = [made_up(200, better=0.1), made_up(97, better=0.1, seed=1)]
+    groups = group_pairs([dev.pairs for dev in sets])
+    folds = assign_folds(groups, seed=3)
+    chosen, gain = cross_validate(sets, groups, folds)
+    gains = np.zeros(len(sets))
+    for i in range(9):
+        scores = np.mean(
+            [
+                [spearmanr(dev.gold[fold != i], s[fold != i]).statistic for s in dev.similarities]
+                for dev, fold in zip(sets, folds, strict=True)
+            ],
+            axis=0,
+        )
+        assert chosen[i] == scores.argmax()
+        for j, (dev, fold) in enumerate(zip(sets, folds, strict=True)):
+            own = [spearmanr(dev.gold[fold == i], dev.similarities[c][fold == i]) for c in (chosen[i], 0)]
+            gains[j] += (own[0].statistic - own[1].statistic) * (fold == i).mean()
+    assert gain.value == pytest.approx(gains.mean(), abs=1e-12)
+
+
+def test_what_is_truly_better_is_chosen():
+    choice = of(made_up(400, better=0.4))
+    assert choice.chosen == choice.best.candidate == RANKS[6]
+    assert choice.gain.low > 0
+    assert choice.best.folds == len(choice.fold_choices) == 10
+    assert "Ranks, weight 0.7 does better than plain cosine on these 400 scored pairs" in str(choice)
+
+
+def test_luck_is_not_taken_for_a_gain():
+    """Candidates that are all of equal worth: plain cosine stays, as often as the interval says."""
+    taken = 0
+    for seed in range(80):
+        dev = made_up(60, candidates=25, seed=seed)
+        groups = group_pairs([dev.pairs])
+        taken += cross_validate([dev], groups, assign_folds(groups, seed=seed))[1].low > 0
+    assert taken <= 4
+    choice = of(made_up(60, candidates=10))
+    assert choice.chosen == COSINE
+    assert "Nothing beats plain cosine on these 60 scored pairs by more than chance" in choice.sentence()
+    assert "may be luck" in choice.sentence()
+
+
+def test_where_cosine_is_best_the_words_say_so():
+    dev = made_up(100)
+    dev.similarities[0] = dev.gold
+    choice = of(dev)
+    assert choice.chosen == COSINE
+    assert choice.gain == (0, 0, 0)
+    assert "none of the 7 other candidates is above" in choice.sentence()
+
+
+EDGES = st.lists(st.tuples(st.integers(0, 80), st.integers(0, 80)), min_size=30, max_size=150)
+
+
+@given(st.lists(EDGES, min_size=1, max_size=3), st.integers(0, 5))
+@settings(max_examples=60)
+def test_no_sentence_is_in_two_folds(sets, seed):
+    pairs = [[ScoredPair(str(a), str(b), 0.0) for a, b in edges] for edges in sets]
+    groups = group_pairs(pairs)
+    folds = assign_folds(groups, seed=seed)
+    kept = {
+        "components": lambda pair: {pair.a, pair.b},
+        "sentences": lambda _: set(),
+        "pairs": lambda _: set(),
+    }
+    at = {}
+    for some, labels, fold in zip(pairs, groups.labels, folds, strict=True):
+        for pair, label, number in zip(some, labels, fold, strict=True):
+            for key in (("group", label), *(("text", text) for text in kept[groups.kind](pair))):
+                assert at.setdefault(key, number) == number
+    assert {number for fold in folds for number in fold} == set(range(max(map(max, folds)) + 1))
+
+
+def queries(number, documents, *, shared):
+    return [(f"q{q}", f"d{d}" if shared else f"d{q}-{d}") for q in range(number) for d in range(documents)]
+
+
+@pytest.mark.parametrize(
+    ("sentences", "kind", "groups"),
+    [
+        (queries(12, 10, shared=False), "components", 12),
+        (queries(8, 15, shared=True), "sentences", 8),
+        (queries(1, 120, shared=False), "pairs", 120),
+    ],
+)
+def test_queries_stay_whole_where_that_is_possible(sentences, kind, groups):
+    choice = of(made_up(120, sentences=sentences))
+    assert (choice.grouping, choice.groups) == (kind, groups)
+    assert ("too narrow" in choice.sentence()) == (kind != "components")
+    assert ("(12 groups that share no sentence)" in choice.sentence()) == (kind == "components")
+
+
+def test_repeated_pairs_prove_nothing_more():
+    """Each pair five times over: the same correlations, and the same interval."""
+    once = made_up(50, better=0.2)
+    five = DevSet("made up", list(once.pairs) * 5, np.tile(once.similarities, 5))
+    for one, other in zip(of(once).results, of(five).results, strict=True):
+        assert other.gain == pytest.approx(one.gain, abs=1e-12)
+
+
+def test_undefined_correlations_do_no_harm():
+    dev = made_up(60)
+    dev.similarities[3] = 0.5
+    choice = of(dev)
+    assert choice.results[3].spearman == 0
+    json.loads(json.dumps(choice.to_dict(), allow_nan=False))
+    rare = DevSet(
+        "rare", [pair._replace(score=float(i == 0)) for i, pair in enumerate(dev.pairs)], dev.similarities
+    )
+    assert of(rare).chosen == COSINE
+    constant = [ScoredPair(a, b, float(a[1:])) for a, b in queries(10, 10, shared=False)]
+    with pytest.raises(InputError, match="no choice can be tested"):
+        of(DevSet("constant", constant, np.random.default_rng(0).normal(size=(3, 100))))
+
+
+def words(texts):
+    """An encoder: each word adds its own fixed random vector."""
+
+    def vector(word):
+        return np.random.default_rng(zlib.crc32(word.encode())).normal(size=16)
+
+    return np.array([np.sum([vector(word) for word in text.split()], axis=0) for text in texts])
+
+
+def leaning(texts):
+    """The same, but two directions that mean nothing drown the others."""
+    rows = words(texts)
+    rows[:, 0] = [8 * np.sin(len(text) * 2.3) for text in texts]
+    rows[:, 1] = [8 * np.sin(sum(map(ord, text))) for text in texts]
+    rows[:, 2] += 12
+    return rows
+
+
+@pytest.fixture(scope="module")
+def judged(sentences):
+    """Pairs scored by the directions that mean something."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.permutation(sentences)[:300].tolist() for _ in range(2))
+    left, right = (words(texts)[:, 2:] for texts in (a, b))
+    scores = (left * right).sum(axis=1) / np.linalg.norm(left, axis=1) / np.linalg.norm(right, axis=1)
+    return [ScoredPair(*row) for row in zip(a, b, scores.tolist(), strict=True)]
+
+
+@pytest.fixture(scope="module")
+def tuned(judged, sentences):
+    return tune(leaning, judged, corpus=sentences, progress=False)
+
+
+def power_oracle(reference, a, b, *, power, center):
+    """A power of the covariance by numpy's eigenvectors."""
+    values, vectors = np.linalg.eigh(np.cov(reference.T.astype(np.float64)))
+    mean = reference.mean(axis=0, dtype=np.float64) if center else 0
+    a, b = ((x - mean) @ (vectors * values**power @ vectors.T) for x in (a, b))
+    return (a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+
+
+def test_a_drowned_encoder_is_whitened(tuned, judged, tmp_path):
+    choice = tuned.choice
+    assert choice.chosen.form == "linear"
+    assert choice.chosen.settings["power"] < 0
+    assert choice.gain.low > 0.1
+    tuned.save(tmp_path / "tuned")
+    record = json.loads((tmp_path / "tuned" / "tuning.json").read_text())
+    assert record["choice"]["chosen"]["name"] == choice.chosen.name
+    loaded = RankEncoder.load(tmp_path / "tuned", leaning)
+    a, b = (list(texts) for texts in list(zip(*judged, strict=True))[:2])
+    left, right = (loaded.encoder(texts).numpy() for texts in (a, b))
+    weight = choice.chosen.rank_weight
+    powered = power_oracle(loaded.reference.vectors, left, right, **choice.chosen.settings)
+    expected = weight * powered + (1 - weight) * (left * right).sum(axis=1)
+    assert loaded.similarity_pairwise(a, b) == pytest.approx(expected, abs=1e-4)
+    gold = [pair.score for pair in judged]
+    assert choice.best.spearman == pytest.approx(spearmanr(gold, expected).statistic, abs=1e-4)
+
+
+def test_every_candidate_is_what_the_model_does(tuned, judged):
+    """The table's figures against models set up by hand."""
+    a, b = (list(texts) for texts in list(zip(*judged, strict=True))[:2])
+    gold = [pair.score for pair in judged]
+    base = tuned.model
+    wanted = {"plain cosine", "ranks, weight 0.2", "ranks alone", "power −0.125", "power +0.5, weight 0.5"}
+    seen = set()
+    for result in tuned.choice.results:
+        if result.candidate.name in wanted:
+            seen.add(result.candidate.name)
+            by_hand = base.with_form(result.candidate.form or "exact", **result.candidate.settings)
+            by_hand.rank_weight = result.candidate.rank_weight
+            expected = spearmanr(gold, by_hand.similarity_pairwise(a, b)).statistic
+            assert result.spearman == pytest.approx(expected, abs=1e-4)
+    assert seen == wanted
+
+
+def test_the_given_model_stays_as_it_is_and_takes_part(tiny_model, judged):
+    model = copy.copy(tiny_model)
+    model.rank_weight = 0.123
+    chosen = tune(model, {"mine": judged}, progress=False)
+    assert (model.rank_weight, model.form.name) == (0.123, "exact")
+    assert "ranks, weight 0.123" in [result.candidate.name for result in chosen.choice.results]
+    assert list(chosen.choice.pairs) == ["mine"]
+    linear = tiny_model.with_form("linear", power=0.3)
+    names = [(candidate.form, candidate.rank_weight) for candidate in candidates_for(linear.form, 0.3)]
+    assert ("compact", 0.5) in names
+    assert names[-1] == ("linear", 0.3)
+    assert names.count((None, 0.0)) == 1
+
+
+def test_sentences_are_encoded_once(judged, sentences):
+    seen = []
+
+    def counting(texts):
+        seen.extend(texts)
+        return words(texts)
+
+    model = RankEncoder(counting, sentences, progress=False)
+    seen.clear()
+    tune(model, [judged, judged[:40]], progress=False)
+    assert len(seen) == len(set(seen))
+
+
+def test_without_pairs_there_is_advice_and_no_choice(tiny_model):
+    found = tune(tiny_model)
+    assert found.choice is None
+    assert found.model is tiny_model
+    assert str(found).startswith("The space is")
+    assert "Nothing was chosen" in found.diagnosis.advice
+
+
+def test_diagnosis_is_sklearns(tiny_model):
+    from sklearn.decomposition import PCA
+
+    found = diagnose(tiny_model)
+    shares = PCA().fit(tiny_model.reference.vectors.astype(np.float64)).explained_variance_ratio_
+    assert found.first_share == pytest.approx(shares[0], abs=1e-6)
+    assert found.first_ten_share == pytest.approx(shares[:10].sum(), abs=1e-6)
+    assert diagnose(tiny_model.with_form("linear")).to_dict().keys() == found.to_dict().keys()
+    advice = {u: advise(SimpleNamespace(uniformity=u)) for u in (-1.5, -2.5, -3.8)}
+    assert "narrow (uniformity −1.5)" in advice[-1.5]
+    assert "centred power −0.25" in advice[-1.5].split(". ")[0]
+    assert "between those that we have measured" in advice[-2.5]
+    assert "plain cosine is the safe choice" in advice[-3.8]
+
+
+def test_for_an_evaluation(tiny_model, judged):
+    subject = SimpleNamespace(encoder=tiny_model.encoder, form=tiny_model.form, rank_weight=0.3)
+    sets = [SimpleNamespace(name="x", pairs=judged)]
+    assert choose_for(subject, sets) == tune(tiny_model, {"x": judged}).choice.to_dict()
+    sets[0].pairs = judged[:5]
+    assert "too few" in choose_for(subject, sets)["sentence"]
+
+
+def test_what_cannot_be_tuned_is_said(judged, tiny_model, tiny_folder, tmp_path):
+    for arguments, message in (
+        ((tiny_model, judged[:29]), "29 scored pair.* too few to choose by; at least 30"),
+        ((tiny_model, [pair._replace(score=1) for pair in judged]), "all scores are 1"),
+        ((tiny_model, [judged, judged[:3]]), "set 2: 3 scored"),
+        ((tiny_model, [[("a", "b")] * 40]), "expected pairs"),
+        ((tiny_model, [[("a", "b", "c")] * 40]), "expected pairs"),
+        ((tiny_model, [[("a", "", 1.0)] * 40]), "empty"),
+        ((tiny_model, [[("a", "b", float("nan"))] * 40]), "finite"),
+        ((tiny_model, tmp_path / "none.tsv"), "no such file"),
+        ((words, judged), "no RankEncoder: for a plain encoder, give a corpus"),
+        ((tiny_folder, judged), "no RankEncoder: for a plain encoder, give a corpus"),
+    ):
+        with pytest.raises(InputError, match=message):
+            tune(*arguments)
+    with pytest.raises(InputError, match="its own reference corpus"):
+        tune(tiny_model, judged, corpus=["a", "b"])
+
+
+@pytest.fixture(scope="module")
+def pairs_file(judged, tmp_path_factory):
+    path = tmp_path_factory.mktemp("dev") / "pairs.tsv"
+    path.write_text("".join(f"{pair.score}\t{pair.a}\t{pair.b}\n" for pair in judged))
+    return path
+
+
+def test_command(run_cli, tiny_saved, pairs_file, tmp_path):
+    output = tmp_path / "out"
+    code, out, err = run_cli("tune", tiny_saved, "--dev", pairs_file)
+    assert code == 0, err
+    assert "plain cosine" in out
+    assert "ranks alone" in out
+    assert "more candidates: --all" in out
+    assert "Nothing was written" in out
+    code, out, err = run_cli("tune", tiny_saved, "--dev", pairs_file, "-o", output, "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    assert found["output"] == str(output)
+    loaded = RankEncoder.load(output)
+    assert loaded.rank_weight == found["choice"]["chosen"]["rank_weight"]
+    assert json.loads((output / "tuning.json").read_text())["choice"] == found["choice"]
+    assert run_cli("tune", tiny_saved, "--dev", pairs_file, "-o", output)[0] == 2
+    code, out, _ = run_cli("tune", output, "--dev", pairs_file, "-o", output, "--overwrite", "--all")
+    assert code == 0
+    assert len(out.splitlines()) >= 28
+    assert f"Written to {output}" in out
+    assert RankEncoder.load(output).rank_weight == loaded.rank_weight
+
+
+def test_command_without_pairs_and_with_a_corpus(run_cli, tiny_folder, tiny_saved, corpus_file):
+    code, out, _ = run_cli("tune", tiny_saved)
+    assert code == 0
+    assert "effective rank" in out
+    assert "Nothing was chosen" in out
+    code, out, _ = run_cli("tune", tiny_folder, "--corpus", corpus_file, "--size", 1000, "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert (found["choice"], found["reference_size"], found["output"]) == (None, 1000, None)
+
+
+def test_command_errors_are_one_line(run_cli, tiny_folder, tiny_saved, pairs_file, corpus_file, tmp_path):
+    few = tmp_path / "few.tsv"
+    few.write_text("1\ta\tb\n2\tc\td\n")
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "rankencoder-run.json").write_text("{}")
+    dev = ("--dev", pairs_file)
+    for arguments, message in (
+        ((tiny_saved, "--dev", few), "too few to choose by"),
+        ((tiny_saved, *dev, *dev), "given twice"),
+        ((tiny_saved, "-o", tmp_path / "x"), "leave -o out"),
+        ((tiny_saved, *dev, "--corpus", corpus_file), "its own reference corpus"),
+        ((tiny_folder, *dev), "give a corpus"),
+        ((tmp_path / "nowhere", *dev), "no RankEncoder"),
+        ((run, *dev), "has no RankEncoder"),
+        ((tiny_saved, *dev, "-o", run, "--overwrite"), "holds a training"),
+        ((tiny_saved, *dev, "-o", tmp_path), "already exists"),
+    ):
+        code, _, err = run_cli("tune", *arguments)
+        assert (code, err.count("\n")) == (2, 1), err
+        assert message in err
+    shutil.copytree(tiny_saved, run / "rankencoder")
+    assert run_cli("tune", run)[0] == 0
+
+
+def test_real_encoder_and_real_pairs(minilm, shared):
+    """all-MiniLM-L6-v2 on a part of STS-B dev: nothing is to be had beyond its cosine."""
+    pairs = read_scored_pairs(shared / "data/sts-raw/STSB/dev.tsv")[::10]
+    corpus = [sentence for sentence in wiki_sentences(20_000) if len(sentence) < 80]
+    reference = Reference.build(minilm, corpus, size=1000)
+    model = RankEncoder(minilm, reference, progress=False)
+    found = tune(model, pairs, progress=False)
+    a, b = (list(texts) for texts in list(zip(*pairs, strict=True))[:2])
+    cosines = torch.nn.functional.cosine_similarity(
+        *(torch.from_numpy(minilm.model.encode(texts)) for texts in (a, b))
+    )
+    expected = spearmanr([pair.score for pair in pairs], cosines).statistic
+    assert found.choice.cosine.spearman == pytest.approx(expected, abs=1e-4)
+    alone = next(result for result in found.choice.results if result.candidate.name == "ranks alone")
+    assert alone.gain.value < 0
+    assert found.choice.chosen == COSINE
+    assert found.model.similarity_pairwise(a, b) == pytest.approx(cosines.numpy(), abs=1e-5)
+    assert "well spread" in found.diagnosis.advice
