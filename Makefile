@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow check bench clean
+.PHONY: help demo browser test test-slow check bench clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -19,13 +19,19 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 demo: $(VENV)/.ready  ## build a RankEncoder on this machine's docstrings and see whether ranks help
 	$(BIN)/rankencoder demo
 
-test: $(VENV)/.ready  ## run the tests (about 7 minutes)
+# the report is looked at in a real browser; without one, those tests say that they are skipped
+browser:
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
+	{ [ "$$(id -u)" = 0 ] && apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium; } \
+	>/dev/null 2>&1 || echo "no Chromium here: the tests in a browser are skipped"
+
+test: browser $(VENV)/.ready  ## run the tests (about 7 minutes)
 	$(BIN)/python -m pytest -q
 
-test-slow: $(VENV)/.ready  ## run the tests that take minutes too (all seven STS sets)
+test-slow: browser $(VENV)/.ready  ## run the tests that take minutes too (all seven STS sets)
 	$(BIN)/python -m pytest -q -m 'slow or not slow'
 
-check: $(VENV)/.ready  ## ruff, mypy and the tests
+check: browser $(VENV)/.ready  ## ruff, mypy and the tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

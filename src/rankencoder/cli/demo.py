@@ -107,15 +107,14 @@ def _print_results(results: list[Result]) -> None:
         style="dim",
     )
     best = max(results, key=lambda r: r.reciprocal_rank)
+    gain = f"{best.gain.value:+.3f}"
     if best is results[0]:
         verdict = (
             "Plain cosine wins here: with this encoder and these sentences, leave ranks out (rank_weight 0)."
         )
     elif best.gain.verdict == "better":
-        verdict = (
-            f"'{best.name}' wins here, by {best.gain.value:+.3f} in mean reciprocal rank over plain cosine."
-        )
+        verdict = f"'{best.name}' wins here, by {gain} in mean reciprocal rank over plain cosine."
     else:
-        verdict = f"'{best.name}' is ahead by {best.gain.value:+.3f}, within chance: plain cosine does as well here."
+        verdict = f"'{best.name}' is ahead by {gain}, within chance: plain cosine does as well here."
     out.print(f"[bold]{verdict}[/]")
     out.print("Ranks do not always help: measure on your own sentences before you use them.", style="dim")

@@ -122,19 +122,22 @@ def _run_mteb(models: list[str], tasks: list[str], output: Path, device: str | N
 
 
 def _print(evaluation: Evaluation, how: str) -> None:
+    from rich.markup import escape
+
     out = console()
     rows = evaluation.rows(how)
     if rows:
-        out.print(f"Spearman ×100 ({how})", style="bold")
-        out.print(_score_table(rows))
+        label = f"[bold]{escape(rows[0].label)}[/]: " if len({row.label for row in rows}) == 1 else ""
+        out.print(f"{label}Spearman ×100 ({how})")
+        _print_scores(rows)
         _print_notes(evaluation)
         for line in _gain_lines(rows):
             out.print(line)
     _print_transfer(evaluation)
     for result in evaluation.results:
         for role, choice in (result.get("choice") or {}).items():
-            out.print(f"[bold]{' '.join(filter(None, (result['model']['label'], role)))}[/]", end=" ")
-            out.print(choice["sentence"])
+            name = " ".join(filter(None, (result["model"]["label"], role)))
+            out.print(f"[bold]{escape(name)}[/] {escape(choice['sentence'])}")
     if not any(result["model"]["subjects"][0].get("form") for result in evaluation.results):
         out.print("Plain encoders have no ranks; --corpus FILE shows what rank vectors make of them.")
     for file in evaluation.files:
@@ -144,27 +147,46 @@ def _print(evaluation: Evaluation, how: str) -> None:
         out.print(f"A page with all of it: rankencoder report {folder} -o report.html", soft_wrap=True)
 
 
-def _score_table(rows: list[Row]) -> Any:
+def _print_scores(rows: list[Row]) -> None:
+    """Print the field's seven sets with their average, and below them all others."""
+    from rankencoder.evaluation.sts_data import SEVEN
+
+    names = list(dict.fromkeys(name for row in rows for name in row.values))
+    seven = [name for name in (*SEVEN, "AVG") if name in names]
+    for some in (seven, [name for name in names if name not in seven]):
+        if some:
+            console().print(_score_table(rows, some))
+
+
+def _score_table(rows: list[Row], names: list[str]) -> Any:
     from rich.markup import escape
     from rich.table import Table
 
-    names = list(dict.fromkeys(name for row in rows for name in row.values if name != "AVG"))
-    names += ["AVG"] if any("AVG" in row.values for row in rows) else []
-    table = Table("model", "similarity", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("similarity", no_wrap=True)
     for name in names:
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     best = {name: max(row.mean(name) for row in rows if name in row.values) for name in names}
+    label = None
     for row in rows:
+        if row.label != label and len({row.label for row in rows}) > 1:
+            table.add_row(f"[bold]{escape(row.label)}[/]")
+        label = row.label
         cells = []
         for name in names:
-            if name not in row.values:
-                cells.append("–")
-                continue
-            std = row.std(name)
-            text = f"{row.mean(name):.2f}" + (f" ± {std:.2f}" if std is not None else "")
-            cells.append(f"[bold]{text}[/]" if row.mean(name) == best[name] and len(rows) > 1 else text)
-        table.add_row(escape(row.label), row.system, *cells)
+            text = _cell(row, name)
+            cells.append(
+                f"[bold]{text}[/]" if row.values.get(name) and row.mean(name) == best[name] else text
+            )
+        table.add_row(row.system, *cells)
     return table
+
+
+def _cell(row: Row, name: str) -> str:
+    if name not in row.values:
+        return "–"
+    std = row.std(name)
+    return f"{row.mean(name):.2f}" if std is None else f"{row.mean(name):.1f}±{std:.1f}"
 
 
 def _gain_lines(rows: list[Row]) -> list[str]:
@@ -182,10 +204,11 @@ def _gain_lines(rows: list[Row]) -> list[str]:
         gain = row.gain_over(base, names) if row is not base else None
         if gain is not None:
             what = "seven sets" if "AVG" in base.values else ", ".join(names)
-            of = f"{row.label}, {row.system}" if row.label != base.label else row.system
+            other = row.label != base.label
+            of, over = (f"{r.label}, {r.system}" if other else r.system for r in (row, base))
             lines.append(
-                f"{escape(of)} − {escape(base.label)}, {base.system}: {gain.value:+.2f} "
-                f"(95% interval {gain.low:+.2f} to {gain.high:+.2f}, {what}): {gain.verdict}"
+                f"{escape(of)} − {escape(over)}: [bold]{gain.verdict}[/], {gain.value:+.2f} "
+                f"(95% interval {gain.low:+.2f} to {gain.high:+.2f}; {what})"
             )
     return lines
 

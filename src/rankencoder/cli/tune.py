@@ -139,8 +139,8 @@ def _print_choice(choice: Choice, show_all: bool) -> None:
     hidden = len(choice.results) - table.row_count
     more = f"; {hidden} more candidates: --all" if hidden else ""
     out.print(
-        f"Spearman ×100; the gains over plain cosine, each by itself; how many of the "
-        f"{len(choice.fold_choices)} folds chose it{more}"
+        "Spearman ×100; the gain over plain cosine, with intervals that hold for all candidates at once; how "
+        f"many of the {len(choice.fold_choices)} folds chose it{more}"
     )
 
 

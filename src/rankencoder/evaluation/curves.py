@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from rankencoder.blend import blend
-from rankencoder.evaluation.models import pairwise
+from rankencoder.evaluation.pairwise import PairVectors, encode_pairs, pair_similarities
 from rankencoder.evaluation.statistics import spearman
 from rankencoder.evaluation.sts_data import SEVEN
 from rankencoder.forms import fit_form
@@ -40,12 +40,12 @@ def power_curve(subject: Subject, sets: Sequence[PairSet]) -> dict[str, Any]:
     """Return Spearman's correlation ×100 of cos(Σ^p x, Σ^p y) on each set, centred and not."""
     assert subject.form is not None
     found: dict[str, Any] = {"x": list(POWERS)}
-    pairs = {pair_set.name: _pair_vectors(subject, pair_set) for pair_set in sets}
+    pairs = {pair_set.name: _encoded(subject, pair_set) for pair_set in sets}
     for name, center in (("centred", True), ("plain", False)):
         forms = [fit_form("linear", subject.form.reference, power=p, center=center) for p in POWERS]
         scores = {
-            of: [100 * spearman(gold, pairwise(form, a, b)) for form in forms]
-            for of, (gold, a, b) in pairs.items()
+            of: [100 * spearman(gold, pair_similarities(form, encoded)) for form in forms]
+            for of, (gold, encoded) in pairs.items()
         }
         found[name] = with_average(scores)
     return found
@@ -58,7 +58,7 @@ def reference_size_curve(subject: Subject, pair_set: PairSet, *, seed: int = 0) 
     """
     assert subject.form is not None
     reference = subject.form.reference
-    gold, a, b = _pair_vectors(subject, pair_set)
+    gold, encoded = _encoded(subject, pair_set)
     rng = np.random.default_rng(seed)
     sizes = [size for size in SIZES if size < len(reference)] + [len(reference)]
     runs = []
@@ -67,7 +67,7 @@ def reference_size_curve(subject: Subject, pair_set: PairSet, *, seed: int = 0) 
         for _ in range(DRAWS if size < len(reference) else 1):
             rows = torch.from_numpy(rng.choice(len(reference), size, replace=False)).to(reference.device)
             form = fit_form("exact", reference[rows.sort().values])
-            scores.append(100 * spearman(gold, pairwise(form, a, b)))
+            scores.append(100 * spearman(gold, pair_similarities(form, encoded)))
         runs.append(scores)
     return {
         "x": sizes,
@@ -85,7 +85,6 @@ def with_average(scores: dict[str, list[float]]) -> dict[str, list[float]]:
     return scores
 
 
-def _pair_vectors(subject: Subject, pair_set: PairSet) -> tuple[np.ndarray, torch.Tensor, torch.Tensor]:
+def _encoded(subject: Subject, pair_set: PairSet) -> tuple[np.ndarray, PairVectors]:
     gold = np.array([pair.score for pair in pair_set.pairs])
-    vectors = subject.encoder([text for pair in pair_set.pairs for text in pair[:2]])
-    return gold, vectors[0::2], vectors[1::2]
+    return gold, encode_pairs(subject.encoder, pair_set.pairs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,24 +66,27 @@ class CachedEncoder(Encoder):
         """Return the vectors of sentences as if none were stored, to see how long that takes."""
         return super().raw(sentences)
 
-    def _part(self, sentences: list[str]) -> np.ndarray:
-        key = digest((self.fingerprint, *sentences))
-        if key not in self._memory:
-            self._memory[key] = self._stored(key, sentences)
-        return self._memory[key]
-
-    def _stored(self, key: str, sentences: list[str]) -> np.ndarray:
+    def remember(self, key: str, rows: int, make: Callable[[], np.ndarray]) -> np.ndarray:
+        """Return an array of this many rows that was made before under a key, or make it now."""
+        if key in self._memory:
+            return self._memory[key]
         path = self._folder / self.fingerprint[:16] / f"{key[:32]}.safetensors" if self._folder else None
         try:
-            vectors = read_tensors(path)["vectors"] if path else None
+            found = read_tensors(path)["array"] if path else None
         except (InputError, KeyError, OSError):  # not there yet, or not whole
-            vectors = None
-        if vectors is None or vectors.ndim != 2 or len(vectors) != len(sentences):
-            vectors = super().raw(sentences).cpu().numpy()
+            found = None
+        if found is None or len(found) != rows:
+            found = make()
             if path is not None:
                 with new_file(path) as new:
-                    write_tensors(new, {"vectors": vectors})
-        return vectors
+                    write_tensors(new, {"array": found})
+        self._memory[key] = found
+        return found
+
+    def _part(self, sentences: list[str]) -> np.ndarray:
+        encode = super().raw
+        key = digest((self.fingerprint, *sentences))
+        return self.remember(key, len(sentences), lambda: encode(sentences).cpu().numpy())
 
 
 def digest(texts: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ from rankencoder.blend import blend
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.evaluation.embeddings import CachedEncoder, digest
+from rankencoder.evaluation.pairwise import encode_pairs, pair_similarities
 from rankencoder.forms import fit_form
 from rankencoder.model import RANK_WEIGHT, RankEncoder
 from rankencoder.persistence import CONFIG
@@ -19,21 +20,15 @@ from rankencoder.reference import SIZE, Reference
 from rankencoder.storage import read_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import torch
-
     from rankencoder.encoders import EncoderLike
+    from rankencoder.evaluation.sts_data import PairSet
     from rankencoder.forms import Form
-    from rankencoder.pairs import ScoredPair
 
     Source = EncoderLike | RankEncoder
 
 RUN = "rankencoder-run.json"
 SEEDS = ("seed", "stage2_seed", "reference_seed", "output")
 """Settings in which runs of one group may differ."""
-
-_PAIRS = 500  # whose rank vectors are in memory at a time
 
 
 @dataclass
@@ -61,15 +56,23 @@ class Subject:
             kinds |= {"ranks": self.part, "blend": f"blend {self.rank_weight:g}"}
         return {kind: f"{self.role} {name}".strip() for kind, name in kinds.items()}
 
-    def similarities(self, pairs: Iterable[ScoredPair], *, progress: bool = False) -> dict[str, np.ndarray]:
-        """Return each kind of similarity of the pairs."""
-        pairs = list(pairs)
-        texts = [text for pair in pairs for text in pair[:2]]
-        vectors = self.encoder(texts, progress=progress)
-        a, b = vectors[0::2], vectors[1::2]
-        found = {"cosine": _numbers((a * b).sum(dim=1))}
+    @property
+    def fingerprint(self) -> str:
+        """A hash of encoder, reference corpus, form and rank weight."""
+        parts = [self.role, self.encoder.fingerprint]
         if self.form is not None:
-            ranks = pairwise(self.form, a, b)
+            settings = repr((self.form.name, self.form.config(), self.rank_weight))
+            parts += [settings, digest(self.sentences)]
+        return digest(parts)
+
+    def similarities(self, pair_set: PairSet, *, progress: bool = False) -> dict[str, np.ndarray]:
+        """Return each kind of similarity of the pairs of a set."""
+        encoded = encode_pairs(self.encoder, pair_set.pairs, progress=progress)
+        found = {"cosine": pair_similarities(None, encoded)}
+        if self.form is not None:
+            form = self.form
+            key = digest([self.fingerprint, pair_set.fingerprint])
+            ranks = self.encoder.remember(key, len(pair_set.pairs), lambda: pair_similarities(form, encoded))
             found |= {"ranks": ranks, "blend": blend(ranks, found["cosine"], self.rank_weight)}
         return found
 
@@ -101,13 +104,7 @@ class Model:
     @property
     def fingerprint(self) -> str:
         """A hash of encoders, reference corpora and forms."""
-        parts: list[str] = []
-        for subject in self.subjects:
-            parts += [subject.role, subject.encoder.fingerprint]
-            if subject.form is not None:
-                settings = repr((subject.form.name, subject.form.config(), subject.rank_weight))
-                parts += [settings, digest(subject.sentences)]
-        return digest(parts)
+        return digest([subject.fingerprint for subject in self.subjects])
 
 
 def open_model(
@@ -197,13 +194,3 @@ def _encoded_by(subject: Subject, other: RankEncoder, progress: bool) -> Subject
     vectors = subject.encoder(sentences, progress=progress)
     form = fit_form(other.form.name, vectors, **other.form.config())
     return Subject(subject.role, subject.encoder, sentences, form, other.rank_weight)
-
-
-def pairwise(form: torch.nn.Module, a: torch.Tensor, b: torch.Tensor) -> np.ndarray:
-    """Return the inner products of a form's parts of paired vectors, some hundred pairs at a time."""
-    rows = zip(a.split(_PAIRS), b.split(_PAIRS), strict=True)
-    return np.concatenate([_numbers((form(x) * form(y)).sum(dim=1)) for x, y in rows])
-
-
-def _numbers(values: torch.Tensor) -> np.ndarray:
-    return np.asarray(values.double().cpu().numpy())

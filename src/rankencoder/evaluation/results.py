@@ -158,9 +158,8 @@ def rows(results: Sequence[Result], aggregation: str = "all") -> list[Row]:
         if result.get("sts"):
             groups.setdefault(result["model"]["group"], []).append(result)
     found = []
-    for members in groups.values():
+    for label, members in zip(_labels(list(groups.values())), groups.values(), strict=True):
         first = members[0]
-        label = first["model"]["label"] if len(members) == 1 else _group_label(members)
         seeds = tuple(member["model"]["seed"] for member in members)
         for name, system in first["sts"].items():
             same = [member["sts"][name] for member in members if name in member["sts"]]
@@ -174,9 +173,23 @@ def rows(results: Sequence[Result], aggregation: str = "all") -> list[Row]:
     return found
 
 
+def _labels(groups: list[list[Result]]) -> list[str]:
+    """Return what to call each group: its models' label, or where two have the same, the whole path."""
+    labels = [_group_label(members) for members in groups]
+    paths = [members[0]["model"]["path"] for members in groups]
+    labels = [path if labels.count(label) > 1 else label for label, path in zip(labels, paths, strict=True)]
+    marks = [members[0]["model"]["fingerprint"][:8] for members in groups]
+    return [
+        f"{label} {mark}" if labels.count(label) > 1 else label
+        for label, mark in zip(labels, marks, strict=True)
+    ]
+
+
 def _group_label(members: Sequence[Result]) -> str:
     labels = [member["model"]["label"] for member in members]
-    stem = labels[0]
+    stem: str = labels[0]
+    if len(labels) == 1:
+        return stem
     while stem and not all(label.startswith(stem) for label in labels):
         stem = stem[:-1]
     return f"{stem.rstrip('-_. ') or labels[0]} ({len(members)} runs)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -55,6 +56,7 @@ def spearman(gold: Sequence[float] | np.ndarray, similarities: np.ndarray) -> fl
     return float(spearmanr(scores, similarities).statistic)
 
 
+@functools.lru_cache(maxsize=16)
 def resample(number: int, *, rounds: int = ROUNDS, seed: int = 0) -> np.ndarray:
     """Draw bootstrap samples of a number of items.
 

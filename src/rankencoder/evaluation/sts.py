@@ -30,7 +30,7 @@ def score_sts(model: Model, sets: Sequence[PairSet], *, progress: bool = False) 
     for subject in model.subjects:
         names = subject.similarity_names()
         for pair_set in sets:
-            found = subject.similarities(pair_set.pairs, progress=progress)
+            found = subject.similarities(pair_set, progress=progress)
             for kind, similarities in found.items():
                 about = {"encoder": subject.role, "kind": kind, "scores": {}, "similarities": {}}
                 system = systems.setdefault(names[kind], about)

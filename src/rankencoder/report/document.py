@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -32,12 +32,14 @@ class Text:
 class Verdict:
     """What to use with one model, and why.
 
+    :param about: What the model is, in short.
+    :param paragraphs: The reasons.
     :param tone: "gain" where something beats plain cosine, "keep" where nothing does, "open" otherwise.
     """
 
-    name: str
+    about: str
     headline: str
-    text: str
+    paragraphs: list[str]
     tone: str
     kind: ClassVar[str] = "verdict"
 
@@ -86,13 +88,14 @@ class Table:
 
 @dataclass(frozen=True)
 class Panel:
-    """One drawing, as SVG that can stand in a page.
+    """One drawing.
 
+    :param draw: Makes it, as SVG that can stand in a page.
     :param width: At which its letters have their size.
     """
 
     title: str
-    svg: str
+    draw: Callable[[], str]
     width: int
 
 
@@ -101,7 +104,7 @@ class Key:
     """What a colour stands for.
 
     :param colour: A name of `rankencoder.report.drawing.COLOURS`.
-    :param mark: "line", "dot", "square", "diamond" or "area".
+    :param mark: "line", "dashes", "dot", "square" or "area".
     """
 
     text: str
@@ -177,9 +180,9 @@ class Section:
 
 
 def clean(text: object) -> str:
-    """Return text that is safe in any file: no control characters, no halves of characters.
+    r"""Return text that is safe in any file: no control characters, no halves of characters.
 
-    >>> clean("a\\x00b\\ud800c\\nd")
+    >>> clean("a\x00b\ud800c\nd")
     'ab?c d'
     """
     joined = " ".join(str(text).split())
@@ -239,10 +242,10 @@ def listed(words: Iterable[str]) -> str:
 
 
 def to_csv(head: Sequence[str], rows: Iterable[Sequence[Value]]) -> str:
-    """Write data for spreadsheets; text that one would take for a formula gets an apostrophe.
+    r"""Write data for spreadsheets; text that one would take for a formula gets an apostrophe.
 
     >>> to_csv(["x"], [["=cmd()"], [-1.5], [None]])
-    "x\\r\\n'=cmd()\\r\\n-1.5\\r\\n\\r\\n"
+    "x\r\n'=cmd()\r\n-1.5\r\n\r\n"
     """
     out = io.StringIO()
     writer = csv.writer(out)

@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rankencoder.errors import InputError
-from rankencoder.report.document import Panel
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +21,6 @@ COLOURS = {
 }
 """Colours that nobody would choose, in whose place the page puts its own: ``var(--ink)`` and so on."""
 
-MARKS = {"cosine": "D", "ranks": "s", "blend": "o"}
 WIDTH = 440
 """Of a panel, in pixels: on a phone it keeps its letters legible."""
 
@@ -32,10 +30,10 @@ _STYLE: dict[str, Any] = {
     "text.parse_math": False,
     "axes.unicode_minus": True,
     "axes.formatter.useoffset": False,
-    "font.size": 11.5,
+    "font.size": 12.5,
     "text.color": COLOURS["ink"],
     "axes.labelcolor": COLOURS["muted"],
-    "axes.labelsize": 11.5,
+    "axes.labelsize": 12.5,
     "axes.edgecolor": COLOURS["grid"],
     "axes.facecolor": "none",
     "axes.spines.top": False,
@@ -69,13 +67,13 @@ def axes_of(height: int, *, width: int = WIDTH) -> Iterator[Axes]:
         from matplotlib.figure import Figure  # draws without a window, and knows nothing of pyplot
     except ImportError as error:
         raise InputError("a report needs matplotlib: pip install 'rankencoder[report]'") from error
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(cast(Any, _STYLE)):
         figure = Figure(figsize=(width / 72, height / 72), dpi=72, layout="constrained")
         yield figure.add_subplot()
 
 
-def to_panel(axes: Axes, ident: str, title: str, label: str) -> Panel:
-    """Turn axes into a panel.
+def to_svg(axes: Axes, ident: str, label: str) -> str:
+    """Turn what was drawn into an SVG element of a page.
 
     :param ident: Unique in the page: it prefixes all ids within the drawing.
     :param label: What the drawing shows, for people who cannot see it.
@@ -84,7 +82,7 @@ def to_panel(axes: Axes, ident: str, title: str, label: str) -> Panel:
     file = io.StringIO()
     figure.savefig(file, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     width, height = (round(72 * inches) for inches in figure.get_size_inches())
-    return Panel(title, _inline(file.getvalue(), ident, label, width, height), width)
+    return _inline(file.getvalue(), ident, label, width, height)
 
 
 def _inline(svg: str, ident: str, label: str, width: int, height: int) -> str:
@@ -97,9 +95,22 @@ def _inline(svg: str, ident: str, label: str, width: int, height: int) -> str:
     body = re.sub(r'(href="|url\()#', rf"\g<1>#{ident}-", body)
     body = re.sub(r" font-family: [^;\"]+;?", "", body)
     body = re.sub(r' transform="rotate\(-0 [^"]*"', "", body)
-    body = re.sub(r"(\d\.\d\d)\d+", r"\1", body)
+    body = re.sub(r' (?:d|x|y|width|height|transform)="[^"]*"', _rounded, body)
     body = re.sub(r"\s*\n\s*", " ", body)
     for name, colour in COLOURS.items():
         body = body.replace(colour, f"var(--{name})")
     shown = f'class="plot" role="img" aria-label="{escape(label)}" viewBox="0 0 {width} {height}"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {shown}>{body}</svg>'
+
+
+def shortened(text: str, length: int) -> str:
+    """Return text that fits into a drawing.
+
+    >>> shortened("a long name", 6)
+    'a lon…'
+    """
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def _rounded(attribute: re.Match[str]) -> str:
+    return re.sub(r"(\d\.\d\d)\d+", r"\1", attribute[0])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rankencoder.evaluation.results import Result
-from rankencoder.report.document import Block, Cell, Group, Section, Table, clean, number
+from rankencoder.report.document import Block, Cell, Group, Section, Table, clean, number, plural
 from rankencoder.report.tables import missing
 from rankencoder.report.views import View, set_order
 
@@ -56,13 +56,13 @@ def cost_section(views: Sequence[View]) -> Section:
     heading = "What it costs"
     measured = [(view, parts) for view in views if (parts := view.parts("cost"))]
     if not measured:
-        return missing("cost", heading, "rankencoder evaluate MODEL --task cost")
+        return missing("cost", heading, "`rankencoder evaluate MODEL --task cost`")
     rows = []
     for key, title, print_value in _COST:
         found = [[part[key] for part in parts if part.get(key) is not None] for _, parts in measured]
         if any(found):
             rows.append((title, [Cell(print_value(float(np.mean(v)))) if v else Cell("–") for v in found]))
-    where = [f"{clean(p[0]['device'])}, {p[0]['threads']} thread(s)" for _, p in measured]
+    where = [f"{clean(p[0]['device'])}, {plural(p[0]['threads'], 'thread')}" for _, p in measured]
     rows.append(("measured on", [Cell(text) for text in where]))
     told = []
     for view, parts in measured:
@@ -70,8 +70,10 @@ def cost_section(views: Sequence[View]) -> Section:
             model, form = (float(np.mean([part[key] for part in parts])) for key in ("model_ms", "form_ms"))
             share = number(100 * form / model, 0)
             told.append(
-                f"{view.name}: {view.similarity('ranks')} add {_milliseconds(form)} to the encoder’s "
-                f"{_milliseconds(model)} a sentence ({share}%)."
+                view.tell(
+                    f"{view.similarity('ranks')} add {_milliseconds(form)} to the encoder’s "
+                    f"{_milliseconds(model)} a sentence ({share}%)."
+                )
             )
     notes = ["Medians of three rounds on the sentences of one set; other work on the machine slows them."]
     table = Table("Time and memory", ["", *(view.name for view, _ in measured)], [Group("", rows)], notes)
@@ -83,9 +85,10 @@ def origin_section(results: Sequence[Result]) -> Section:
     """Return models, data, software and machine, with the fingerprints that tell them from others."""
     blocks: list[Block] = [_models(results), _data(results), _software(results)]
     lead = (
-        f"These figures are from {len(results)} result file(s) of rankencoder evaluate. Fingerprints are hashes of "
+        f"These figures are from {plural(len(results), 'result')} of `rankencoder evaluate`. "
+        "Fingerprints are hashes of "
         "weights, sentences and scores: the same fingerprint means the same thing was measured. Again: "
-        "rankencoder evaluate MODEL -o evaluation, then rankencoder report evaluation -o report.html."
+        "`rankencoder evaluate MODEL -o evaluation`, then `rankencoder report evaluation -o report.html`."
     )
     return Section("origin", "How this was made", lead, blocks)
 
@@ -107,11 +110,12 @@ def _models(results: Sequence[Result]) -> Table:
             rows.append(("settings", json.dumps(config, ensure_ascii=False, default=str)))
         title = f"{clean(model['label'])} ({model['fingerprint'][:8]})"
         groups.append(Group(title, [(name, [Cell(clean(value))]) for name, value in rows]))
-    return Table("Models", ["", "value"], groups, words=True)
+    return Table("Models", ["", ""], groups, words=True)
 
 
 def _subject(subject: dict[str, Any]) -> str:
-    told = f"{subject['encoder']}, {subject['dimension']} numbers, fingerprint {subject['fingerprint'][:_SHORT]}"
+    size = f"{subject['dimension']:,} numbers, " if subject.get("dimension") else ""
+    told = f"{subject['encoder']}, {size}fingerprint {subject['fingerprint'][:_SHORT]}"
     if "form" in subject:
         settings = ", ".join(f"{key} {value}" for key, value in subject["form"]["settings"].items())
         reference = subject["reference"]

@@ -6,12 +6,12 @@ All are of BERT-base (`bert-base-uncased`), unsupervised; Spearman's correlation
 from __future__ import annotations
 
 SOURCE = (
-    "Seonwoo, Wang, Seo, Choudhary, Li, Li, Xu, Park, Oh: Ranking-Enhanced Unsupervised Sentence Representation "
-    "Learning, ACL 2023"
+    "Seonwoo, Wang, Seo, Choudhary, Li, Li, Xu, Park, Oh: Ranking-Enhanced Unsupervised Sentence "
+    "Representation Learning, ACL 2023"
 )
 NOT_COMPARABLE = (
-    "The published figures are of BERT-base, another backbone, trained without labels: compare gains with gains, "
-    "not scores with scores."
+    "The published figures are of BERT-base, another backbone, trained without labels: compare gains with "
+    "gains, not scores with scores."
 )
 
 STS: dict[str, tuple[float, ...]] = {
@@ -27,26 +27,27 @@ STS: dict[str, tuple[float, ...]] = {
 """Main table: STS12 to STS16, STS-B, SICK-R, average."""
 
 Spread = tuple[float, float]
+
+
+def _spreads(text: str) -> tuple[Spread, ...]:
+    pairs = (figure.split("±") for figure in text.split())
+    return tuple((float(mean), float(spread)) for mean, spread in pairs)
+
+
 STS_SEEDS: dict[str, tuple[Spread, ...]] = {
-    "SimCSE": (
-        (68.1, 3.3), (81.4, 1.6), (73.8, 2.4), (81.8, 1.4), (78.3, 0.6), (77.3, 2.3), (71.0, 0.4), (76.0, 1.5),
+    "SimCSE": _spreads("68.1±3.3 81.4±1.6 73.8±2.4 81.8±1.4 78.3±0.6 77.3±2.3 71.0±0.4 76.0±1.5"),
+    "SimCSE + RankEncoder": _spreads(
+        "75.0±0.6 82.0±0.7 75.2±0.2 83.0±0.1 79.8±0.1 80.4±0.6 71.1±1.2 78.1±0.1"
     ),
-    "SimCSE + RankEncoder": (
-        (75.0, 0.6), (82.0, 0.7), (75.2, 0.2), (83.0, 0.1), (79.8, 0.1), (80.4, 0.6), (71.1, 1.2), (78.1, 0.1),
+    "PromptBERT": _spreads("72.1±0.2 84.6±0.3 76.8±0.1 84.2±0.3 80.4±0.3 81.8±0.3 69.5±0.2 78.5±0.0"),
+    "PromptBERT + RankEncoder": _spreads(
+        "74.2±0.3 85.2±0.2 77.7±0.2 84.4±0.3 80.7±0.5 82.1±0.4 71.2±0.2 79.4±0.2"
     ),
-    "PromptBERT": (
-        (72.1, 0.2), (84.6, 0.3), (76.8, 0.1), (84.2, 0.3), (80.4, 0.3), (81.8, 0.3), (69.5, 0.2), (78.5, 0.0),
+    "SNCSE": _spreads("70.2±0.5 84.1±0.5 77.1±0.4 83.2±0.5 80.7±0.1 80.7±0.6 75.0±0.1 78.7±0.3"),
+    "SNCSE + RankEncoder": _spreads(
+        "73.9±0.6 84.5±0.5 78.0±0.3 83.0±0.5 81.0±0.2 81.2±0.2 75.3±0.1 79.6±0.2"
     ),
-    "PromptBERT + RankEncoder": (
-        (74.2, 0.3), (85.2, 0.2), (77.7, 0.2), (84.4, 0.3), (80.7, 0.5), (82.1, 0.4), (71.2, 0.2), (79.4, 0.2),
-    ),
-    "SNCSE": (
-        (70.2, 0.5), (84.1, 0.5), (77.1, 0.4), (83.2, 0.5), (80.7, 0.1), (80.7, 0.6), (75.0, 0.1), (78.7, 0.3),
-    ),
-    "SNCSE + RankEncoder": (
-        (73.9, 0.6), (84.5, 0.5), (78.0, 0.3), (83.0, 0.5), (81.0, 0.2), (81.2, 0.2), (75.3, 0.1), (79.6, 0.2),
-    ),
-}  # fmt: skip
+}
 """Three seeds, mean and standard deviation, the same columns."""
 
 BASES = ("SimCSE", "PromptBERT", "SNCSE")

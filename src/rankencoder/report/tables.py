@@ -11,7 +11,17 @@ from rankencoder.evaluation.pair_groups import GROUPS
 from rankencoder.evaluation.sts_data import DEV, SEVEN
 from rankencoder.evaluation.transfer_data import TRANSFER_TASKS
 from rankencoder.report import paper
-from rankencoder.report.document import Block, Cell, Group, Section, Table, clean, listed, number, plural, spread_cell
+from rankencoder.report.document import (
+    Block,
+    Cell,
+    Group,
+    Section,
+    Table,
+    clean,
+    listed,
+    number,
+    spread_cell,
+)
 from rankencoder.report.views import View, set_order
 
 if TYPE_CHECKING:
@@ -30,26 +40,25 @@ def sts_section(views: Sequence[View], aggregation: str) -> Section:
     heading = "Scores on sentence pairs"
     scored = [view for view in views if view.rows]
     if not scored:
-        return missing("sts", heading, "rankencoder evaluate MODEL --task sts")
+        return missing("sts", heading, "`rankencoder evaluate MODEL --task sts`")
     names = set_order(list(dict.fromkeys(n for v in scored for row in v.rows.values() for n in row.golds)))
     seven = any(name in SEVEN for name in names)
-    columns = [*SEVEN, "AVG", *(n for n in names if n not in SEVEN)] if seven else names
-    groups = [
-        Group(label, _score_rows([v for v in scored if v.label == label], columns))
-        for label in dict.fromkeys(v.label for v in scored)
-    ]
-    table = Table(
-        f"Spearman’s correlation ×100 ({_AGGREGATIONS[aggregation]})",
-        ["similarity", *map(clean, columns)],
-        groups + (_published(columns) if seven else []),
-        _set_notes(scored, names, seven),
-    )
-    blocks: list[Block] = [table]
+    others = [name for name in names if name not in SEVEN]
+    caption = f"Spearman’s correlation ×100, {_AGGREGATIONS[aggregation]}"
+    notes = _set_notes(scored, names)
+    blocks: list[Block] = []
+    if seven:
+        columns = [*SEVEN, "AVG"]
+        groups = [*_score_groups(scored, columns), *_published()]
+        source = f"AVG: the mean of the seven test sets. Published figures: {paper.SOURCE}."
+        blocks.append(Table(caption, ["similarity", *columns], groups, [source, *notes]))
+    if others:
+        head = ["similarity", *map(clean, others)]
+        title = f"Other sets: {caption}" if seven else caption
+        blocks.append(Table(title, head, _score_groups(scored, others), [] if seven else notes))
     if not seven:
-        head = ["encoder", *SEVEN, "AVG"]
-        blocks.append(
-            Table("The paper’s scores, BERT-base", head, _published(head[1:]), [paper.SOURCE], folded=True)
-        )
+        head, source = ["encoder", *SEVEN, "AVG"], f"{paper.SOURCE}. {paper.NOT_COMPARABLE}"
+        blocks.append(Table("The paper’s scores, BERT-base", head, _published(), [source], folded=True))
     return Section("sts", heading, _sts_lead(scored, seven), blocks)
 
 
@@ -68,9 +77,14 @@ def _sts_lead(scored: Sequence[View], seven: bool) -> str:
         column = average or next(iter(rows[0][1].golds), "")
         if column:
             scores = listed(f"{number(row.mean(column))} by {view.similarity(kind)}" for kind, row in rows)
-            told.append(f"{view.name}: {scores} {'on average' if average else f'on {clean(column)}'}.")
+            told.append(view.tell(f"{'on average' if average else f'on {clean(column)}'}, {scores}."))
     lead = "How well each similarity orders pairs of sentences as people do; 100 would be perfect. "
     return lead + " ".join(told) + (f" {paper.NOT_COMPARABLE}" if seven else "")
+
+
+def _score_groups(views: Sequence[View], columns: Sequence[str]) -> list[Group]:
+    labels = dict.fromkeys(view.label for view in views)
+    return [Group(label, _score_rows([v for v in views if v.label == label], columns)) for label in labels]
 
 
 def _score_rows(views: Sequence[View], columns: Sequence[str]) -> list[tuple[str, list[Cell]]]:
@@ -81,20 +95,15 @@ def _score_rows(views: Sequence[View], columns: Sequence[str]) -> list[tuple[str
 
 def _score(row: Row, column: str, best: float | None, rivals: int) -> Cell:
     values = row.values.get(column, [])
-    is_best = rivals > 1 and bool(values) and best is not None and row.mean(column) >= best
+    is_best = rivals > 1 and bool(values) and best is not None and round(row.mean(column), 2) >= round(best, 2)
     return spread_cell(values, best=is_best)
 
 
-def _published(columns: Sequence[str]) -> list[Group]:
-    order = [*SEVEN, "AVG"]
-    places = [order.index(column) if column in order else None for column in columns]
-    main = [
-        (name, [Cell("–") if i is None else Cell(f"{values[i]:.2f}") for i in places])
-        for name, values in paper.STS.items()
-    ]
+def _published() -> list[Group]:
+    main = [(name, [Cell(f"{value:.2f}") for value in values]) for name, values in paper.STS.items()]
     seeds = [
-        (name, [Cell("–") if i is None else Cell(f"{v[i][0]:.1f}", f"{v[i][1]:.1f}") for i in places])
-        for name, v in paper.STS_SEEDS.items()
+        (name, [Cell(f"{mean:.1f}", f"{spread:.1f}") for mean, spread in values])
+        for name, values in paper.STS_SEEDS.items()
     ]
     return [
         Group("Published, BERT-base: another backbone", main, published=True),
@@ -102,14 +111,12 @@ def _published(columns: Sequence[str]) -> list[Group]:
     ]
 
 
-def _set_notes(views: Sequence[View], names: Sequence[str], seven: bool) -> list[str]:
+def _set_notes(views: Sequence[View], names: Sequence[str]) -> list[str]:
     notes = [_MARKED]
-    if any(name in DEV for name in names):
-        notes.append(f"{listed(n for n in names if n in DEV)}: for choosing, not for reporting.")
-    if seven:
-        notes.append(f"AVG: the mean of the seven test sets. Published figures: {paper.SOURCE}.")
-    runs = [view for view in views if len(view.members) > 1]
-    if runs:
+    dev = [name for name in names if name in DEV]
+    if dev:
+        notes.append(f"{listed(dev)}: for choosing, not for reporting.")
+    if any(len(view.members) > 1 for view in views):
         notes.append("±: standard deviation over runs that differ only in their seeds.")
     for view in views:
         for member in view.members:
@@ -122,7 +129,7 @@ def similar_section(views: Sequence[View]) -> Section:
     heading = "Pairs that are similar already"
     found = [v for v in views if v.rows and any(m.get("similar-pairs") for m in v.members)]
     if not found:
-        return missing("similar", heading, "rankencoder evaluate MODEL --task similar-pairs")
+        return missing("similar", heading, "`rankencoder evaluate MODEL --task similar-pairs`")
     sets = dict.fromkeys(n for v in found for m in v.members for n in m.get("similar-pairs") or {})
     names = set_order(list(sets))
     main = "STS-B" if "STS-B" in names else names[0]
@@ -168,90 +175,24 @@ def _similar_lead(views: Sequence[View], main: str) -> str:
         if not parts or not view.is_ranked:
             continue
         base, ranks = (
-            [p["similar"]["scores"].get(view.rows[kind].system) for p in parts] for kind in ("cosine", "ranks")
+            [p["similar"]["scores"].get(view.rows[kind].system) for p in parts]
+            for kind in ("cosine", "ranks")
         )
         if None in base or None in ranks:
             continue
-        gain = number(float(np.mean(ranks) - np.mean(base)), signed=True)
-        change = f"{spread_cell(base).text} to {spread_cell(ranks).text}, {gain}"
-        told.append(f"{view.name}: from cosine to {view.similarity('ranks')} on similar pairs, {change}.")
+        gain = float(np.mean(ranks) - np.mean(base))
+        told.append(
+            view.tell(
+                f"on similar pairs, {view.similarity('ranks')} {'gain' if gain > 0 else 'lose'} "
+                f"{number(abs(gain))} points against cosine ({number(float(np.mean(ranks)))} and "
+                f"{number(float(np.mean(base)))})."
+            )
+        )
     lead = (
-        "Telling very similar from similar is the hardest part, and where the paper says that ranks help most. "
-        f"Here are the correlations within three groups of gold scores, on {clean(main)}. "
+        "Telling very similar from similar is the hardest part, and where the paper says that ranks help "
+        f"most. Here are the correlations within three groups of gold scores, on {clean(main)}. "
     )
     return lead + " ".join(told)
-
-
-_SPACE = (
-    ("uniformity", "uniformity", 2, 1),
-    ("alignment", "alignment", 3, 1),
-    ("hubness", "hubness", 2, 1),
-    ("effective_rank", "effective rank", 0, 1),
-    ("first_share", "first direction, %", 1, 100),
-    ("first_ten_share", "first ten, %", 1, 100),
-    ("mean_norm", "mean vector", 2, 1),
-)
-_SPACE_NOTES = [
-    "Uniformity: near 0 all vectors are alike, about −4 they are spread evenly; lower is better. Alignment: mean "
-    "squared distance of pairs with a gold score above 4 of 5; lower is better. Hubness: skewness of how often "
-    "a sentence is among the ten nearest of others; 0 is best. Effective rank: how many directions are in use. "
-    "First direction: its share of the variance. Mean vector: its length; near 1 all point the same way.",
-]
-
-
-def space_section(views: Sequence[View]) -> Section:
-    """Return uniformity, alignment and more of base and rank vectors (Table 2)."""
-    heading = "The shape of the space"
-    groups, told = [], []
-    for view in views:
-        sets = list(dict.fromkeys(n for m in view.members for n in m.get("space") or {}))
-        for name in sets:
-            parts = [m["space"][name][view.role] for m in view.members if name in (m.get("space") or {})]
-            groups.append(_space_group(view, name, parts))
-        if sets and view.is_ranked:
-            told.append(_space_told(view, sets[0]))
-    if not groups:
-        return missing("space", heading, "rankencoder evaluate MODEL --task space")
-    for base, (before, after) in paper.SPACE.items():
-        rows = [
-            (what, [Cell(number(u)), Cell(number(a)), *[Cell("–")] * 5])
-            for what, (u, a) in (("vectors", before), ("rank vectors", after))
-        ]
-        groups.append(Group(f"Published, {base} (BERT-base)", rows, published=True))
-    head = ["", *(title for _, title, _, _ in _SPACE)]
-    table = Table("Table 2 of the paper, and more", head, groups, _SPACE_NOTES)
-    lead = "How evenly the sentences are spread, and how near pairs of one meaning lie. " + " ".join(told)
-    return Section("space", heading, lead, [table])
-
-
-def _space_group(view: View, name: str, parts: list[dict[str, Any]]) -> Group:
-    rows = []
-    for space, title in (("base", "vectors"), ("ranks", f"{view.similarity('ranks')} vectors")):
-        found = [part[space] for part in parts if space in part]
-        if found:
-            rows.append((title, [_space_cell(found, key, digits, by) for key, _, digits, by in _SPACE]))
-    first = parts[0]["base"]
-    counts = f"{plural(first['sentences'], 'sentence')}, {plural(first['positive_pairs'], 'positive pair')}"
-    return Group(f"{view.name} on {clean(name)} ({counts})", rows)
-
-
-def _space_cell(found: list[dict[str, Any]], key: str, digits: int, by: float) -> Cell:
-    return spread_cell([None if part[key] is None else by * part[key] for part in found], digits)
-
-
-def _space_told(view: View, name: str) -> str:
-    part = next(m["space"][name][view.role] for m in view.members if name in (m.get("space") or {}))
-    base, ranks = part["base"], part.get("ranks", part["base"])
-    even = "more evenly" if ranks["uniformity"] < base["uniformity"] else "less evenly"
-    told = (
-        f"{view.name} on {clean(name)}: {view.similarity('ranks')} vectors are spread {even} than the encoder’s own "
-        f"(uniformity {number(ranks['uniformity'])} against {number(base['uniformity'])})"
-    )
-    if base["alignment"] is not None and ranks["alignment"] is not None:
-        near = "nearer together" if ranks["alignment"] < base["alignment"] else "further apart"
-        told += f", and positive pairs lie {near} (alignment {number(ranks['alignment'], 3)} against "
-        told += f"{number(base['alignment'], 3)})"
-    return f"{told}."
 
 
 def transfer_section(views: Sequence[View]) -> Section:
@@ -264,18 +205,22 @@ def transfer_section(views: Sequence[View]) -> Section:
     columns = [*TRANSFER_TASKS, "AVG"]
     for label, parts in labels.items():
         systems = list(dict.fromkeys(name for part in parts for name in part))
-        rows = [(clean(name) or "vectors", _accuracies([p[name] for p in parts if name in p])) for name in systems]
+        rows = [
+            (clean(name) or "vectors", _accuracies([p[name] for p in parts if name in p])) for name in systems
+        ]
         if rows:
             groups.append(Group(label, rows))
     if not groups:
-        return missing("transfer", heading, "rankencoder evaluate MODEL --task transfer (it takes longer)")
+        return missing("transfer", heading, "`rankencoder evaluate MODEL --task transfer` (it takes longer)")
     published = [(n, [Cell(f"{value:.2f}") for value in v]) for n, v in paper.TRANSFER.items()]
     groups.append(Group("Published, BERT-base: another backbone", published, published=True))
     lead = (
         "How well a linear classifier does on the vectors, by SentEval’s protocol: accuracy in per cent. "
         "Rank vectors are made for comparing sentences; nothing says that they must help here."
     )
-    table = Table("Accuracy in per cent", ["vectors", *columns], groups, [f"Published figures: {paper.SOURCE}."])
+    table = Table(
+        "Accuracy in per cent", ["vectors", *columns], groups, [f"Published figures: {paper.SOURCE}."]
+    )
     return Section("transfer", heading, lead, [table])
 
 

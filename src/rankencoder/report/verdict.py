@@ -34,31 +34,33 @@ def verdict_section(views: Sequence[View], gains: Sequence[Gain], over_first: Se
     for view in views:
         own = [gain for gain in gains if gain.view is view]
         blocks.append(_verdict(view, own))
-    blocks += [Text(_compared(gain)) for gain in over_first]
+    if over_first:
+        blocks.append(Text(" ".join(_compared(gain) for gain in over_first)))
     lead = (
         "Does ranking a reference corpus make this encoder’s similarities better than plain cosine, and what "
-        "should be used? What may be used is chosen on pairs for choosing, by cross-validation; the test sets "
-        "only check it. Points are of Spearman’s correlation with human judgements, ×100."
+        "should be used? What may be used is chosen on pairs for choosing, by cross-validation; the test "
+        "sets only check it. Points are of Spearman’s correlation with human judgements, ×100."
     )
     return Section("verdict", "The verdict", lead, blocks)
 
 
 def _verdict(view: View, gains: Sequence[Gain]) -> Verdict:
     if not view.rows:
-        text = "Its pairs were not scored: rankencoder evaluate --task sts does it."
-        return Verdict(view.name, "Nothing was measured.", text, "open")
+        text = "Its pairs were not scored: `rankencoder evaluate MODEL --task sts` does it."
+        return Verdict(view.about, "Nothing was measured.", [text], "open")
     if not view.is_ranked:
         text = (
             "This encoder has no reference corpus, so only its cosine was scored. "
-            "rankencoder evaluate MODEL --corpus sentences.txt measures what rank vectors make of it."
+            "`rankencoder evaluate MODEL --corpus sentences.txt` measures what rank vectors make of it."
         )
-        return Verdict(view.name, "Rank vectors were not measured.", text, "open")
+        return Verdict(view.about, "Rank vectors were not measured.", [text], "open")
     choices = view.parts("choice")
     headline, tone = _headline(choices, view)
-    told = [_chosen_text(choices, view), *(_tested(gain) for gain in gains), *_chosen_score(choices, view)]
+    tested = [*(_tested(gain) for gain in gains), *_chosen_score(choices, view)]
+    told = [_chosen_text(choices), " ".join(tested)]
     if tone == "gain":
-        told.append("rankencoder tune MODEL --dev pairs.tsv -o tuned writes an encoder that uses it.")
-    return Verdict(view.name, headline, " ".join(part for part in told if part), tone)
+        told.append("`rankencoder tune MODEL --dev pairs.tsv -o tuned` writes an encoder that uses it.")
+    return Verdict(view.about, headline, [part for part in told if part], tone)
 
 
 def _headline(choices: Sequence[dict[str, Any]], view: View) -> tuple[str, str]:
@@ -79,12 +81,12 @@ def _headline(choices: Sequence[dict[str, Any]], view: View) -> tuple[str, str]:
     return f"Rank vectors help here: use {clean(first['name'])}.", "gain"
 
 
-def _chosen_text(choices: Sequence[dict[str, Any]], view: View) -> str:
+def _chosen_text(choices: Sequence[dict[str, Any]]) -> str:
     if not choices:
         return (
             "Which similarity to use was not chosen, for want of pairs to choose on: "
-            "rankencoder evaluate MODEL --task choice, with STS-B dev or your own pairs (--dev pairs.tsv), "
-            "does it. To pick the best figure of the test sets below would be to read off the answer."
+            "`rankencoder evaluate MODEL --task choice` does it, on STS-B dev or, with `--dev pairs.tsv`, on "
+            "your own pairs. To pick the best figure of the test sets below would be to read off the answer."
         )
     if len(choices) == 1:
         return clean(choices[0]["sentence"])

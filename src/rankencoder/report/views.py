@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rankencoder.evaluation.results import Result, Row, rows
@@ -27,17 +27,28 @@ class View:
     :param role: "E1" or "E2" of a training run, otherwise empty.
     :param members: The results of its runs.
     :param rows: Its similarities: "cosine" and, with a reference corpus, "ranks" and "blend".
+    :param is_alone: Whether the report is about nothing else.
     """
 
     label: str
     role: str
     members: tuple[Result, ...]
     rows: dict[str, Row]
+    is_alone: bool = False
 
     @property
     def name(self) -> str:
         """What to call it."""
         return f"{self.label}, {self.role}" if self.role else self.label
+
+    @property
+    def title(self) -> str:
+        """What to write above its part of a figure."""
+        return "" if self.is_alone else self.name
+
+    def tell(self, text: str) -> str:
+        """Return a sentence about it; its name only where there are others."""
+        return text[:1].upper() + text[1:] if self.is_alone else f"{self.name}: {text}"
 
     @property
     def is_ranked(self) -> bool:
@@ -50,6 +61,17 @@ class View:
         name = kind if row is None else row.system.removeprefix(self.role).strip()
         return clean(name).replace("-", "−")
 
+    @property
+    def vectors(self) -> str:
+        """What to call the vectors of the rank part."""
+        name = self.similarity("ranks")
+        return "rank vectors" if name == "ranks" else f"{name} vectors"
+
+    @property
+    def run(self) -> str:
+        """What to add where only one of several runs is shown."""
+        return "" if len(self.members) == 1 else " (first run)"
+
     def system(self, kind: str) -> str:
         """Return the same for a table of all systems of a model."""
         return ROLES.get((self.role, kind)) or f"{self.role} {self.similarity(kind)}".strip()
@@ -60,10 +82,18 @@ class View:
         return [part for part in found if part]
 
     @property
-    def about(self) -> dict[str, Any]:
-        """The head of the first run's result that tells of this encoder."""
+    def about(self) -> str:
+        """What it is, in short."""
         subjects: list[dict[str, Any]] = self.members[0]["model"]["subjects"]
-        return next(subject for subject in subjects if subject["role"] == self.role)
+        subject = next(subject for subject in subjects if subject["role"] == self.role)
+        told = [self.name]
+        encoder = "/".join(clean(subject["encoder"]).rstrip("/").split("/")[-2:])
+        told += [encoder] if encoder != self.label else []
+        if subject.get("dimension"):
+            told.append(f"{subject['dimension']:,} numbers a sentence")
+        if "reference" in subject:
+            told.append(f"{subject['reference']['size']:,} reference sentences")
+        return " · ".join(told)
 
 
 def views(results: Sequence[Result], aggregation: str) -> list[View]:
@@ -77,10 +107,11 @@ def views(results: Sequence[Result], aggregation: str) -> list[View]:
         table = rows(members, aggregation)
         for subject in members[0]["model"]["subjects"]:
             role = subject["role"]
-            systems = [name for m in members for name, s in (m.get("sts") or {}).items() if s["encoder"] == role]
+            scored = [system for member in members for system in (member.get("sts") or {}).items()]
+            systems = [name for name, system in scored if system["encoder"] == role]
             own = {row.kind: row for row in table if row.system in systems}
             found.append(View(label, role, tuple(members), own))
-    return found
+    return [replace(found[0], is_alone=True)] if len(found) == 1 else found
 
 
 def _labels(groups: list[list[Result]], aggregation: str) -> list[str]:

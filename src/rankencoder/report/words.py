@@ -23,10 +23,11 @@ def words_section(views: Sequence[View]) -> Section:
             blocks += _of_view(view, parts[0])
             told.append(_told(view, parts[0]))
     if not blocks:
-        return missing("words", heading, "rankencoder evaluate MODEL --task changed")
+        return missing("words", heading, "`rankencoder evaluate MODEL --task changed`")
     lead = (
-        "A pair’s place is its rank among all pairs of the set, from 0% (least similar) to 100% (most similar). "
-        "Below are the pairs whose place moved most towards, or away from, the place that people gave them. "
+        "A pair’s place is its rank among all pairs of the set, from 0% (least similar) to 100% (most "
+        "similar). Below are the pairs whose place moved most towards, or away from, the place that people "
+        "gave them. "
     )
     return Section("words", heading, lead + " ".join(told), blocks)
 
@@ -34,22 +35,23 @@ def words_section(views: Sequence[View]) -> Section:
 def _told(view: View, part: dict[str, Any]) -> str:
     best = part["ranks"]["improved"]
     if not best:
-        return f"{view.name}: no pair of {clean(part['set'])} improved."
+        return view.tell(f"no pair of {clean(part['set'])} improved.")
     gold, base, other = (number(100 * place, 0) for place in best[0]["places"])
-    return (
-        f"{view.name}, most improved pair of {clean(part['set'])}: from {base}% by cosine to {other}% by "
-        f"{view.similarity('ranks')}, where people put it at {gold}%."
+    return view.tell(
+        f"the most improved pair of {clean(part['set'])} went from {base}% by cosine to {other}% by "
+        f"{view.similarity('ranks')}; people put it at {gold}%."
     )
 
 
 def _of_view(view: View, part: dict[str, Any]) -> list[Block]:
     found: list[Block] = []
-    run = "" if len(view.members) == 1 else ", first run"
     for kind in ("ranks", "blend"):
         for direction, moved in _DIRECTIONS:
             pairs = [_pair(item) for item in part.get(kind, {}).get(direction, [])]
             other = view.similarity(kind)
-            caption = f"{view.name}{run}: {other} put these pairs of {clean(part['set'])} {moved} their place"
+            puts = "ranks put" if other == "ranks" else f"{other} puts"
+            where = clean(part["set"]) + view.run
+            caption = view.tell(f"{puts} these pairs of {where} {moved} their place")
             if pairs:
                 found.append(Words(caption, "cosine", other, pairs, folded=kind == "blend"))
     return found

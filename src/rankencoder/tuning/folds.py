@@ -12,8 +12,8 @@ import numpy as np
 if TYPE_CHECKING:
     from rankencoder.pairs import ScoredPair
 
-FOLDS = 10
-_PER_FOLD = 10  # pairs of a set in a fold: a rank correlation of fewer is hardly one
+FEWEST_FOLDS, FOLDS = 3, 10
+_PER_FOLD = 50  # pairs of a set in a fold, where there are enough: correlations of fewer are mostly noise
 _GROUPS = 5  # a bootstrap over fewer says nothing
 
 
@@ -68,10 +68,10 @@ def _hubs(pairs: Sequence[ScoredPair], ids: dict[str, int]) -> np.ndarray:
 def assign_folds(groups: Groups, *, seed: int = 0) -> list[np.ndarray]:
     """Return the fold of each pair of each set: whole groups, at random, folds of about equal size.
 
-    Ten folds, or fewer where a set is so small that they would hold fewer than ten of its pairs.
+    Ten folds, or as few as three where a set is so small that they would hold fewer than 50 of its pairs.
     """
     smallest = min(len(labels) for labels in groups.labels)
-    number = max(2, min(FOLDS, smallest // _PER_FOLD))
+    number = max(FEWEST_FOLDS, min(FOLDS, smallest // _PER_FOLD))
     counts = np.stack([np.bincount(labels, minlength=groups.number) for labels in groups.labels])
     shares = counts / counts.sum(axis=1, keepdims=True)
     order = np.random.default_rng(seed).permutation(groups.number)

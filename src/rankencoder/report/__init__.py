@@ -1,0 +1,82 @@
+"""Reports: what an evaluation found, on one page that a person can read and send on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rankencoder.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from rankencoder.evaluation.run import Evaluation
+
+__all__ = ["FORMATS", "report"]
+
+FORMATS = ("html", "md")
+_AGGREGATIONS = ("all", "mean", "wmean")
+
+
+def report(
+    results: str | Path | Mapping[str, Any] | Evaluation | Sequence[str | Path | Mapping[str, Any]],
+    output: str | Path | None = None,
+    *,
+    format: str = "html",
+    aggregation: str = "all",
+) -> str | Path:
+    r"""Tell what an evaluation found: whether rank vectors help, what to use, and everything measured.
+
+    :param results: What `rankencoder.evaluation.run.evaluate` returned or wrote: files, folders of them, or
+        the results themselves.
+    :param output: The file to write; replaced where it exists.
+    :param format: "html", one page that needs nothing else, or "md", GitHub-flavoured Markdown.
+    :param aggregation: Of sub-sets: "all" (over all pairs, the field's convention), "mean" or "wmean".
+    :return: The file, or without one the text.
+    :raises InputError: If there are no results, or matplotlib or Jinja2 is not installed.
+
+    >>> def letters(texts):  # any function from strings to vectors is an encoder
+    ...     return [[1 + text.count(c) for c in "aeiou"] for text in texts]
+    >>> from rankencoder.evaluation.run import evaluate
+    >>> pairs = folder / "pairs.tsv"
+    >>> _ = pairs.write_text("5\ta banana\tbananas\n1\ta banana\tan egg\n0\tunit\tan avocado\n")
+    >>> evaluation = evaluate(letters, dev=pairs, tasks=["sts"], cache=False)
+    >>> print(report(evaluation, format="md").splitlines()[2])
+    # letters: do rank vectors help?
+    """
+    for value, known, what in ((format, FORMATS, "format"), (aggregation, _AGGREGATIONS, "aggregation")):
+        if value not in known:
+            raise InputError(f"unknown {what} {value!r}:{nearest(value, known)}")
+    from rankencoder.report.sections import sections, title
+
+    found = _read(results)
+    made, name = sections(found, aggregation), title(found)
+    if format == "html":
+        from rankencoder.report.page import to_html
+
+        text = to_html(made, name)
+    else:
+        from rankencoder.report.markdown import to_markdown
+
+        text = to_markdown(made, name)
+    if output is None:
+        return text
+    from rankencoder.storage import new_file
+
+    with new_file(output) as new:
+        new.write_text(text, encoding="utf-8", newline="\n")
+    return Path(output)
+
+
+def _read(results: Any) -> list[dict[str, Any]]:
+    """Return results, from wherever they are."""
+    from rankencoder.evaluation.results import read_results
+
+    given = getattr(results, "results", results)  # of an Evaluation
+    if isinstance(given, (str, Path, Mapping)):
+        given = [given]
+    found: list[dict[str, Any]] = []
+    for one in given:
+        found += [dict(one)] if isinstance(one, Mapping) else read_results([one])
+    if not found:
+        raise InputError("there are no results to report: rankencoder evaluate makes them")
+    return found

@@ -1,0 +1,48 @@
+"""The sections of a report, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rankencoder.evaluation.results import Result
+from rankencoder.report.curves import curves_section
+from rankencoder.report.document import Section
+from rankencoder.report.gains import all_gains
+from rankencoder.report.histograms import similarities_section
+from rankencoder.report.maps import maps_section
+from rankencoder.report.neighbours import neighbours_section
+from rankencoder.report.origin import cost_section, origin_section
+from rankencoder.report.plots import gains_section
+from rankencoder.report.space import space_section
+from rankencoder.report.tables import similar_section, sts_section, transfer_section
+from rankencoder.report.verdict import verdict_section
+from rankencoder.report.views import views
+from rankencoder.report.words import words_section
+
+
+def sections(results: Sequence[Result], aggregation: str = "all") -> list[Section]:
+    """Make all sections; one without data says what to run."""
+    seen = views(results, aggregation)
+    gains, over_first = all_gains(seen)
+    return [
+        verdict_section(seen, gains, over_first),
+        sts_section(seen, aggregation),
+        gains_section(gains, over_first, aggregation),
+        similar_section(seen),
+        space_section(seen),
+        neighbours_section(seen),
+        similarities_section(seen),
+        curves_section(seen),
+        maps_section(seen),
+        words_section(seen),
+        transfer_section(seen),
+        cost_section(seen),
+        origin_section(results),
+    ]
+
+
+def title(results: Sequence[Result]) -> str:
+    """Name the report by its models."""
+    labels = list(dict.fromkeys(str(result["model"]["label"]) for result in results))
+    shown = ", ".join(labels[:3])
+    return shown if len(labels) <= 3 else f"{shown} and {len(labels) - 3} more"
