@@ -18,16 +18,17 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from scipy.stats import spearmanr
 
 from rankencoder import Reference
 from rankencoder.blend import blend
 from rankencoder.demo.encoder import bundled_encoder
 from rankencoder.encoders import Encoder
+from rankencoder.evaluation.pairwise import PairVectors, encode_pairs, pair_similarities
+from rankencoder.evaluation.statistics import spearman
+from rankencoder.evaluation.sts_data import SEVEN, read_sts
 from rankencoder.forms import fit_form
 
 SHARED = Path(os.environ.get("RANKENCODER_SHARED", Path(__file__).parents[2] / "shared"))
-Pairs = tuple[list[float], list[str], list[str]]
 
 
 def wiki_sentences(number: int) -> list[str]:
@@ -36,44 +37,17 @@ def wiki_sentences(number: int) -> list[str]:
         return [line.strip() for line in islice(file, number)]
 
 
-def read_sts(name: str, split: str = "test.tsv") -> Pairs:
-    """Return scores, first and second sentences of a set: the whole year, or a split."""
-    folder = SHARED / "data/sts-raw" / name
-    paths = sorted(folder.glob("*.tsv")) if name.startswith("STS1") else [folder / split]
-    rows = [line.split("\t") for path in paths for line in path.read_text("utf-8").splitlines() if line]
-    return [float(row[0]) for row in rows], [row[1] for row in rows], [row[2] for row in rows]
-
-
-def sts_sets() -> dict[str, Pairs]:
-    """Return the seven sets of the field's convention."""
-    return {name: read_sts(name) for name in ("STS12", "STS13", "STS14", "STS15", "STS16", "STSB", "SICKR")}
-
-
-def spearman(scores: list[float], similarities: torch.Tensor) -> float:
-    """Return Spearman's correlation ×100."""
-    return 100 * float(spearmanr(scores, similarities.numpy()).statistic)
-
-
-def pairwise(form: torch.nn.Module, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Return the inner products of a form's parts, a few hundred pairs at a time."""
-    return torch.cat(
-        [(form(x) * form(y)).sum(dim=1) for x, y in zip(a.split(500), b.split(500), strict=True)]
-    )
-
-
-def similarities(
-    reference: torch.Tensor, a: torch.Tensor, b: torch.Tensor
-) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield every similarity of the pairs of two sets of unit vectors."""
-    cosine = (a * b).sum(dim=1)
-    ranks = pairwise(fit_form("exact", reference), a, b)
+def similarities(reference: torch.Tensor, encoded: PairVectors) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield every similarity of pairs."""
+    cosine = pair_similarities(None, encoded)
+    ranks = pair_similarities(fit_form("exact", reference), encoded)
     yield "cosine", cosine
     yield "ranks", ranks
     for weight in (0.05, 0.1, 0.3):
         yield f"blend {weight}", blend(ranks, cosine, weight)
-    yield "compact 256", pairwise(fit_form("compact", reference), a, b)
+    yield "compact 256", pair_similarities(fit_form("compact", reference), encoded)
     for power in (0.5, 0.25, -0.25, -0.5):
-        yield f"power {power:+.2f}", pairwise(fit_form("linear", reference, power=power), a, b)
+        yield f"power {power:+.2f}", pair_similarities(fit_form("linear", reference, power=power), encoded)
 
 
 def main() -> None:
@@ -84,15 +58,18 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     encoder = Encoder(bundled_encoder(), batch_size=64)
-    sets = {name: (scores, encoder(a), encoder(b)) for name, (scores, a, b) in sts_sets().items()}
+    sets = {
+        s.name: (np.array([pair.score for pair in s.pairs]), encode_pairs(encoder, s.pairs))
+        for s in read_sts(SHARED / "data/sts-raw", SEVEN)
+    }
     corpus = wiki_sentences(250_000)
     table: dict[str, list[dict[str, float]]] = {}
     for seed in range(options.seeds):
         reference = Reference.build(encoder, corpus, size=options.size, seed=seed)
         runs: dict[str, dict[str, float]] = {}
-        for name, (scores, a, b) in sets.items():
-            for label, values in similarities(torch.from_numpy(reference.vectors), a, b):
-                runs.setdefault(label, {})[name] = spearman(scores, values)
+        for name, (gold, encoded) in sets.items():
+            for label, values in similarities(torch.from_numpy(reference.vectors), encoded):
+                runs.setdefault(label, {})[name] = 100 * spearman(gold, values)
         for label, run in runs.items():
             table.setdefault(label, []).append({**run, "AVG": float(np.mean(list(run.values())))})
     columns = [*sets, "AVG"]

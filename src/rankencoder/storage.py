@@ -16,7 +16,10 @@ import numpy as np
 
 from rankencoder.errors import InputError
 
-_OURS = ("rankencoder.json", "reference.json", "rankencoder-run.json")
+RUN = "rankencoder-run.json"
+"""The record of a training, by which its folder is known."""
+
+_OURS = ("rankencoder.json", "reference.json", RUN)
 
 
 @contextmanager

@@ -92,8 +92,7 @@ def tune(
 
 def _check_output(output: Path, has_dev: bool, overwrite: bool) -> None:
     """Refuse what could not be written, before the long work."""
-    from rankencoder.storage import check_free
-    from rankencoder.tuning.sources import RUN
+    from rankencoder.storage import RUN, check_free
 
     if not has_dev:
         raise InputError("without --dev nothing is chosen, so there is nothing to write: leave -o out")

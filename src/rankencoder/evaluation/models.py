@@ -17,7 +17,7 @@ from rankencoder.forms import fit_form
 from rankencoder.model import RANK_WEIGHT, RankEncoder
 from rankencoder.persistence import CONFIG
 from rankencoder.reference import SIZE, Reference
-from rankencoder.storage import read_json
+from rankencoder.storage import RUN, read_json
 
 if TYPE_CHECKING:
     from rankencoder.encoders import EncoderLike
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     Source = EncoderLike | RankEncoder
 
-RUN = "rankencoder-run.json"
 SEEDS = ("seed", "stage2_seed", "reference_seed", "output")
 """Settings in which runs of one group may differ."""
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from rankencoder.encoders import Encoder, first_line
 from rankencoder.errors import InputError
-from rankencoder.evaluation.models import RUN
 from rankencoder.evaluation.results import file_name
 from rankencoder.persistence import CONFIG
-from rankencoder.storage import new_file
+from rankencoder.storage import RUN, new_file
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer

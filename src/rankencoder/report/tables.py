@@ -95,8 +95,9 @@ def _score_rows(views: Sequence[View], columns: Sequence[str]) -> list[tuple[str
 
 def _score(row: Row, column: str, best: float | None, rivals: int) -> Cell:
     values = row.values.get(column, [])
-    is_best = rivals > 1 and bool(values) and best is not None and round(row.mean(column), 2) >= round(best, 2)
-    return spread_cell(values, best=is_best)
+    if rivals == 1 or not values or best is None:
+        return spread_cell(values)
+    return spread_cell(values, best=round(row.mean(column), 2) >= round(best, 2))
 
 
 def _published() -> list[Group]:

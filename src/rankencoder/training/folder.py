@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankencoder.errors import InputError
-from rankencoder.storage import check_free, read_json
+from rankencoder.storage import RUN, check_free, read_json
 from rankencoder.training.config import TrainConfig, make_config
 from rankencoder.training.gather import is_first_process
-from rankencoder.training.outputs import RECORD, SETTINGS, write_record
+from rankencoder.training.outputs import SETTINGS, write_record
 from rankencoder.training.settings_file import write_settings
 
 WORK = "work"
@@ -122,18 +122,18 @@ def _check_occupied(output: Path, config: TrainConfig, overwrite: bool) -> bool:
 
 
 def _what(folder: Path) -> str:
-    if not (folder / RECORD).exists():
+    if not (folder / RUN).exists():
         return "something else"
-    return "a finished training" if read_json(folder / RECORD).get("finished") else "an unfinished training"
+    return "a finished training" if read_json(folder / RUN).get("finished") else "an unfinished training"
 
 
 def _resumed(output: Path, config: TrainConfig, given: set[str]) -> TrainConfig:
     """Return the settings of the run to resume."""
     if not (output / SETTINGS).exists():
-        begun = (output / RECORD).exists()
+        begun = (output / RUN).exists()
         advice = "it stopped before its corpus was read, use --overwrite" if begun else "leave --resume out"
         raise InputError(f"there is no training to resume in {output}: {advice}")
-    if read_json(output / RECORD).get("finished") or not (output / WORK).exists():
+    if read_json(output / RUN).get("finished") or not (output / WORK).exists():
         shutil.rmtree(output / WORK, ignore_errors=True)
         raise InputError(f"the training in {output} is finished, there is nothing to resume")
     stored = make_config({"output": str(output)}, output / SETTINGS)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.provenance import provenance
-from rankencoder.storage import new_file, new_folder, write_json
+from rankencoder.storage import RUN, new_file, new_folder, write_json
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rankencoder.training.data import Sentences
     from rankencoder.training.stage import Trained
 
-RECORD = "rankencoder-run.json"
 SETTINGS = "train.yaml"
 PICTURE = "losses.svg"
 
@@ -58,7 +57,7 @@ def _indented(text: str) -> str:
 
 def write_record(folder: Path, record: dict[str, Any]) -> None:
     """Write the machine-readable record of a run."""
-    with new_file(folder / RECORD) as path:
+    with new_file(folder / RUN) as path:
         write_json(path, record)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankencoder.errors import InputError
+from rankencoder.evaluation.pairwise import encode_pairs
 from rankencoder.storage import new_folder, write_json
 from rankencoder.tuning.candidates import Candidate, apply_candidate, candidate_similarities, candidates_for
 from rankencoder.tuning.choice import Choice, Result, choose
@@ -155,14 +156,8 @@ def _choose(
     for name, pairs in sets.items():
         check_pairs(name, pairs)
     candidates = candidates_for(form, rank_weight)
-    ids: dict[str, int] = {}
-    rows = [
-        [ids.setdefault(text, len(ids)) for text in (pair.a, pair.b)]
-        for pairs in sets.values()
-        for pair in pairs
-    ]
-    vectors = encoder(list(ids), progress=progress).to(form.reference.device)
-    similarities = candidate_similarities(form, candidates, vectors, np.array(rows))
+    encoded = encode_pairs(encoder, [pair for pairs in sets.values() for pair in pairs], progress=progress)
+    similarities = candidate_similarities(form, candidates, encoded)
     parts = np.split(similarities, np.cumsum([len(pairs) for pairs in sets.values()])[:-1], axis=1)
     scored = [DevSet(name, sets[name], part) for name, part in zip(sets, parts, strict=True)]
     return choose(scored, candidates, seed=seed)

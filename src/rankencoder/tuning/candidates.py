@@ -13,8 +13,7 @@ import numpy as np
 from rankencoder.blend import blend
 
 if TYPE_CHECKING:
-    import torch
-
+    from rankencoder.evaluation.pairwise import PairVectors
     from rankencoder.forms import Form
     from rankencoder.model import RankEncoder
 
@@ -101,22 +100,20 @@ def rank_form(form: Form) -> Form:
     return form if form.name != "linear" else fit_form("compact", form.reference)
 
 
-def candidate_similarities(
-    form: Form, candidates: list[Candidate], vectors: torch.Tensor, pairs: np.ndarray
-) -> np.ndarray:
+def candidate_similarities(form: Form, candidates: list[Candidate], encoded: PairVectors) -> np.ndarray:
     """Return every candidate's similarity of every pair.
 
     :param form: A form that is fitted already, and whose reference vectors the others are fitted to.
-    :param vectors: The unit vectors of sentences.
-    :param pairs: ``[n, 2]``, the numbers of each pair's sentences.
     :return: ``[len(candidates), n]``.
     """
-    cosine = _pairwise(None, vectors, pairs)
-    found = np.empty((len(candidates), len(pairs)))
+    from rankencoder.evaluation.pairwise import pair_similarities
+
+    cosine = pair_similarities(None, encoded)
+    found = np.empty((len(candidates), len(cosine)))
     for used, rows in _by_form(form, candidates):
-        part = cosine if used is None else _pairwise(used, vectors, pairs)
+        part = cosine if used is None else pair_similarities(used, encoded)
         for row in rows:
-            found[row] = blend(part, cosine, candidates[row].rank_weight).numpy()
+            found[row] = blend(part, cosine, candidates[row].rank_weight)
     return found
 
 
@@ -136,21 +133,6 @@ def _by_form(fitted: Form, candidates: list[Candidate]) -> Iterator[tuple[Form |
             yield fitted, rows
         else:
             yield fit_form(first.form, fitted.reference, **first.settings), rows
-
-
-def _pairwise(form: Form | None, vectors: torch.Tensor, pairs: np.ndarray) -> torch.Tensor:
-    """Return the inner products of the pairs' parts, as many pairs at a time as memory allows."""
-    import torch
-
-    from rankencoder.ranks import MEMORY_BUDGET
-
-    width = vectors.shape[1] if form is None else form.dimension
-    found = []
-    for some in torch.from_numpy(pairs).split(max(1, MEMORY_BUDGET // (16 * width))):
-        rows, places = some.unique(return_inverse=True)
-        parts = vectors[rows] if form is None else form(vectors[rows])
-        found.append((parts[places[:, 0]] * parts[places[:, 1]]).sum(dim=1).cpu())
-    return torch.cat(found)
 
 
 def apply_candidate(model: RankEncoder, candidate: Candidate) -> RankEncoder:

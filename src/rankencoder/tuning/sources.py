@@ -11,6 +11,7 @@ from rankencoder.corpus import check_sentences
 from rankencoder.errors import InputError
 from rankencoder.pairs import ScoredPair, read_scored_pairs
 from rankencoder.persistence import CONFIG
+from rankencoder.storage import RUN
 
 if TYPE_CHECKING:
     from rankencoder.encoders import EncoderLike
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
 
     Pairs = str | Path | Iterable[ScoredPair]
     Dev = Pairs | Sequence[Pairs] | Mapping[str, Pairs]
-
-RUN = "rankencoder-run.json"
-"""The record of a training: a folder with it holds a RankEncoder in ``rankencoder``."""
 
 
 def read_dev(dev: Dev) -> dict[str, list[ScoredPair]]:
