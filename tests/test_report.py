@@ -4,7 +4,6 @@ import io
 import json
 import re
 import shutil
-import subprocess
 import sys
 from html.parser import HTMLParser
 from urllib.parse import unquote
@@ -308,6 +307,24 @@ def test_models_of_one_name_are_told_apart(ranked):
     assert f"({ranked['model']['fingerprint'][:8]})" in text
 
 
+def test_one_model_given_twice_is_no_second_run(ranked, page_text):
+    parts = [{key: value for key, value in ranked.items() if key != without} for without in ("curves", "map")]
+    assert report(parts) == page_text
+
+
+def test_another_power_is_not_called_ranks(ranked):
+    result = copy.deepcopy(ranked)
+    result["sts"] = {name.replace("ranks", "power -0.25"): system for name, system in result["sts"].items()}
+    for groups in result["similar-pairs"].values():
+        for group in groups.values():
+            group["scores"]["power -0.25"] = group["scores"].pop("ranks")
+    page = Page(report(result))
+    assert "Nothing is shown to help here: keep plain cosine" in page.texts["verdict"]
+    assert "power −0.25 alone is" in page.texts["verdict"]
+    assert "Power −0.25 puts these pairs" in page.texts["words"]
+    assert "power −0.25 vectors" in page.texts["space"]
+
+
 def test_csv_files_hold_the_data(page, ranked):
     files = {name: list(csv.reader(io.StringIO(text))) for name, text in page.files().items()}
     (name,) = ranked["data"]
@@ -402,8 +419,16 @@ def test_only_a_head(ranked):
 def test_transfer_next_to_the_papers(ranked):
     tasks = ("MR", "CR", "SUBJ", "MPQA", "SST-2", "TREC", "MRPC")
     accuracies = {task: {"accuracy": 80.0 + i} for i, task in enumerate(tasks)}
-    page = Page(report({**ranked, "transfer": {"blend 0.3 vectors": accuracies}}))
-    assert page.row("blend 0.3 vectors")[1:] == [f"{80 + i}.00" for i in range(7)] + ["83.00"]
+    systems = {
+        "cosine <x>": {"tasks": accuracies, "AVG": 83.0},
+        "part": {"tasks": {"CR": {"accuracy": 7.0}}, "AVG": None},
+    }
+    data = {"MR": {"fingerprint": "ab" * 32, "notes": ["MR has 5 sentences here"]}}
+    page = Page(report({**ranked, "transfer": {"systems": systems, "data": data}}))
+    assert page.row("cosine <x>")[1:] == [f"{80 + i}.00" for i in range(7)] + ["83.00"]
+    assert page.row("part")[1:] == ["–", "7.00", *["–"] * 6]
+    assert "MR has 5 sentences here" in page.texts["transfer"]
+    assert "abababababab" in page.texts["origin"]
     assert page.row("SimCSE with MLM")[-1] == "86.64"
 
 
@@ -447,21 +472,15 @@ def test_other_aggregations(ranked):
 
 
 @pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
-def test_what_is_not_installed_is_named(package, ranked, tmp_path):
-    file = tmp_path / "result.json"
-    file.write_text(json.dumps(ranked))
-    program = (
-        f"import sys; sys.modules[{package!r}] = None\n"
-        "from rankencoder.errors import InputError\nfrom rankencoder.report import report\n"
-        f"report({str(file)!r}, format='md')\n"
-        f"try: report({str(file)!r})\nexcept InputError as error: print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert f"needs {package}: pip install 'rankencoder[report]'" in done.stdout
+def test_what_is_not_installed_is_named(package, ranked, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(InputError, match=rf"needs {package}: pip install 'rankencoder\[report\]'"):
+        report(ranked)
+    assert "do rank vectors help" in report(ranked, format="md")
 
 
 @pytest.fixture
-def run_report(monkeypatch, capsys):
+def run_report(capsys):
     """Run the command as the command line does."""
     import typer
 

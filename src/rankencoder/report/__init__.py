@@ -24,7 +24,7 @@ def report(
     format: str = "html",
     aggregation: str = "all",
 ) -> str | Path:
-    r"""Tell what an evaluation found: whether rank vectors help, what to use, and everything measured.
+    """Tell what an evaluation found: whether rank vectors help, what to use, and everything measured.
 
     :param results: What `rankencoder.evaluation.run.evaluate` returned or wrote: files, folders of them, or
         the results themselves.
@@ -33,23 +33,13 @@ def report(
     :param aggregation: Of sub-sets: "all" (over all pairs, the field's convention), "mean" or "wmean".
     :return: The file, or without one the text.
     :raises InputError: If there are no results, or matplotlib or Jinja2 is not installed.
-
-    >>> def letters(texts):  # any function from strings to vectors is an encoder
-    ...     return [[1 + text.count(c) for c in "aeiou"] for text in texts]
-    >>> from rankencoder.evaluation.run import evaluate
-    >>> pairs = folder / "pairs.tsv"
-    >>> _ = pairs.write_text("5\ta banana\tbananas\n1\ta banana\tan egg\n0\tunit\tan avocado\n")
-    >>> evaluation = evaluate(letters, dev=pairs, tasks=["sts"], cache=False)
-    >>> print(report(evaluation, format="md").splitlines()[2])
-    # letters: do rank vectors help?
     """
     for value, known, what in ((format, FORMATS, "format"), (aggregation, _AGGREGATIONS, "aggregation")):
         if value not in known:
             raise InputError(f"unknown {what} {value!r}:{nearest(value, known)}")
-    from rankencoder.report.sections import sections, title
+    from rankencoder.report.sections import document
 
-    found = _read(results)
-    made, name = sections(found, aggregation), title(found)
+    name, made = document(_read(results), aggregation)
     if format == "html":
         from rankencoder.report.page import to_html
 
@@ -68,15 +58,19 @@ def report(
 
 
 def _read(results: Any) -> list[dict[str, Any]]:
-    """Return results, from wherever they are."""
+    """Return results, from wherever they are; those of the very same model as one, later parts first."""
     from rankencoder.evaluation.results import read_results
 
     given = getattr(results, "results", results)  # of an Evaluation
     if isinstance(given, (str, Path, Mapping)):
         given = [given]
-    found: list[dict[str, Any]] = []
+    found: dict[str, dict[str, Any]] = {}
     for one in given:
-        found += [dict(one)] if isinstance(one, Mapping) else read_results([one])
+        for result in [dict(one)] if isinstance(one, Mapping) else read_results([one]):
+            earlier = found.get(result["model"]["fingerprint"], {})
+            data = {**earlier.get("data", {}), **result["data"]}
+            new = {key: value for key, value in result.items() if value}
+            found[result["model"]["fingerprint"]] = {**earlier, **new, "data": data}
     if not found:
         raise InputError("there are no results to report: rankencoder evaluate makes them")
-    return found
+    return list(found.values())

@@ -30,12 +30,12 @@ def curves_section(views: Sequence[View]) -> Section:
     if not found:
         return missing("curves", heading, "`rankencoder evaluate MODEL --task curves`")
     figures = [_weights(found), _powers(found), _sizes(found)]
-    changes = " ".join(_change(view, parts) for view, parts in found)
+    changes = [_change(view, parts) for view, parts in found]
     lead = (
         "What would happen with other settings. These curves describe; they choose nothing: to pick the top "
-        f"of a curve drawn from test sets is to read off the answer. {changes}"
+        "of a curve drawn from test sets is to read off the answer."
     )
-    return Section("curves", heading, lead, list(figures))
+    return Section("curves", heading, lead, list(figures), findings=changes)
 
 
 def _change(view: View, parts: Sequence[Any]) -> str:
@@ -83,7 +83,10 @@ def _weights(found: _Found) -> Figure:
     keys = [Key("average", "blend", "line"), Key("single sets", "muted", "line")]
     head = ["encoder", "set", "rank weight", "Spearman ×100"]
     title = "Rank weight λ, from cosine to ranks"
-    return Figure("rank-weight", title, " ".join(told), keys, panels, head, data)
+    note = (
+        "" if "AVG" not in curve else "Averages are of unrounded scores here, of rounded ones in the table."
+    )
+    return Figure("rank-weight", title, note, keys, panels, head, data, told)
 
 
 def _draw_weights(x: list[float], curve: _Curves, ident: str, label: str) -> str:
@@ -139,7 +142,7 @@ def _powers(found: _Found) -> Figure:
         Key("cosine", "base", "dashes"),
     ]
     head = ["encoder", "form", "set", "power", "Spearman ×100"]
-    return Figure("power", "Powers of the covariance", " ".join(told), keys, panels, head, data)
+    return Figure("power", "Powers of the covariance", "", keys, panels, head, data, told)
 
 
 def _powers_told(x: list[float], curves: dict[str, _Curves], cosine: float, runs: str) -> str:
@@ -194,7 +197,7 @@ def _sizes(found: _Found) -> Figure:
     keys = [Key("ranks, mean ± standard deviation of three draws", "ranks", "square")]
     keys.append(Key("cosine", "base", "dashes"))
     head = ["encoder", "set", "reference sentences", "mean", "standard deviation"]
-    return Figure("reference-size", "Size of the reference corpus", " ".join(told), keys, panels, head, data)
+    return Figure("reference-size", "Size of the reference corpus", "", keys, panels, head, data, told)
 
 
 def _draw_sizes(curve: dict[str, Any], cosine: float | None, ident: str, label: str) -> str:

@@ -22,9 +22,13 @@ NOTHING = "–"
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph."""
+    """A paragraph, with a list where there is more to tell than one thing.
+
+    :param findings: Sentences, one for each thing.
+    """
 
     text: str
+    findings: list[str] = field(default_factory=list)
     kind: ClassVar[str] = "text"
 
 
@@ -117,6 +121,7 @@ class Figure:
     """Some drawings, what they tell in words, and their data.
 
     :param finding: What is to be seen, for people who cannot see it too.
+    :param findings: The same, a sentence for each encoder.
     """
 
     ident: str
@@ -126,6 +131,7 @@ class Figure:
     panels: list[Panel]
     head: list[str]
     data: list[list[Value]]
+    findings: list[str] = field(default_factory=list)
     kind: ClassVar[str] = "figure"
 
     @property
@@ -169,6 +175,7 @@ class Section:
     """A part of the report.
 
     :param lead: What is to be seen here, in a sentence or two.
+    :param findings: What was found, a sentence for each encoder.
     :param missing: Whether there was nothing to show; the lead then says what to run.
     """
 
@@ -177,6 +184,7 @@ class Section:
     lead: str
     blocks: list[Block] = field(default_factory=list)
     missing: bool = False
+    findings: list[str] = field(default_factory=list)
 
 
 def clean(text: object) -> str:

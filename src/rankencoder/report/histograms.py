@@ -26,9 +26,9 @@ def similarities_section(views: Sequence[View]) -> Section:
     lead = (
         "Each small picture is one data set: how many pairs get which similarity. A correlation sees only "
         "the order, so a shift by itself changes nothing, but thresholds chosen for cosine do not carry over "
-        f"to ranks. {' '.join(_told(view) for view in scored)}"
+        "to ranks."
     )
-    return Section("similarities", heading, lead, blocks)
+    return Section("similarities", heading, lead, blocks, findings=[_told(view) for view in scored])
 
 
 def _told(view: View) -> str:

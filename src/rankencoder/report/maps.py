@@ -50,8 +50,8 @@ def _figure(view: View, part: dict[str, Any], i: int) -> Figure:
         f"{plural(len(sentences), 'sentence')} of {clean(part['set'])}{view.run} by "
         f"{_PROJECTIONS.get(part['projection'], clean(part['projection']))}, with "
         f"{plural(len(links), 'positive pair')}. Linked sentences are "
-        f"{number(lengths[0])} of the mean distance apart in the left map and "
-        f"{number(lengths[1])} in the right one."
+        f"{number(lengths[0])} of the mean distance apart in the first map and "
+        f"{number(lengths[1])} in the second."
     )
     linked = {int(end) for link in links for end in link}
     data: list[list[Value]] = [

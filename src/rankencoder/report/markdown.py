@@ -28,7 +28,7 @@ def to_markdown(sections: Sequence[Section], title: str) -> str:
     """Return the text."""
     parts = [f"<!-- {GENERATOR} {__version__} -->", f"# {escape(title)}: do rank vectors help?"]
     for section in sections:
-        parts += [f"## {escape(section.heading)}", escape(section.lead)]
+        parts += [f"## {escape(section.heading)}", _told(section.lead, section.findings)]
         for block in section.blocks:
             parts += _block(block)
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -48,9 +48,15 @@ def escape(text: object) -> str:
     return re.sub(r"\\`((?:rankencoder|--)[^`\\]*)\\`", r"`\1`", plain)  # commands stay commands
 
 
+def _told(text: str, findings: Sequence[str]) -> str:
+    if len(findings) < 2:
+        return " ".join(escape(part) for part in (text, *findings) if part)
+    return "\n".join([escape(text), "", *(f"- {escape(finding)}" for finding in findings)])
+
+
 def _block(block: Block) -> Iterator[str]:
     if isinstance(block, Text):
-        yield escape(block.text)
+        yield _told(block.text, block.findings)
     elif isinstance(block, Verdict):
         yield f"**{escape(block.headline)}** ({escape(block.about)})"
         yield from map(escape, block.paragraphs)
@@ -83,7 +89,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _figure(figure: Figure) -> Iterator[str]:
-    yield f"**{escape(figure.title)}.** {escape(figure.finding)}"
+    yield f"**{escape(figure.title)}.** {_told(figure.finding, figure.findings)}"
     if len(figure.data) <= _ROWS:
         yield _table(figure.head, ([_value(value) for value in row] for row in figure.data))
     else:
@@ -92,7 +98,7 @@ def _figure(figure: Figure) -> Iterator[str]:
 
 def _value(value: object) -> str:
     if isinstance(value, float):
-        return number(value, 2 if abs(value) >= 1 else 3)
+        return number(value, 3)
     return "" if value is None else escape(value)
 
 

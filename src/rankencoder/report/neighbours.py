@@ -27,16 +27,17 @@ def neighbours_section(views: Sequence[View]) -> Section:
         panels += _panels(view, part, i)
         data += [[view.name, *(one[key] for key in keys)] for one in part["bins"]]
     head = ["encoder", "cosine from", "cosine to", "pairs", "shared neighbours", "cosine", "ranks", "gain"]
-    finding = " ".join(_told(view, part) for view, part in found)
     legend = [Key("pairs of one bin of cosines; larger for more pairs", "ranks", "dot")]
     reading = "Above the line at 0, ranks order the pairs of a bin better than cosine; below it, worse."
     figure = Figure("overlap", "Where ranks gain over cosine", reading, legend, panels, head, data)
     lead = (
         "The paper explains gains by neighbours: where two sentences have many nearest reference sentences "
         "in common, ranks should add more. Pairs are put into ten bins by their cosine, and both "
-        f"similarities are scored within each bin. {finding}"
+        "similarities are scored within each bin."
     )
-    return Section("neighbours", heading, lead, [figure])
+    return Section(
+        "neighbours", heading, lead, [figure], findings=[_told(view, part) for view, part in found]
+    )
 
 
 def _told(view: View, part: dict[str, Any]) -> str:

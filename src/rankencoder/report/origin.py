@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rankencoder.evaluation.results import Result
-from rankencoder.report.document import Block, Cell, Group, Section, Table, clean, number, plural
+from rankencoder.report.document import NOTHING, Block, Cell, Group, Section, Table, clean, number, plural
 from rankencoder.report.tables import missing
 from rankencoder.report.views import View, set_order
 
@@ -71,14 +71,14 @@ def cost_section(views: Sequence[View]) -> Section:
             share = number(100 * form / model, 0)
             told.append(
                 view.tell(
-                    f"{view.similarity('ranks')} add {_milliseconds(form)} to the encoder’s "
+                    f"{view.does('ranks', 'add', 'adds')} {_milliseconds(form)} to the encoder’s "
                     f"{_milliseconds(model)} a sentence ({share}%)."
                 )
             )
     notes = ["Medians of three rounds on the sentences of one set; other work on the machine slows them."]
     table = Table("Time and memory", ["", *(view.name for view, _ in measured)], [Group("", rows)], notes)
-    lead = "What rank vectors cost on top of the encoder. " + " ".join(told)
-    return Section("cost", heading, lead, [table])
+    lead = "What rank vectors cost on top of the encoder."
+    return Section("cost", heading, lead, [table], findings=told)
 
 
 def origin_section(results: Sequence[Result]) -> Section:
@@ -137,6 +137,11 @@ def _data(results: Sequence[Result]) -> Table:
                 notes = "; ".join(about["notes"])
                 cells = [Cell(clean(text)) for text in (*texts, about["source"], notes)]
                 rows[name, about["fingerprint"]] = cells
+    for result in results:
+        for name, about in (result.get("transfer") or {}).get("data", {}).items():
+            mark, notes = about["fingerprint"], "; ".join(about["notes"])
+            line = (NOTHING, NOTHING, mark[:_SHORT], "transfer", notes)
+            rows[name, mark] = [Cell(clean(text)) for text in line]
     head = ["set", "pairs", "scores", "fingerprint", "source", "notes"]
     lines = [(clean(name), cells) for (name, _), cells in rows.items()]
     return Table("Data", head, [Group("", lines)], words=True)

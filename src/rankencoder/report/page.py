@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from rankencoder._version import __version__
 from rankencoder.errors import InputError
-from rankencoder.report.document import Section, clean
+from rankencoder.report.document import Section, clean, number
 
 GENERATOR = "rankencoder report"
 """By this a page is known to be ours, and may be replaced."""
@@ -56,7 +56,7 @@ def is_report(path: Path) -> bool:
 def _datum(value: object) -> str:
     """Print a number of a figure's data."""
     if isinstance(value, float):
-        return f"{value:.4g}" if abs(value) < 1 else f"{value:.2f}"
+        return number(value, 3)
     return "" if value is None else clean(value)
 
 

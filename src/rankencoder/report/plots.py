@@ -49,9 +49,9 @@ def gains_section(gains: Sequence[Gain], over_first: Sequence[Gain], aggregation
     lead = (
         "A dot is a gain in points of Spearman’s correlation ×100, its whisker the 95% interval of a paired "
         "bootstrap: both similarities are scored on the same resampled pairs. A whisker that crosses the "
-        "line at 0 may be chance. "
+        "line at 0 may be chance."
     )
-    return Section("gains", heading, lead + " ".join(_counted(gain) for gain in gains), blocks)
+    return Section("gains", heading, lead, blocks, findings=[_counted(gain) for gain in gains])
 
 
 def _counted(gain: Gain) -> str:
@@ -62,8 +62,8 @@ def _counted(gain: Gain) -> str:
         for what in ("better", "worse", "within chance")
         if what in verdicts
     ]
-    name = gain.view.similarity(gain.kind)
-    return gain.view.tell(f"{name}: {listed(parts)} of {plural(len(verdicts), 'set')}.") if parts else ""
+    name = gain.view.does(gain.kind, "are", "is")
+    return gain.view.tell(f"{name} {listed(parts)} of {plural(len(verdicts), 'set')}.")
 
 
 def _own_figure(gains: Sequence[Gain]) -> Figure:
@@ -91,8 +91,10 @@ def _own_figure(gains: Sequence[Gain]) -> Figure:
         for gain in gains
         for called, interval in gain.means.items()
     ]
-    finding = f"Gain over the encoder’s own cosine, with 95% intervals. {' '.join(means)}"
-    return Figure("own-gains", "Ranks and blend against plain cosine", finding, keys, panels, head, data)
+    finding = "Gain over the encoder’s own cosine, with 95% intervals."
+    return Figure(
+        "own-gains", "Ranks and blend against plain cosine", finding, keys, panels, head, data, means
+    )
 
 
 def _common(views: Sequence[View], kind: str) -> str:
@@ -116,8 +118,8 @@ def _first_figure(gains: Sequence[Gain]) -> Figure:
         f"{gain.view.name}, {gain.view.similarity(gain.kind)}": next(iter(gain.means.values()))
         for gain in gains
     }
-    told = "; ".join(f"{name} {points(interval)}" for name, interval in lines.items())
-    label = f"Gains over {over}: {told}"
+    told = [f"{name}: {points(interval)}." for name, interval in lines.items()]
+    label = f"Gains over {over}. {' '.join(told)}"
     panel = Panel("", partial(_whiskers, [lines], [("other", "o")], "models", label, above=True), WIDTH)
     data: list[list[Value]] = [
         [gain.view.name, gain.view.similarity(gain.kind), over, called, *interval, interval.verdict]
@@ -125,9 +127,9 @@ def _first_figure(gains: Sequence[Gain]) -> Figure:
         for called, interval in gain.means.items()
     ]
     head = ["encoder", "similarity", "against", "sets", "gain", "low", "high", "verdict"]
-    finding = f"Gain over {over}, on {next(iter(gains[0].means))}, with 95% intervals: {told}."
+    finding = f"Gain over {over}, on {next(iter(gains[0].means))}, with 95% intervals."
     keys = [Key(f"gain over {over}", "other", "dot")]
-    return Figure("model-gains", "Model against model", finding, keys, [panel], head, data)
+    return Figure("model-gains", "Model against model", finding, keys, [panel], head, data, told)
 
 
 def _whiskers(
@@ -169,7 +171,8 @@ def _name_lines(axes: Axes, names: Sequence[str], above: bool) -> None:
     if above:
         place = axes.get_yaxis_transform()
         for y, name in enumerate(names):
-            axes.text(0, y - 0.2, shortened(name, 56), transform=place, va="bottom")
+            behind = {"facecolor": COLOURS["surface"], "edgecolor": "none", "pad": 1.5}
+            axes.text(0, y - 0.2, shortened(name, 56), transform=place, va="bottom", bbox=behind)
     for tick in axes.get_yticklabels():
         if tick.get_text().startswith("mean of"):
             tick.set_color(COLOURS["ink"])

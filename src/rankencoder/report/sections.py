@@ -16,15 +16,17 @@ from rankencoder.report.plots import gains_section
 from rankencoder.report.space import space_section
 from rankencoder.report.tables import similar_section, sts_section, transfer_section
 from rankencoder.report.verdict import verdict_section
-from rankencoder.report.views import views
+from rankencoder.report.views import View, views
 from rankencoder.report.words import words_section
 
+_NAMED = 3  # models in the title
 
-def sections(results: Sequence[Result], aggregation: str = "all") -> list[Section]:
-    """Make all sections; one without data says what to run."""
+
+def document(results: Sequence[Result], aggregation: str = "all") -> tuple[str, list[Section]]:
+    """Return the title and all sections; a section without data says what to run."""
     seen = views(results, aggregation)
     gains, over_first = all_gains(seen)
-    return [
+    made = [
         verdict_section(seen, gains, over_first),
         sts_section(seen, aggregation),
         gains_section(gains, over_first, aggregation),
@@ -39,10 +41,11 @@ def sections(results: Sequence[Result], aggregation: str = "all") -> list[Sectio
         cost_section(seen),
         origin_section(results),
     ]
+    return _title(seen), made
 
 
-def title(results: Sequence[Result]) -> str:
+def _title(seen: Sequence[View]) -> str:
     """Name the report by its models."""
-    labels = list(dict.fromkeys(str(result["model"]["label"]) for result in results))
-    shown = ", ".join(labels[:3])
-    return shown if len(labels) <= 3 else f"{shown} and {len(labels) - 3} more"
+    labels = list(dict.fromkeys(view.label for view in seen))
+    shown = ", ".join(labels[:_NAMED])
+    return shown if len(labels) <= _NAMED else f"{shown} and {len(labels) - _NAMED} more"

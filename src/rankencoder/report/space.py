@@ -59,8 +59,8 @@ def space_section(views: Sequence[View]) -> Section:
     groups.append(Group("Published, BERT-base: another backbone, on STS-B", rows, published=True))
     head = ["", *(title for _, title, _, _ in _SPACE)]
     table = Table("Table 2 of the paper, and more", head, groups, _SPACE_NOTES)
-    lead = "How evenly the sentences are spread, and how near pairs of one meaning lie. " + " ".join(told)
-    return Section("space", heading, lead, [table])
+    lead = "How evenly the sentences are spread, and how near pairs of one meaning lie."
+    return Section("space", heading, lead, [table], findings=told)
 
 
 def _space_group(view: View, name: str, parts: list[dict[str, Any]]) -> Group:

@@ -59,7 +59,9 @@ def sts_section(views: Sequence[View], aggregation: str) -> Section:
     if not seven:
         head, source = ["encoder", *SEVEN, "AVG"], f"{paper.SOURCE}. {paper.NOT_COMPARABLE}"
         blocks.append(Table("The paper’s scores, BERT-base", head, _published(), [source], folded=True))
-    return Section("sts", heading, _sts_lead(scored, seven), blocks)
+    lead = "How well each similarity orders pairs of sentences as people do; 100 would be perfect."
+    lead += f" {paper.NOT_COMPARABLE}" if seven else ""
+    return Section("sts", heading, lead, blocks, findings=_averages(scored))
 
 
 _AGGREGATIONS = {
@@ -69,7 +71,7 @@ _AGGREGATIONS = {
 }
 
 
-def _sts_lead(scored: Sequence[View], seven: bool) -> str:
+def _averages(scored: Sequence[View]) -> list[str]:
     told = []
     for view in scored:
         rows = list(view.rows.items())
@@ -78,8 +80,7 @@ def _sts_lead(scored: Sequence[View], seven: bool) -> str:
         if column:
             scores = listed(f"{number(row.mean(column))} by {view.similarity(kind)}" for kind, row in rows)
             told.append(view.tell(f"{'on average' if average else f'on {clean(column)}'}, {scores}."))
-    lead = "How well each similarity orders pairs of sentences as people do; 100 would be perfect. "
-    return lead + " ".join(told) + (f" {paper.NOT_COMPARABLE}" if seven else "")
+    return told
 
 
 def _score_groups(views: Sequence[View], columns: Sequence[str]) -> list[Group]:
@@ -144,7 +145,11 @@ def similar_section(views: Sequence[View]) -> Section:
     if others:
         caption = "The other sets: Spearman ×100 within each group"
         blocks.append(_similar_table(found, others, caption, folded=True))
-    return Section("similar", heading, _similar_lead(found, main), blocks)
+    lead = (
+        "Telling very similar from similar is the hardest part, and where the paper says that ranks help "
+        f"most. Here are the correlations within three groups of gold scores, on {clean(main)}."
+    )
+    return Section("similar", heading, lead, blocks, findings=_similar_told(found, main))
 
 
 def _similar_parts(view: View, name: str) -> list[dict[str, Any]]:
@@ -169,7 +174,7 @@ def _similar_table(
     return Table(caption, ["similarity", *head], made, notes, folded=folded)
 
 
-def _similar_lead(views: Sequence[View], main: str) -> str:
+def _similar_told(views: Sequence[View], main: str) -> list[str]:
     told = []
     for view in views:
         parts = _similar_parts(view, main)
@@ -182,51 +187,45 @@ def _similar_lead(views: Sequence[View], main: str) -> str:
         if None in base or None in ranks:
             continue
         gain = float(np.mean(ranks) - np.mean(base))
+        does = view.does("ranks", *(("gain", "gains") if gain > 0 else ("lose", "loses")))
         told.append(
             view.tell(
-                f"on similar pairs, {view.similarity('ranks')} {'gain' if gain > 0 else 'lose'} "
-                f"{number(abs(gain))} points against cosine ({number(float(np.mean(ranks)))} and "
-                f"{number(float(np.mean(base)))})."
+                f"on similar pairs, {does} {number(abs(gain))} points against cosine "
+                f"({number(float(np.mean(ranks)))} and {number(float(np.mean(base)))})."
             )
         )
-    lead = (
-        "Telling very similar from similar is the hardest part, and where the paper says that ranks help "
-        f"most. Here are the correlations within three groups of gold scores, on {clean(main)}. "
-    )
-    return lead + " ".join(told)
+    return told
 
 
 def transfer_section(views: Sequence[View]) -> Section:
     """Return the accuracy of classifiers on the vectors (Table 3)."""
     heading = "Transfer to classification"
-    labels: dict[str, list[dict[str, Any]]] = {}
-    for view in views:
-        labels.setdefault(view.label, [m["transfer"] for m in view.members if m.get("transfer")])
-    groups = []
-    columns = [*TRANSFER_TASKS, "AVG"]
-    for label, parts in labels.items():
-        systems = list(dict.fromkeys(name for part in parts for name in part))
-        rows = [
-            (clean(name) or "vectors", _accuracies([p[name] for p in parts if name in p])) for name in systems
-        ]
-        if rows:
-            groups.append(Group(label, rows))
+    models = {view.label: [m["transfer"] for m in view.members if m.get("transfer")] for view in views}
+    groups, notes = [], [f"Published figures: {paper.SOURCE}."]
+    for label, parts in models.items():
+        systems = dict.fromkeys(name for part in parts for name in part["systems"])
+        rows = [(clean(name), _accuracies([part["systems"].get(name) for part in parts])) for name in systems]
+        groups += [Group(label, rows)] if rows else []
+        notes += [clean(note) for part in parts for about in part["data"].values() for note in about["notes"]]
     if not groups:
         return missing("transfer", heading, "`rankencoder evaluate MODEL --task transfer` (it takes longer)")
-    published = [(n, [Cell(f"{value:.2f}") for value in v]) for n, v in paper.TRANSFER.items()]
+    published = [(name, [Cell(f"{value:.2f}") for value in row]) for name, row in paper.TRANSFER.items()]
     groups.append(Group("Published, BERT-base: another backbone", published, published=True))
     lead = (
         "How well a linear classifier does on the vectors, by SentEval’s protocol: accuracy in per cent. "
         "Rank vectors are made for comparing sentences; nothing says that they must help here."
     )
-    table = Table(
-        "Accuracy in per cent", ["vectors", *columns], groups, [f"Published figures: {paper.SOURCE}."]
-    )
-    return Section("transfer", heading, lead, [table])
+    findings = [f"{group.title}: {_best_average(group)}." for group in groups[:-1]]
+    head = ["vectors", *TRANSFER_TASKS, "AVG"]
+    table = Table("Accuracy in per cent", head, groups, list(dict.fromkeys(notes)))
+    return Section("transfer", heading, lead, [table], findings=findings)
 
 
-def _accuracies(parts: list[dict[str, Any]]) -> list[Cell]:
-    by_task = [[p[task]["accuracy"] for p in parts if task in p] for task in TRANSFER_TASKS]
-    whole = [p for p in parts if all(task in p for task in TRANSFER_TASKS)]
-    means = [float(np.mean([p[task]["accuracy"] for task in TRANSFER_TASKS])) for p in whole]
-    return [spread_cell(values) for values in (*by_task, means)]
+def _accuracies(parts: list[dict[str, Any] | None]) -> list[Cell]:
+    found = [part for part in parts if part is not None]
+    by_task = [[p["tasks"][t]["accuracy"] for p in found if t in p["tasks"]] for t in TRANSFER_TASKS]
+    return [spread_cell(values) for values in (*by_task, [part["AVG"] for part in found])]
+
+
+def _best_average(group: Group) -> str:
+    return listed(f"{cells[-1].text} by {name}" for name, cells in group.rows) + " on average"

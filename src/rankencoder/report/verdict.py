@@ -6,8 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.report.document import (
+    NOTHING,
     Block,
+    Cell,
+    Group,
     Section,
+    Table,
     Text,
     Verdict,
     clean,
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from rankencoder.report.gains import Gain
     from rankencoder.report.views import View
 
+_SHOWN = 5  # of the best candidates
 _VERBS = {"better": "better than", "worse": "worse than", "within chance": "within chance of"}
 
 
@@ -34,8 +39,10 @@ def verdict_section(views: Sequence[View], gains: Sequence[Gain], over_first: Se
     for view in views:
         own = [gain for gain in gains if gain.view is view]
         blocks.append(_verdict(view, own))
+        blocks += [_candidates(view, choice) for choice in view.parts("choice")[:1] if choice.get("results")]
     if over_first:
-        blocks.append(Text(" ".join(_compared(gain) for gain in over_first)))
+        text = "Model against model, by each one’s cosine and blend:"
+        blocks.append(Text(text, [_compared(gain) for gain in over_first]))
     lead = (
         "Does ranking a reference corpus make this encoder’s similarities better than plain cosine, and what "
         "should be used? What may be used is chosen on pairs for choosing, by cross-validation; the test "
@@ -61,6 +68,28 @@ def _verdict(view: View, gains: Sequence[Gain]) -> Verdict:
     if tone == "gain":
         told.append("`rankencoder tune MODEL --dev pairs.tsv -o tuned` writes an encoder that uses it.")
     return Verdict(view.about, headline, [part for part in told if part], tone)
+
+
+def _candidates(view: View, choice: dict[str, Any]) -> Table:
+    """Return plain cosine and the best of what else was tried on the pairs for choosing."""
+    ordered = sorted(choice["results"], key=lambda one: -one["spearman"])
+    plain = [one for one in ordered if one["rank_weight"] == 0]
+    ranks = [one for one in ordered if one["form"] in ("exact", "compact")]
+    wanted = [*plain, *ordered[:_SHOWN], *ranks[:1], *(one for one in ranks if one["rank_weight"] == 1)]
+    lines = []
+    for one in (one for one in ordered if one in wanted):
+        gain = [number(100 * one["gain"][key], signed=True) for key in ("value", "low", "high")]
+        interval = f"{gain[1]} to {gain[2]}" if one not in plain else NOTHING
+        cells = (number(100 * one["spearman"]), gain[0], interval, str(one["folds"]))
+        lines.append((clean(one["name"]), [Cell(text) for text in cells]))
+    caption = f"What was tried{'' if view.is_alone else f', {view.name}'}{view.run}: the best of "
+    caption += f"{len(ordered)} similarities on {clean(listed(choice['pairs']))}"
+    notes = [
+        "Gains over plain cosine on the very pairs that were chosen on; the intervals hold for all of them "
+        f"at once. Folds: how many of the {choice['folds']} chose it."
+    ]
+    head = ["similarity", "Spearman ×100", "gain", "95% interval", "folds"]
+    return Table(caption, head, [Group("", lines)], notes, folded=True)
 
 
 def _headline(choices: Sequence[dict[str, Any]], view: View) -> tuple[str, str]:

@@ -61,6 +61,11 @@ class View:
         name = kind if row is None else row.system.removeprefix(self.role).strip()
         return clean(name).replace("-", "−")
 
+    def does(self, kind: str, many: str, one: str) -> str:
+        """Return a similarity and what it does: ranks do, a power or a blend does."""
+        name = self.similarity(kind)
+        return f"{name} {many if name == 'ranks' else one}"
+
     @property
     def vectors(self) -> str:
         """What to call the vectors of the rank part."""

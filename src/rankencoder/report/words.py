@@ -27,9 +27,9 @@ def words_section(views: Sequence[View]) -> Section:
     lead = (
         "A pair’s place is its rank among all pairs of the set, from 0% (least similar) to 100% (most "
         "similar). Below are the pairs whose place moved most towards, or away from, the place that people "
-        "gave them. "
+        "gave them."
     )
-    return Section("words", heading, lead + " ".join(told), blocks)
+    return Section("words", heading, lead, blocks, findings=told)
 
 
 def _told(view: View, part: dict[str, Any]) -> str:
@@ -49,9 +49,10 @@ def _of_view(view: View, part: dict[str, Any]) -> list[Block]:
         for direction, moved in _DIRECTIONS:
             pairs = [_pair(item) for item in part.get(kind, {}).get(direction, [])]
             other = view.similarity(kind)
-            puts = "ranks put" if other == "ranks" else f"{other} puts"
             where = clean(part["set"]) + view.run
-            caption = view.tell(f"{puts} these pairs of {where} {moved} their place")
+            caption = view.tell(
+                f"{view.does(kind, 'put', 'puts')} these pairs of {where} {moved} their place"
+            )
             if pairs:
                 found.append(Words(caption, "cosine", other, pairs, folded=kind == "blend"))
     return found
