@@ -69,24 +69,31 @@ def evaluation(tiny_saved, data, dev, tmp_path_factory):
     return evaluate(tiny_saved, data=data, dev=dev, output=output, cache=cache, progress=False)
 
 
+def systems(evaluation, *aggregation):
+    """The scores of one model by system."""
+    found = evaluation.scores(*aggregation)
+    assert {name.split(", ")[0].split("/")[-1] for name in found} == {"model"}
+    return {name.split(", ")[1]: row for name, row in found.items()}
+
+
 def test_scores_are_those_of_sentence_transformers(evaluation, tiny_saved, pairs):
     model = SentenceTransformer(str(tiny_saved / "encoder"), device="cpu")
     texts = [p.a for p in pairs], [p.b for p in pairs]
     theirs = EmbeddingSimilarityEvaluator(*texts, [p.score for p in pairs], main_similarity="cosine")(model)
-    found = evaluation.scores()
-    assert found["model, cosine"]["mine"] == pytest.approx(100 * theirs["spearman_cosine"], abs=0.01)
+    found = systems(evaluation)
+    assert found["cosine"]["mine"] == pytest.approx(100 * theirs["spearman_cosine"], abs=0.01)
 
 
 def test_ranks_and_blend_are_those_of_the_model(evaluation, tiny_saved, pairs):
     model = RankEncoder.load(tiny_saved)
     a, b = [p.a for p in pairs], [p.b for p in pairs]
     gold = [p.score for p in pairs]
-    found = evaluation.scores()
+    found = systems(evaluation)
     blend = spearmanr(gold, model.similarity_pairwise(a, b)).statistic
-    assert found["model, blend 0.3"]["mine"] == pytest.approx(100 * blend, abs=0.01)
+    assert found["blend 0.3"]["mine"] == pytest.approx(100 * blend, abs=0.01)
     model.rank_weight = 1.0
     ranks = spearmanr(gold, model.similarity_pairwise(a, b)).statistic
-    assert found["model, ranks"]["mine"] == pytest.approx(100 * ranks, abs=0.01)
+    assert found["ranks"]["mine"] == pytest.approx(100 * ranks, abs=0.01)
 
 
 def test_aggregations_differ_and_are_what_they_say():
@@ -109,9 +116,9 @@ def test_aggregations_differ_and_are_what_they_say():
 
 
 def test_average_is_of_the_seven_rounded(evaluation):
-    row = evaluation.scores()["model, cosine"]
+    row = systems(evaluation)["cosine"]
     assert row["AVG"] == pytest.approx(np.mean([round(row[name], 2) for name in SEVEN]))
-    mean = evaluation.scores("mean")["model, cosine"]
+    mean = systems(evaluation, "mean")["cosine"]
     assert mean["AVG"] == pytest.approx(np.mean([round(mean[name], 2) for name in SEVEN]))
     assert mean["AVG"] != row["AVG"]
 
@@ -354,6 +361,15 @@ def test_runs_that_differ_in_seeds_are_one_row(runs, dev):
     assert gain.value == pytest.approx(expected, abs=0.01)
 
 
+def test_models_of_one_name_are_told_apart(evaluation):
+    first = evaluation.results[0]
+    second = json.loads(json.dumps(first))
+    second["model"].update(fingerprint="other", group="other", path="elsewhere/model")
+    labels = {row.label for row in rows([first, second])}
+    assert labels == {first["model"]["path"], "elsewhere/model"}
+    assert len(rows([first, first])) == len(rows([first]))  # the same model twice is no second run
+
+
 def test_unfinished_runs_are_refused(runs, dev, tmp_path):
     (tmp_path / "rankencoder-run.json").write_text('{"finished": false}')
     with pytest.raises(InputError, match="unfinished training: rankencoder train --resume"):
@@ -370,6 +386,19 @@ def test_sections_are_added_to_earlier_results(tiny_saved, dev, tmp_path):
     assert stored["space"]
     assert stored["similar-pairs"]
     assert len(rows([stored])) == 3
+
+
+def test_sets_are_added_to_earlier_results(tiny_saved, data, tmp_path):
+    def run(*tasks):
+        given = {"data": data, "output": tmp_path, "cache": False, "progress": False}
+        return json.loads(evaluate(tiny_saved, tasks=tasks, **given).files[0].read_text())
+
+    assert run(*SEVEN[:6])["sts"]["cosine"]["AVG"]["all"] is None
+    stored = run("SICK-R")
+    scores = stored["sts"]["cosine"]["scores"]
+    assert list(scores) == list(stored["data"]) == list(SEVEN)
+    expected = np.mean([round(scores[name]["all"], 2) for name in SEVEN])
+    assert stored["sts"]["cosine"]["AVG"]["all"] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -440,9 +469,10 @@ def test_command(run_cli, tiny_saved, tiny_folder, dev, corpus_file, tmp_path, m
     code, out, err = run_cli(*given, "-t", "sts", "--corpus", corpus_file, "--json")
     assert code == 0, err
     answer = json.loads(out)
-    assert set(answer["scores"]) == {  # both folders are called "model"
-        *(f"{tiny_saved}, {kind}" for kind in ("cosine", "ranks", "blend 0.3")),
-        *(f"{tiny_folder}, {kind}" for kind in ("cosine", "ranks", "blend 0.1")),
+    first, second = (f"{folder.parent.name}/model" for folder in (tiny_saved, tiny_folder))
+    assert set(answer["scores"]) == {
+        *(f"{first}, {kind}" for kind in ("cosine", "ranks", "blend 0.3")),
+        *(f"{second}, {kind}" for kind in ("cosine", "ranks", "blend 0.1")),
     }
     assert all(Path(file).is_file() for file in answer["files"])
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -18,10 +17,6 @@ from rankencoder.cli.console import (
     quiet_libraries,
 )
 from rankencoder.errors import InputError
-
-if TYPE_CHECKING:
-    from rankencoder.evaluation.results import Row
-    from rankencoder.evaluation.run import Evaluation
 
 _DEFAULT = "evaluation"
 
@@ -79,6 +74,7 @@ def evaluate(
     if output.exists() and not output.is_dir():
         raise InputError(f"{output} is a file: the results need a folder")
     quiet_libraries()
+    from rankencoder.cli.scores import print_evaluation
     from rankencoder.evaluation.run import SECTIONS, check_aggregation
     from rankencoder.evaluation.run import evaluate as run
 
@@ -100,7 +96,7 @@ def evaluate(
     if as_json:
         print_json({"scores": evaluation.scores(how), "files": [str(file) for file in evaluation.files]})
     else:
-        _print(evaluation, how)
+        print_evaluation(evaluation, how)
 
 
 def _run_mteb(models: list[str], tasks: list[str], output: Path, device: str | None, as_json: bool) -> None:
@@ -118,123 +114,4 @@ def _run_mteb(models: list[str], tasks: list[str], output: Path, device: str | N
     table = Table("model", "task", "split", "score", box=None, pad_edge=False)
     for row in found:
         table.add_row(row["model"], row["task"], row["split"], f"{100 * row['score']:.2f}")
-    console().print(table)
-
-
-def _print(evaluation: Evaluation, how: str) -> None:
-    from rich.markup import escape
-
-    out = console()
-    rows = evaluation.rows(how)
-    if rows:
-        label = f"[bold]{escape(rows[0].label)}[/]: " if len({row.label for row in rows}) == 1 else ""
-        out.print(f"{label}Spearman ×100 ({how})")
-        _print_scores(rows)
-        _print_notes(evaluation)
-        for line in _gain_lines(rows):
-            out.print(line)
-    _print_transfer(evaluation)
-    for result in evaluation.results:
-        for role, choice in (result.get("choice") or {}).items():
-            name = " ".join(filter(None, (result["model"]["label"], role)))
-            out.print(f"[bold]{escape(name)}[/] {escape(choice['sentence'])}")
-    if not any(result["model"]["subjects"][0].get("form") for result in evaluation.results):
-        out.print("Plain encoders have no ranks; --corpus FILE shows what rank vectors make of them.")
-    for file in evaluation.files:
-        out.print(f"written to {file}", soft_wrap=True)
-    if evaluation.files:
-        folder = evaluation.files[0].parent
-        out.print(f"A page with all of it: rankencoder report {folder} -o report.html", soft_wrap=True)
-
-
-def _print_scores(rows: list[Row]) -> None:
-    """Print the field's seven sets with their average, and below them all others."""
-    from rankencoder.evaluation.sts_data import SEVEN
-
-    names = list(dict.fromkeys(name for row in rows for name in row.values))
-    seven = [name for name in (*SEVEN, "AVG") if name in names]
-    for some in (seven, [name for name in names if name not in seven]):
-        if some:
-            console().print(_score_table(rows, some))
-
-
-def _score_table(rows: list[Row], names: list[str]) -> Any:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    table.add_column("similarity", no_wrap=True)
-    for name in names:
-        table.add_column(name, justify="right", no_wrap=True)
-    best = {name: max(row.mean(name) for row in rows if name in row.values) for name in names}
-    label = None
-    for row in rows:
-        if row.label != label and len({row.label for row in rows}) > 1:
-            table.add_row(f"[bold]{escape(row.label)}[/]")
-        label = row.label
-        cells = []
-        for name in names:
-            text = _cell(row, name)
-            cells.append(
-                f"[bold]{text}[/]" if row.values.get(name) and row.mean(name) == best[name] else text
-            )
-        table.add_row(row.system, *cells)
-    return table
-
-
-def _cell(row: Row, name: str) -> str:
-    if name not in row.values:
-        return "–"
-    std = row.std(name)
-    return f"{row.mean(name):.2f}" if std is None else f"{row.mean(name):.1f}±{std:.1f}"
-
-
-def _gain_lines(rows: list[Row]) -> list[str]:
-    """Return each system's gain over its model's cosine, and each model's over the first model."""
-    from rich.markup import escape
-
-    from rankencoder.evaluation.results import main_sets
-
-    lines = []
-    first = {row.label: row for row in reversed(rows) if row.kind == "cosine"}
-    for row in rows:
-        own = first[row.label]
-        base = rows[0] if row is own else own
-        names = main_sets(base)
-        gain = row.gain_over(base, names) if row is not base else None
-        if gain is not None:
-            what = "seven sets" if "AVG" in base.values else ", ".join(names)
-            other = row.label != base.label
-            of, over = (f"{r.label}, {r.system}" if other else r.system for r in (row, base))
-            lines.append(
-                f"{escape(of)} − {escape(over)}: [bold]{gain.verdict}[/], {gain.value:+.2f} "
-                f"(95% interval {gain.low:+.2f} to {gain.high:+.2f}; {what})"
-            )
-    return lines
-
-
-def _print_notes(evaluation: Evaluation) -> None:
-    notes = {n for result in evaluation.results for about in result["data"].values() for n in about["notes"]}
-    for note in sorted(notes):
-        sys.stderr.write(f"note: {note}\n")
-
-
-def _print_transfer(evaluation: Evaluation) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    rows = [
-        (result["model"]["label"], name, system)
-        for result in evaluation.results
-        for name, system in result.get("transfer", {}).get("systems", {}).items()
-    ]
-    if not rows:
-        return
-    names = list(dict.fromkeys(task for *_, system in rows for task in system["tasks"]))
-    table = Table("model", "vectors", *names, "AVG", box=None, pad_edge=False)
-    for label, name, system in rows:
-        cells = [f"{system['tasks'][task]['accuracy']:.2f}" for task in names]
-        average = "–" if system["AVG"] is None else f"{system['AVG']:.2f}"
-        table.add_row(escape(label), name, *cells, average)
-    console().print("[bold]Transfer, accuracy in %[/]")
     console().print(table)

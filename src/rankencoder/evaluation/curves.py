@@ -73,15 +73,15 @@ def reference_size_curve(subject: Subject, pair_set: PairSet, *, seed: int = 0) 
         "x": sizes,
         "set": pair_set.name,
         "mean": [float(np.mean(scores)) for scores in runs],
-        "std": [float(np.std(scores)) for scores in runs],
+        "std": [float(np.std(scores, ddof=1)) if len(scores) > 1 else 0.0 for scores in runs],
         "runs": runs,
     }
 
 
 def with_average(scores: dict[str, list[float]]) -> dict[str, list[float]]:
-    """Add the average of the seven sets, where all are there."""
+    """Add the average of the seven sets, each rounded first as in the field's tables, if all are there."""
     if all(name in scores for name in SEVEN):
-        scores = {**scores, "AVG": np.mean([scores[name] for name in SEVEN], axis=0).tolist()}
+        scores = {**scores, "AVG": np.round([scores[name] for name in SEVEN], 2).mean(axis=0).tolist()}
     return scores
 
 

@@ -60,6 +60,7 @@ class CachedEncoder(Encoder):
                 found.append(self._part(part))
                 bar.update(len(part))
         rows = np.concatenate(found)[[place[sentence] for sentence in sentences]]
+        self.dimension = rows.shape[1]
         return torch.from_numpy(rows).to(self.device)
 
     def encode_now(self, sentences: Sequence[str]) -> torch.Tensor:

@@ -137,12 +137,16 @@ class Measurement:
         return {subject.role: measure_cost(subject, texts) for subject in self.model.subjects}
 
     def transfer(self, tasks: Sequence[TransferTask]) -> dict[str, Any]:
-        """Train classifiers on the encoder's own vectors and, but for the exact form, on the blended ones."""
+        """Train classifiers on the encoder's own vectors and, for a RankEncoder, on the blended ones.
+
+        The exact form's are too long for that; of a training, as in the paper, E1 and E2 are what counts.
+        """
         found = {}
         for subject in self.model.subjects:
             names = subject.similarity_names()
-            small = subject.form is not None and subject.form.name != "exact"
-            for kind in ("cosine", "blend") if small else ("cosine",):
+            form = subject.form
+            blended = form is not None and form.name != "exact" and not subject.role
+            for kind in ("cosine", "blend") if blended else ("cosine",):
 
                 def encode(texts: list[str], subject: Subject = subject, kind: str = kind) -> torch.Tensor:
                     return _vectors(subject, texts, blended=kind == "blend", progress=self.progress)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     Source = EncoderLike | RankEncoder
 
+_GENERIC = ("model", "models", "encoder", "base", "rankencoder")
 SEEDS = ("seed", "stage2_seed", "reference_seed", "output")
 """Settings in which runs of one group may differ."""
 
@@ -145,8 +146,12 @@ def open_model(
 
 
 def _name(path: str | Path) -> str:
+    """Return what to call a model: its hub name or folder, with the one above where that says little."""
     folder = Path(path)
-    return folder.resolve().name if folder.exists() else str(path)
+    if not folder.exists():
+        return str(path)
+    folder = folder.resolve()
+    return f"{folder.parent.name}/{folder.name}" if folder.name in _GENERIC else folder.name
 
 
 def _of_rank_encoder(model: RankEncoder, role: str, cache: Path | None) -> Subject:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import sys
+import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +17,9 @@ import numpy as np
 
 from rankencoder.errors import InputError
 from rankencoder.evaluation.embeddings import digest
-from rankencoder.evaluation.sts import compare
-from rankencoder.evaluation.sts_data import SEVEN
+from rankencoder.evaluation.statistics import Bootstrapped, bootstrap_spearman, mean_gain
+from rankencoder.evaluation.sts import AGGREGATIONS, average
+from rankencoder.evaluation.sts_data import DEV, SEVEN, WHOLE_SICK
 from rankencoder.provenance import provenance
 from rankencoder.storage import new_file, read_json
 
@@ -51,6 +55,7 @@ def new_result(model: Model, sets: Sequence[PairSet]) -> Result:
             "config": model.record.get("config"),
             "subjects": subjects,
         },
+        "command": shlex.join(sys.argv),
         "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         **provenance(),
         "data": {pair_set.name: _about_set(pair_set) for pair_set in sets},
@@ -78,11 +83,19 @@ def write_result(folder: Path, result: Result) -> Path:
     if path.exists():
         earlier = read_json(path)
         if earlier.get("format") == FORMAT:
-            result = {**earlier, **{key: value for key, value in result.items() if value or key == "data"}}
-            result["data"] = {**earlier.get("data", {}), **result["data"]}
+            result = _merged(earlier, result)
+            for system in result.get("sts", {}).values():
+                system["AVG"] = {how: average(system["scores"], how) for how in AGGREGATIONS}
     with new_file(path) as new:
         new.write_text(json.dumps(result, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     return path
+
+
+def _merged(earlier: Any, later: Any) -> Any:
+    """Return a later value with what it has not from an earlier one."""
+    if not isinstance(earlier, dict) or not isinstance(later, dict):
+        return later
+    return earlier | {key: _merged(earlier.get(key), value) for key, value in later.items()}
 
 
 def file_name(label: str) -> str:
@@ -132,6 +145,7 @@ class Row:
     values: dict[str, list[float]]
     similarities: dict[str, np.ndarray]
     golds: dict[str, np.ndarray]
+    _bootstrapped: dict[str, Bootstrapped] = field(default_factory=dict)
 
     def mean(self, name: str) -> float:
         """Return the mean over runs."""
@@ -141,20 +155,28 @@ class Row:
         """Return the standard deviation over runs (of the sample: divided by one less), if there are some."""
         return float(np.std(self.values[name], ddof=1)) if len(self.values[name]) > 1 else None
 
+    def bootstrap(self, name: str) -> Bootstrapped:
+        """Return the correlation ×100 on a set, the mean over runs, with its bootstrap samples."""
+        if name not in self._bootstrapped:
+            seed = zlib.crc32(name.encode())  # the same pairs are drawn for every row
+            found = bootstrap_spearman(self.golds[name], self.similarities[name], seed=seed)
+            self._bootstrapped[name] = Bootstrapped(100 * found.value, 100 * found.samples)
+        return self._bootstrapped[name]
+
     def gain_over(self, base: Row, names: Sequence[str]) -> Interval | None:
         """Return the mean gain over another row on some sets, if both were scored on the same pairs."""
         for name in names:
             ours, theirs = self.golds.get(name), base.golds.get(name)
             if ours is None or theirs is None or not np.array_equal(ours, theirs):
                 return None
-        golds = {name: self.golds[name] for name in names}
-        return compare(golds, base.similarities, self.similarities) if names else None
+        gains = [(base.bootstrap(name), self.bootstrap(name)) for name in names]
+        return mean_gain(gains).interval if gains else None
 
 
 def rows(results: Sequence[Result], aggregation: str = "all") -> list[Row]:
     """Return the scores of all systems, with runs of one configuration as one row."""
     groups: dict[str, list[Result]] = {}
-    for result in results:
+    for result in {result["model"]["fingerprint"]: result for result in results}.values():
         if result.get("sts"):
             groups.setdefault(result["model"]["group"], []).append(result)
     found = []
@@ -195,6 +217,21 @@ def _group_label(members: Sequence[Result]) -> str:
     return f"{stem.rstrip('-_. ') or labels[0]} ({len(members)} runs)"
 
 
-def main_sets(row: Row) -> list[str]:
-    """Return the sets that a gain is averaged over: the seven, or else all that there are."""
-    return [name for name in SEVEN if name in row.values] if "AVG" in row.values else list(row.golds)
+def averaged_sets(names: Sequence[str]) -> dict[str, list[str]]:
+    """Return which sets a gain is averaged over, by what to call them: the field's test sets, the user's own.
+
+    >>> averaged_sets(["STS12", "STS-B dev", "mine"])
+    {'STS12': ['STS12'], 'mine': ['mine']}
+    """
+    tests = [name for name in (*SEVEN, WHOLE_SICK) if name in names]
+    own = [name for name in names if name not in (*SEVEN, *DEV, WHOLE_SICK)]
+    found = {}
+    if tests:
+        found["the seven test sets" if tests == list(SEVEN) else _called(tests)] = tests
+    if own:
+        found[_called(own)] = own
+    return found or {_called(list(names)): list(names)}
+
+
+def _called(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"the {len(names)} sets {', '.join(names)}"

@@ -100,30 +100,41 @@ def _centred_ranks(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return ranks
 
 
-def spearman_interval(gold: np.ndarray, similarities: np.ndarray, *, seed: int = 0) -> Interval:
-    """Return Spearman's correlation with its bootstrap interval."""
-    resampled = resampled_spearman(gold, similarities, resample(len(gold), seed=seed))
-    return Interval.of(spearman(gold, similarities), resampled[np.isfinite(resampled)])
+class Bootstrapped(NamedTuple):
+    """A value, and what it is in each bootstrap sample."""
+
+    value: float
+    samples: np.ndarray
+
+    @property
+    def interval(self) -> Interval:
+        """The value with its interval; samples in which it is not defined are left out."""
+        return Interval.of(self.value, self.samples[np.isfinite(self.samples)])
 
 
-def gain_interval(sets: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], *, seed: int = 0) -> Interval:
+def bootstrap_spearman(gold: np.ndarray, similarities: np.ndarray, *, seed: int = 0) -> Bootstrapped:
+    """Return Spearman's correlation, and what it is when the pairs are resampled.
+
+    :param similarities: ``[n]``, or ``[runs, n]`` where the same was done with several seeds and the mean of
+        their correlations is wanted.
+    :param seed: The same seed draws the same pairs.
+    """
+    runs = np.atleast_2d(similarities)
+    counts = resample(len(gold), seed=seed)
+    samples = np.mean([resampled_spearman(gold, run, counts) for run in runs], axis=0)
+    return Bootstrapped(float(np.mean([spearman(gold, run) for run in runs])), samples)
+
+
+def mean_gain(sets: Sequence[tuple[Bootstrapped, Bootstrapped]]) -> Bootstrapped:
     """Return how much better one similarity correlates than another, by a paired bootstrap.
 
-    Both are scored on the same resampled pairs. Of several sets, each is resampled by itself, and the gain is
-    the mean of their gains, as the field averages.
+    Both must have been scored on the same resampled pairs. Of several sets, each resampled by itself, the
+    gain is the mean of their gains, as the field averages.
 
-    :param sets: For each set its gold scores, the similarities to beat, and the others: ``[n]``, or
-        ``[runs, n]`` where the same was done with several seeds and their mean gain is wanted.
+    :param sets: For each set the similarity to beat, and the other one.
     """
-    value, resampled = 0.0, np.zeros(ROUNDS)
-    for i, (gold, *pair) in enumerate(sets):
-        counts = resample(len(gold), seed=seed + i)
-        for rows, sign in zip(map(np.atleast_2d, pair), (-1, 1), strict=True):
-            for row in rows:
-                weight = sign / (len(rows) * len(sets))
-                value += weight * spearman(gold, row)
-                resampled += weight * resampled_spearman(gold, row, counts)
-    return Interval.of(value, resampled[np.isfinite(resampled)])
+    value = float(np.mean([other.value - base.value for base, other in sets]))
+    return Bootstrapped(value, np.mean([other.samples - base.samples for base, other in sets], axis=0))
 
 
 def mean_interval(values: np.ndarray, *, rounds: int = 2000, seed: int = 0) -> Interval:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankencoder.errors import InputError
-from rankencoder.evaluation.statistics import gain_interval, spearman
+from rankencoder.evaluation.statistics import spearman
 from rankencoder.evaluation.sts_data import SEVEN
 
 if TYPE_CHECKING:
     from rankencoder.evaluation.models import Model
-    from rankencoder.evaluation.statistics import Interval
     from rankencoder.evaluation.sts_data import PairSet
 
 AGGREGATIONS = ("all", "mean", "wmean")
@@ -79,17 +78,3 @@ def average(scores: dict[str, dict[str, Any]], how: str = "all") -> float | None
     if not all(name in scores for name in SEVEN):
         return None
     return float(np.mean([round(scores[name][how], 2) for name in SEVEN]))
-
-
-def compare(
-    golds: dict[str, np.ndarray], base: dict[str, np.ndarray], other: dict[str, np.ndarray]
-) -> Interval:
-    """Return the gain of one system over another (×100), averaged over sets, by a paired bootstrap.
-
-    :param golds: The gold scores of the sets to average over.
-    :param base: The similarities to beat, ``[n]`` or ``[runs, n]``, by set.
-    :param other: The others.
-    """
-    sets = [(golds[name], base[name], other[name]) for name in golds]
-    gain = gain_interval(sets)
-    return type(gain)(*(100 * value for value in gain))

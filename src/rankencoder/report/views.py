@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rankencoder.evaluation.results import Result, Row, rows
-from rankencoder.evaluation.sts_data import DEV, SEVEN, WHOLE_SICK
+from rankencoder.evaluation.sts_data import DEV, SEVEN
 from rankencoder.report.document import clean
 
 ROLES = {
@@ -139,20 +139,3 @@ def set_order(names: Sequence[str]) -> list[str]:
         *(name for name in names if name not in (*SEVEN, *DEV)),
         *(name for name in DEV if name in names),
     ]
-
-
-def averaged_sets(names: Sequence[str]) -> dict[str, list[str]]:
-    """Return which sets a gain is averaged over, by what to call them."""
-    tests = [name for name in set_order(names) if name in SEVEN or name == WHOLE_SICK]
-    own = [name for name in names if name not in (*SEVEN, *DEV, WHOLE_SICK)]
-    found = {}
-    if tests:
-        whole = all(name in tests for name in SEVEN)
-        found["the seven test sets" if whole else _called(tests)] = tests
-    if own:
-        found[_called(own)] = own
-    return found or {_called(list(names)): list(names)}
-
-
-def _called(names: list[str]) -> str:
-    return clean(names[0]) if len(names) == 1 else f"the {len(names)} sets {clean(', '.join(names))}"

@@ -1,0 +1,127 @@
+"""What ``rankencoder evaluate`` prints."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.markup import escape
+from rich.table import Table
+
+from rankencoder.cli.console import console
+from rankencoder.evaluation.results import Row, averaged_sets
+from rankencoder.evaluation.run import Evaluation
+from rankencoder.evaluation.sts_data import SEVEN
+
+
+def print_evaluation(evaluation: Evaluation, aggregation: str) -> None:
+    """Print scores, what the differences are worth, what was chosen, and where it all is."""
+    out = console()
+    rows = evaluation.rows(aggregation)
+    if rows:
+        label = f"[bold]{escape(rows[0].label)}[/]: " if len({row.label for row in rows}) == 1 else ""
+        out.print(f"{label}Spearman ×100 ({aggregation})")
+        _print_scores(rows)
+        _print_notes(evaluation)
+        for line in _gain_lines(rows):
+            out.print(line)
+    _print_transfer(evaluation)
+    for result in evaluation.results:
+        for role, choice in (result.get("choice") or {}).items():
+            name = " ".join(filter(None, (result["model"]["label"], role)))
+            out.print(f"[bold]{escape(name)}[/] {escape(choice['sentence'])}")
+    if not any(result["model"]["subjects"][0].get("form") for result in evaluation.results):
+        out.print("Plain encoders have no ranks; --corpus FILE shows what rank vectors make of them.")
+    for file in evaluation.files:
+        out.print(f"written to {file}", soft_wrap=True)
+    if evaluation.files:
+        folder = evaluation.files[0].parent
+        out.print(f"A page with all of it: rankencoder report {folder} -o report.html", soft_wrap=True)
+
+
+def _print_scores(rows: list[Row]) -> None:
+    """Print the field's seven sets with their average, and below them all others."""
+    names = list(dict.fromkeys(name for row in rows for name in row.values))
+    seven = [name for name in (*SEVEN, "AVG") if name in names]
+    for some in (seven, [name for name in names if name not in seven]):
+        if some:
+            _print_table(rows, some)
+
+
+def _print_table(rows: list[Row], names: list[str]) -> None:
+    """Print a row for each similarity or, where that is too wide, a row for each set, model by model."""
+    best = {name: max(row.mean(name) for row in rows if name in row.values) for name in names}
+    labels = list(dict.fromkeys(row.label for row in rows))
+    across: list[list[str]] = [["similarity", *names]]
+    down: list[list[str]] = []
+    for label in labels:
+        own = [row for row in rows if row.label == label]
+        cells = [[_cell(row, name, best[name] if len(rows) > 1 else None) for name in names] for row in own]
+        title = [[f"[bold]{escape(label)}[/]"]] if len(labels) > 1 else []
+        across += title + [[escape(row.system), *line] for row, line in zip(own, cells, strict=True)]
+        down += [*title, ["", *(escape(row.system) for row in own)]]
+        down += [[name, *(line[i] for line in cells)] for i, name in enumerate(names)]
+    out = console()
+    wide = _table(across)
+    fits = out.measure(wide).maximum <= out.width
+    out.print(wide if fits else _table([[""] * max(map(len, down)), *down], header=False), crop=False)
+
+
+def _table(lines: list[list[str]], *, header: bool = True) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=header)
+    table.add_column(lines[0][0], no_wrap=True)
+    for title in lines[0][1:]:
+        table.add_column(title, justify="right", no_wrap=True)
+    for line in lines[1:]:
+        table.add_row(*line)
+    return table
+
+
+def _cell(row: Row, name: str, best: float | None) -> str:
+    if name not in row.values:
+        return "–"
+    std = row.std(name)
+    text = f"{row.mean(name):.2f}" if std is None else f"{row.mean(name):.1f}±{std:.1f}"
+    return f"[bold]{text}[/]" if row.mean(name) == best else text
+
+
+def _gain_lines(rows: list[Row]) -> list[str]:
+    """Return each system's gain over its model's cosine, and each model's over the first model."""
+    lines = []
+    first = {row.label: row for row in reversed(rows) if row.kind == "cosine"}
+    for row in rows:
+        own = first[row.label]
+        base = rows[0] if row is own else own
+        for called, names in averaged_sets(list(base.golds)).items() if row is not base else ():
+            gain = row.gain_over(base, names)
+            if gain is None:
+                continue
+            of, over = (f"{r.label}, {r.system}" if own is row else r.system for r in (row, base))
+            lines.append(
+                f"{escape(of)} − {escape(over)}: [bold]{gain.verdict}[/], {gain.value:+.2f} "
+                f"(95% interval {gain.low:+.2f} to {gain.high:+.2f}; {escape(called)})"
+            )
+    return lines
+
+
+def _print_notes(evaluation: Evaluation) -> None:
+    notes = {n for result in evaluation.results for about in result["data"].values() for n in about["notes"]}
+    for note in sorted(notes):
+        sys.stderr.write(f"note: {note}\n")
+
+
+def _print_transfer(evaluation: Evaluation) -> None:
+    found = [
+        (result["model"]["label"], name, system)
+        for result in evaluation.results
+        for name, system in result.get("transfer", {}).get("systems", {}).items()
+    ]
+    if not found:
+        return
+    names = list(dict.fromkeys(task for *_, system in found for task in system["tasks"]))
+    lines = [["vectors", *names, "AVG"]]
+    for label, name, system in found:
+        cells = [f"{system['tasks'][task]['accuracy']:.2f}" for task in names]
+        average = "–" if system["AVG"] is None else f"{system['AVG']:.2f}"
+        lines.append([escape(f"{label}, {name}"), *cells, average])
+    console().print("Transfer, accuracy in %")
+    console().print(_table(lines), crop=False)
