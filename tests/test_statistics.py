@@ -111,6 +111,17 @@ def test_gains_are_averaged_over_sets_and_runs():
     assert found.value == pytest.approx(expected)
 
 
+def test_few_runs_that_disagree_make_a_gain_uncertain():
+    """Training noise counts: the pairs alone would call the mean of these gains certain."""
+    gold, base = scored(4000, 2.0, seed=4)
+    rng = np.random.default_rng(5)
+    runs = np.array([base + rng.normal(scale=scale, size=4000) for scale in (0, 0, 2)])
+    assert gain([(gold, base, runs[2])]).verdict == "worse"
+    assert gain([(gold, base, runs)]).verdict == "within chance"
+    agreeing = np.array([base + rng.normal(scale=1.5, size=4000) for _ in range(3)])
+    assert gain([(gold, base, agreeing)]).verdict == "worse"
+
+
 @pytest.mark.parametrize(
     ("gold", "similarities"), [([1, 1, 1], [1, 2, 3]), ([1, 2, 3], [4, 4, 4]), ([1], [1])]
 )

@@ -17,6 +17,8 @@ ROUNDS = 1000
 """Resamples of a bootstrap."""
 
 _CHUNK = 2**22  # numbers at a time: some tens of MiB of scratch memory
+_RESAMPLED = 2**19  # the same for resamples, of which a dozen arrays are alive at a time
+_RUNS_SEED = 1
 _NEIGHBOURS = 10
 
 
@@ -77,27 +79,33 @@ def resampled_spearman(gold: np.ndarray, similarities: np.ndarray, counts: np.nd
     :return: ``[rounds]``.
     """
     found = []
-    for part in np.array_split(counts, max(1, counts.size // _CHUNK)):
-        a, b = (_centred_ranks(np.asarray(values), part) for values in (gold, similarities))
+    for part in np.array_split(counts, max(1, counts.size // _RESAMPLED)):
+        drawn = np.ascontiguousarray(part.T, dtype=np.float64)  # items first: whole rows are reordered, fast
+        a, b = (_centred_ranks(np.asarray(values), drawn) for values in (gold, similarities))
+        drawn_a = drawn * a
         with np.errstate(invalid="ignore", divide="ignore"):
-            found.append(
-                np.einsum("ri,ri,ri->r", part, a, b)
-                / np.sqrt(np.einsum("ri,ri,ri->r", part, a, a) * np.einsum("ri,ri,ri->r", part, b, b))
-            )
+            found.append(_sums(drawn_a, b) / np.sqrt(_sums(drawn_a, a) * _sums(drawn * b, b)))
     return np.concatenate(found)
 
 
-def _centred_ranks(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return each value's average rank in each sample, less the mean rank."""
+def _sums(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.asarray(np.einsum("ir,ir->r", a, b))
+
+
+def _centred_ranks(values: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """Return each value's average rank in each sample, less the mean rank.
+
+    :param drawn: ``[n, samples]``.
+    """
     order = np.argsort(values, kind="stable")
     _, first, group = np.unique(values[order], return_index=True, return_inverse=True)
-    total = np.zeros((len(counts), len(values) + 1))
-    np.cumsum(counts[:, order], axis=1, out=total[:, 1:])
-    bounds = total[:, [*first, len(values)]]
-    middle = (bounds[:, :-1] + bounds[:, 1:]) / 2 - total[:, -1:] / 2
-    ranks = np.empty((len(counts), len(values)))
-    ranks[:, order] = middle[:, group]
-    return ranks
+    total = np.zeros((len(values) + 1, drawn.shape[1]))
+    np.cumsum(drawn[order], axis=0, out=total[1:])
+    bounds = total[[*first, len(values)]]
+    middle = (bounds[:-1] + bounds[1:] - total[-1]) / 2
+    place = np.empty_like(order)
+    place[order] = group
+    return np.asarray(middle[place])
 
 
 class Bootstrapped(NamedTuple):
@@ -115,14 +123,16 @@ class Bootstrapped(NamedTuple):
 def bootstrap_spearman(gold: np.ndarray, similarities: np.ndarray, *, seed: int = 0) -> Bootstrapped:
     """Return Spearman's correlation, and what it is when the pairs are resampled.
 
-    :param similarities: ``[n]``, or ``[runs, n]`` where the same was done with several seeds and the mean of
-        their correlations is wanted.
-    :param seed: The same seed draws the same pairs.
+    :param similarities: ``[n]``, or ``[runs, n]`` where the same was done with several seeds: then it is the
+        mean of their correlations, and the runs are resampled too.
+    :param seed: The same seed draws the same pairs and runs.
     """
     runs = np.atleast_2d(similarities)
     counts = resample(len(gold), seed=seed)
-    samples = np.mean([resampled_spearman(gold, run, counts) for run in runs], axis=0)
-    return Bootstrapped(float(np.mean([spearman(gold, run) for run in runs])), samples)
+    drawn = resample(len(runs), seed=_RUNS_SEED) / len(runs)  # of all sets the same runs
+    by_run = np.stack([resampled_spearman(gold, run, counts) for run in runs], axis=1)
+    value = float(np.mean([spearman(gold, run) for run in runs]))
+    return Bootstrapped(value, (drawn * by_run).sum(axis=1))
 
 
 def mean_gain(sets: Sequence[tuple[Bootstrapped, Bootstrapped]]) -> Bootstrapped:

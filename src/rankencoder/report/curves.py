@@ -83,10 +83,7 @@ def _weights(found: _Found) -> Figure:
     keys = [Key("average", "blend", "line"), Key("single sets", "muted", "line")]
     head = ["encoder", "set", "rank weight", "Spearman ×100"]
     title = "Rank weight λ, from cosine to ranks"
-    note = (
-        "" if "AVG" not in curve else "Averages are of unrounded scores here, of rounded ones in the table."
-    )
-    return Figure("rank-weight", title, note, keys, panels, head, data, told)
+    return Figure("rank-weight", title, "", keys, panels, head, data, told)
 
 
 def _draw_weights(x: list[float], curve: _Curves, ident: str, label: str) -> str:
