@@ -4,21 +4,24 @@ Spearman's correlation ×100 ("all"), mean ± standard deviation over seeds. E1 
 seed, so that E1 is also the control: the same training without ranks. Weights are chosen on STS-B dev,
 nothing else. Needs the development data (``../shared``, or RANKENCODER_SHARED)::
 
-    python benchmarks/training.py --seeds 1 2 3 --output results -- --method simcse
+    python benchmarks/training.py --seeds 1 2 3 --output results --json summary.json -- --method simcse
 
 What follows ``--`` is given to ``rankencoder train``; what is written are the results of ``rankencoder
-evaluate``, for ``rankencoder report``.
+evaluate``, for ``rankencoder report``, and a summary of them.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from sts import SHARED
 
+from rankencoder.evaluation.results import read_results, rows
 from rankencoder.training.backbone import load_backbone
 from rankencoder.training.methods import find_method
 
@@ -37,6 +40,22 @@ def save_untrained(folder: Path, options: list[str]) -> None:
     find_method(value.get("--method", "simcse"))().encoder(backbone).save_pretrained(str(folder))
 
 
+def summary(folder: Path) -> dict[str, Any]:
+    """Return the scores of each system and run, those of power −¼, and what the spaces look like."""
+    results = read_results([folder])
+    scores = {f"{row.label}, {row.system}": row.values for row in rows(results)}
+    powers: dict[str, Any] = {}
+    for result in results:
+        for role, curves in result["curves"].items():
+            i = curves["power"]["x"].index(-0.25)
+            for how in ("plain", "centred"):
+                found = {name: values[i] for name, values in curves["power"][how].items()}
+                powers.setdefault(result["model"]["label"], {})[f"{role} {how}".strip()] = found
+    spaces = {result["model"]["label"]: result["space"] for result in results}
+    about = {key: results[0][key] for key in ("versions", "machine")}
+    return {**about, "spearman_all": scores, "power_-0.25": powers, "space": spaces}
+
+
 def main() -> None:
     """Train, score, print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -44,6 +63,7 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, default=SHARED / "data/wiki/wiki1m-part0.txt.xz")
     parser.add_argument("--work", type=Path, default=Path("/tmp/rankencoder-training"))
     parser.add_argument("--output", type=Path, default=Path("evaluation"))
+    parser.add_argument("--json", type=Path)
     parser.add_argument("--data", default=STS, help="for rankencoder evaluate")
     given = sys.argv[1:]
     cut = given.index("--") if "--" in given else len(given)
@@ -58,6 +78,9 @@ def main() -> None:
     save_untrained(untrained, extra)
     where = ("--data", settings.data, "-o", settings.output, "--batch-size", 256)
     command("evaluate", *runs, untrained, "--corpus", settings.corpus, *where)
+    if settings.json:
+        found = {"options": extra, "seeds": settings.seeds, **summary(settings.output)}
+        settings.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":
