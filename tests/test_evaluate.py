@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import spearmanr
+from scored_pairs import make_pairs, write_pairs, write_sts
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 
@@ -22,22 +23,6 @@ from rankencoder.evaluation.sts_data import SEVEN, PairSet
 from rankencoder.pairs import ScoredPair
 
 
-def make_pairs(sentences, number, seed=0):
-    """Pairs whose score is the number of shared words, and some noise."""
-    rng = np.random.default_rng(seed)
-    pairs = []
-    for _ in range(number):
-        a, b = (sentences[i] for i in rng.choice(len(sentences), 2, replace=False))
-        shared = len(set(a.split()) & set(b.split()))
-        pairs.append(ScoredPair(a, b, round(float(np.clip(shared - 1 + rng.normal(), 0, 5)), 2)))
-    return pairs
-
-
-def write_pairs(path, pairs):
-    path.write_text("".join(f"{p.score}\t{p.a}\t{p.b}\n" for p in pairs), encoding="utf-8")
-    return path
-
-
 @pytest.fixture(scope="module")
 def pairs(sentences):
     return make_pairs(sentences, 150)
@@ -50,16 +35,7 @@ def dev(pairs, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def data(sentences, tmp_path_factory):
-    """All nine sets in the plain layout, small; sub-sets as published."""
-    from rankencoder.evaluation.sts_data import SUBSETS
-
-    root = tmp_path_factory.mktemp("data")
-    files = [f"{name}/{subset}" for name in SEVEN[:5] for subset in SUBSETS[name]]
-    for i, name in enumerate([*files, "STSB/test", "STSB/dev", "SICKR/test", "SICKR/trial"]):
-        path = root / f"{name}.tsv"
-        path.parent.mkdir(exist_ok=True)
-        write_pairs(path, make_pairs(sentences, 40 + i, seed=i))
-    return root
+    return write_sts(tmp_path_factory.mktemp("data") / "sts", sentences)
 
 
 @pytest.fixture(scope="module")

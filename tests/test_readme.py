@@ -8,10 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from scored_pairs import make_pairs, write_pairs, write_sts
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-TRAINING = (ROOT / "docs/training.md").read_text(encoding="utf-8")
+DOCS = "".join(
+    (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("training.md", "evaluation.md")
+)
 QUICK = ["--max-steps", "2", "--batch-size", "8", "--reference-size", "1000"]
 
 
@@ -20,28 +23,46 @@ def folder(tmp_path, monkeypatch, tiny_saved, sentences):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(tiny_saved, "my-encoder")
     Path("corpus.txt").write_text("\n".join(sentences))
+    write_pairs(Path("my-pairs.tsv"), make_pairs(sentences, 60))
+    monkeypatch.setenv("RANKENCODER_CACHE", str(tmp_path / "vectors"))
     pq.write_table(pa.table({"id": range(len(sentences)), "body": sentences}), "corpus.parquet")
     return tmp_path
 
 
-def test_python_blocks(folder, tiny_folder, callable_encoder, capsys):
+@pytest.fixture
+def sts_data(tmp_path, sentences):
+    """What ``data fetch`` fetches, small."""
+    root = write_sts(tmp_path / "data/senteval", sentences)
+    return root.parent
+
+
+def test_python_blocks(folder, tiny_folder, tiny_saved, callable_encoder, capsys):
     shutil.copytree(tiny_folder, "my-run/encoder")
-    blocks = re.findall(r"```python\n(.*?)```", README + TRAINING, flags=re.DOTALL)
-    assert len(blocks) == 5
+    blocks = re.findall(r"```python\n(.*?)```", README + DOCS, flags=re.DOTALL)
+    assert len(blocks) == 6
     for block in blocks:
         code = block.replace("sentence-transformers/all-MiniLM-L6-v2", str(tiny_folder))
-        shutil.rmtree("my-encoder", ignore_errors=True) if 'save("my-encoder")' in code else None
+        written = 'save("my-encoder")' in code
+        shutil.rmtree("my-encoder") if written else None
         exec(compile(code, "README.md", "exec"), {"my_api_client": callable_encoder})
+        shutil.copytree(tiny_saved, "my-encoder", dirs_exist_ok=True) if written else None
     assert capsys.readouterr().out.startswith("(3, ")
 
 
 @pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
-def test_commands(folder, run_cli, backbone):
-    blocks = re.findall(r"```console\n(.*?)```", README + TRAINING, flags=re.DOTALL)
+def test_commands(folder, run_cli, backbone, sts_data, monkeypatch):
+    blocks = re.findall(r"```console\n(.*?)```", README + DOCS, flags=re.DOTALL)
     lines = [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
     commands = [words for words in (shlex.split(line, comments=True) for line in lines) if words[0] != "pip"]
-    assert [command[1] for command in commands] == ["demo", "info", "explain", "train", "train"]
-    for command in commands[1:]:
+    assert [command[1] for command in commands] == [
+        *("demo", "info", "explain", "train", "evaluate", "report", "tune", "train"),
+        *("data", "evaluate", "report", "tune"),
+    ]
+    monkeypatch.setenv("RANKENCODER_DATA", str(sts_data))
+    for command in commands:
+        if command[1] in ("demo", "data"):  # these have tests of their own
+            continue
+        shutil.rmtree("tuned", ignore_errors=True)
         given = [str(backbone) if word == "bert-base-uncased" else word for word in command[1:]]
         shutil.rmtree("my-run", ignore_errors=True)
         code, out, err = run_cli(*given, *(QUICK if given[0] == "train" else []))
@@ -53,4 +74,5 @@ def test_the_table_of_commands_is_complete():
     from rankencoder.cli import app
 
     names = {command.callback.__name__ for command in app.registered_commands}
+    names |= {group.name for group in app.registered_groups}
     assert names == set(re.findall(r"^\| `rankencoder (\w+)", README, flags=re.MULTILINE))

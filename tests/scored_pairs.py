@@ -1,0 +1,32 @@
+"""Scored pairs for tests, alone and as the sets of the field."""
+
+import numpy as np
+
+from rankencoder.evaluation.sts_data import SEVEN, SUBSETS
+from rankencoder.pairs import ScoredPair
+
+
+def make_pairs(sentences, number, seed=0):
+    """Pairs whose score is the number of shared words, and some noise."""
+    rng = np.random.default_rng(seed)
+    pairs = []
+    for _ in range(number):
+        a, b = (sentences[i] for i in rng.choice(len(sentences), 2, replace=False))
+        shared = len(set(a.split()) & set(b.split()))
+        pairs.append(ScoredPair(a, b, round(float(np.clip(shared - 1 + rng.normal(), 0, 5)), 2)))
+    return pairs
+
+
+def write_pairs(path, pairs):
+    path.write_text("".join(f"{p.score}\t{p.a}\t{p.b}\n" for p in pairs), encoding="utf-8")
+    return path
+
+
+def write_sts(root, sentences):
+    """Write all nine sets in the plain layout, small; sub-sets as published."""
+    files = [f"{name}/{subset}" for name in SEVEN[:5] for subset in SUBSETS[name]]
+    for i, name in enumerate([*files, "STSB/test", "STSB/dev", "SICKR/test", "SICKR/trial"]):
+        path = root / f"{name}.tsv"
+        path.parent.mkdir(exist_ok=True, parents=True)
+        write_pairs(path, make_pairs(sentences, 40 + i, seed=i))
+    return root
