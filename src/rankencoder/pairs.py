@@ -45,7 +45,7 @@ def read_pairs(path: str | Path) -> Iterator[Pair]:
     for text, place in _lines(path):
         if not text.strip():
             continue
-        with _told_at(place):
+        with told_at(place):
             if path.suffix == ".jsonl":
                 a, b = check_sentences(_json_values(text, _KEYS))
             else:
@@ -72,7 +72,7 @@ def read_scored_pairs(path: str | Path) -> list[ScoredPair]:
         rows = _choose_columns(_csv_rows(path) if suffix == ".csv" else _tab_rows(path))
     pairs = []
     for cells, place in rows:
-        with _told_at(place):
+        with told_at(place):
             pairs.append(_scored_pair(*cells))
     if len(pairs) < 2:
         raise InputError(f"{path}: {len(pairs)} pair(s), but a rank correlation needs at least two")
@@ -82,7 +82,8 @@ def read_scored_pairs(path: str | Path) -> list[ScoredPair]:
 
 
 @contextmanager
-def _told_at(place: str) -> Iterator[None]:
+def told_at(place: str) -> Iterator[None]:
+    """Let an error say where it was."""
     try:
         yield
     except InputError as error:
@@ -117,7 +118,7 @@ def _json_values(text: str, keys: tuple[str, ...]) -> list[Any]:
 def _json_rows(path: Path) -> Iterator[_Row]:
     for text, place in _lines(path):
         if text.strip():
-            with _told_at(place):
+            with told_at(place):
                 values = _json_values(text, _SCORED_KEYS)
             yield values, place
 
@@ -166,10 +167,19 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _scored_pair(score: Any, a: Any, b: Any) -> ScoredPair:
-    number = _number(score)
+def to_score(value: Any) -> float:
+    """Return a gold score as a number.
+
+    :raises InputError: If it is none, or not a finite one.
+    """
+    number = _number(value)
     if number is None or not math.isfinite(number):
-        raise InputError(f"the score {reprlib.repr(score)} is not a finite number")
+        raise InputError(f"the score {reprlib.repr(value)} is not a finite number")
+    return number
+
+
+def _scored_pair(score: Any, a: Any, b: Any) -> ScoredPair:
+    number = to_score(score)
     for key, sentence in zip(_KEYS, (a, b), strict=True):
         if isinstance(sentence, str) and not sentence.strip():
             raise InputError(

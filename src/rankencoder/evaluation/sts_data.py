@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-import reprlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +12,7 @@ from typing import Any
 
 from rankencoder.corpus import LONGEST, bare_suffix, check_sentences, read_lines
 from rankencoder.errors import InputError, nearest
-from rankencoder.pairs import ScoredPair, read_scored_pairs
+from rankencoder.pairs import ScoredPair, read_scored_pairs, to_score, told_at
 
 SEVEN = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 """The test sets that the field averages over, in its order."""
@@ -204,16 +202,10 @@ def make_pair(a: Any, b: Any, score: Any, place: str, score_place: str | None = 
     :param score_place: Where the score is from, if not from there.
     :raises InputError: If a sentence is empty or no text, or the score no finite number.
     """
-    try:
-        number = math.nan if isinstance(score, bool) else float(score)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise InputError(f"{score_place or place}: the score {reprlib.repr(score)} is not a finite number")
-    try:
+    with told_at(score_place or place):
+        number = to_score(score)
+    with told_at(place):
         check_sentences([a, b])
-    except InputError as error:
-        raise InputError(f"{place}: {error}") from error
     return ScoredPair(a, b, number)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.corpus import check_sentences
 from rankencoder.errors import InputError
-from rankencoder.pairs import ScoredPair, read_scored_pairs
+from rankencoder.pairs import ScoredPair, read_scored_pairs, to_score, told_at
 from rankencoder.persistence import CONFIG
 from rankencoder.storage import RUN
 
@@ -47,17 +46,14 @@ def _named(dev: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _checked(name: str, pair: Any) -> ScoredPair:
-    try:
-        a, b, score = pair
-        score = float(score)
-    except (TypeError, ValueError):
-        raise InputError(
-            f"{name}: expected pairs (sentence, sentence, score), got {str(pair)[:80]!r}"
-        ) from None
-    if not math.isfinite(score):
-        raise InputError(f"{name}: the score {score} is not a finite number")
-    check_sentences([a, b])
-    return ScoredPair(a, b, score)
+    with told_at(name):
+        try:
+            a, b, score = pair
+        except (TypeError, ValueError):
+            got = str(pair)[:80]
+            raise InputError(f"expected pairs (sentence, sentence, score), got {got!r}") from None
+        check_sentences([a, b])
+        return ScoredPair(a, b, to_score(score))
 
 
 def open_model(
