@@ -229,11 +229,6 @@ def test_map(tiny_saved, pairs, dev, projection):
     assert linked == {(p.a, p.b) for p in pairs if (p.score - low) / scale > 0.8}
 
 
-def test_unknown_projection(tiny_saved, dev):
-    with pytest.raises(InputError, match="unknown projection 'pcb'"):
-        evaluate(tiny_saved, dev=dev, tasks=["map"], projection="pcb", cache=False, progress=False)
-
-
 class Counting:
     """A callable encoder that counts its sentences."""
 
@@ -394,6 +389,105 @@ def test_bad_pairs(run_cli, tiny_saved, tmp_path, content, message):
     assert "dev.tsv" in err
     assert err.count("\n") == 1
     assert not (tmp_path / "out").exists()
+
+
+def test_own_sets_never_take_the_place_of_others(tiny_saved, data, pairs, tmp_path):
+    def run(*names, **more):
+        files = [write_pairs(tmp_path / name, pairs[: 100 + i]) for i, name in enumerate(names)]
+        given = {"tasks": ["sts"], "cache": False, "progress": False, **more}
+        return files, systems(evaluate(tiny_saved, dev=files, **given))["cosine"]
+
+    (tmp_path / "other").mkdir()
+    _, plain = run(data=data)
+    (sts, avg), found = run("STS12.tsv", "AVG.tsv", data=data)
+    assert {name: found[name] for name in plain} == plain
+    assert set(found) == {*plain, str(sts), str(avg)}
+    files, found = run("mine.tsv", "other/mine.tsv", data=data)
+    assert set(found) == {*plain, *map(str, files)}
+    with pytest.raises(InputError, match="is given twice"):
+        run("mine.tsv", "mine.tsv")
+
+
+def test_a_section_is_replaced_as_a_whole(tiny_saved, dev, pairs, tmp_path):
+    def run(file):
+        given = {"tasks": ["choice"], "output": tmp_path / "out", "cache": False, "progress": False}
+        return json.loads(evaluate(tiny_saved, dev=file, **given).files[0].read_text())
+
+    run(dev)
+    stored = run(write_pairs(tmp_path / "few.tsv", pairs[:10]))
+    assert set(stored["choice"][""]) == {"sentence"}  # too few pairs, and nothing of the earlier choice
+    assert set(stored["data"]) == {"mine", "few"}
+    assert set(stored["made"]) == {"sts", "choice"}
+
+
+def test_a_damaged_result_is_set_aside(tiny_saved, dev, tmp_path):
+    def run():
+        given = {"tasks": ["sts"], "output": tmp_path, "cache": False, "progress": False}
+        return evaluate(tiny_saved, dev=dev, **given).files[0]
+
+    path = run()
+    path.write_text(path.read_text()[:500])
+    assert run() == path
+    assert json.loads(path.read_text())["sts"]
+    assert path.with_suffix(".damaged").exists()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda r: r.pop("model"),
+        lambda r: r.pop("data"),
+        lambda r: r["model"].update(fingerprint=5),
+        lambda r: r["data"]["mine"].pop("notes"),
+        lambda r: r.update(sts="nothing"),
+        lambda r: r["sts"]["cosine"]["similarities"]["mine"].pop(),
+        lambda r: r["sts"]["cosine"]["scores"]["mine"].update(all=float("nan")),
+    ],
+)
+def test_damaged_results_are_named(run_cli, evaluation, tmp_path, damage):
+    result = json.loads(evaluation.files[0].read_text())
+    damage(result)
+    path = tmp_path / "broken.json"
+    path.write_text(json.dumps(result))
+    code, _, err = run_cli("report", path, "-o", tmp_path / "report.html")
+    assert code == 2
+    assert "broken.json is damaged" in err
+
+
+def test_other_files_in_a_folder_of_results_are_passed_over(evaluation, tmp_path):
+    path = tmp_path / evaluation.files[0].name
+    path.write_text(evaluation.files[0].read_text())
+    (tmp_path / "package.json").write_text("{}")
+    assert len(read_results([tmp_path])) == 1
+    with pytest.raises(InputError, match="is no result of rankencoder evaluate"):
+        read_results([tmp_path / "package.json"])
+
+
+def test_runs_with_other_data_are_not_pooled(evaluation):
+    first = evaluation.results[0]
+    second = json.loads(json.dumps(first))
+    second["model"].update(fingerprint="other")
+    assert len(rows([first, second])) == 3
+    second["data"]["mine"]["fingerprint"] = "other"
+    second["data"]["mine"]["gold"].reverse()
+    assert len(rows([first, second])) == 6
+
+
+def test_what_cannot_work_is_told_before_the_work(callable_encoder, dev, tmp_path):
+    encoder = Counting(callable_encoder)
+    (tmp_path / "file").write_text("")
+    for wrong, error in (
+        ({"projection": "pcb"}, InputError),
+        ({"output": tmp_path / "file/below"}, NotADirectoryError),
+        ({"tasks": ["stss"]}, InputError),
+    ):
+        with pytest.raises(error):
+            evaluate(encoder, dev=dev, cache=False, **wrong)
+    with pytest.raises(InputError, match="no-such-folder"):
+        evaluate([encoder, "./no-such-folder"], dev=dev, cache=False)
+    with pytest.raises(InputError, match="no model"):
+        evaluate([], dev=dev)
+    assert encoder.seen == 0
 
 
 def test_bad_vectors(dev):

@@ -5,11 +5,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import bootstrap, skew, spearmanr
+from scipy.stats import bootstrap, skew, spearmanr, ttest_1samp, ttest_ind
 from sklearn.neighbors import NearestNeighbors
 
 from rankencoder.errors import InputError
 from rankencoder.evaluation.statistics import (
+    Bootstrapped,
     Interval,
     alignment,
     bootstrap_spearman,
@@ -41,7 +42,12 @@ def gain(sets, seed=0):
         [bootstrap_spearman(gold, values, seed=seed + i) for values in pair]
         for i, (gold, *pair) in enumerate(sets)
     ]
-    return mean_gain(both).interval
+    return mean_gain(both)
+
+
+def one_interval(gold, similarities):
+    found = bootstrap_spearman(gold, similarities)
+    return Interval.of(found.runs.mean(), found.samples)
 
 
 @given(st.integers(5, 60), st.integers(0, 10_000))
@@ -60,7 +66,7 @@ def test_resampled_correlations_are_those_of_scipy(number, seed):
 
 def test_interval_agrees_with_scipys_bootstrap():
     gold, similarities = scored(400, 2.0, seed=1)
-    ours = bootstrap_spearman(gold, similarities).interval
+    ours = one_interval(gold, similarities)
 
     def statistic(a, b):
         return spearmanr(a, b).statistic
@@ -81,7 +87,7 @@ def test_gains_are_paired():
     assert found.value == pytest.approx(spearmanr(gold, good).statistic - spearmanr(gold, worse).statistic)
     assert found.verdict == "better"
     assert gain([(gold, good, worse)]).verdict == "worse"
-    alone = bootstrap_spearman(gold, good).interval
+    alone = one_interval(gold, good)
     assert found.high - found.low < 0.6 * (alone.high - alone.low)
 
 
@@ -111,15 +117,26 @@ def test_gains_are_averaged_over_sets_and_runs():
     assert found.value == pytest.approx(expected)
 
 
-def test_few_runs_that_disagree_make_a_gain_uncertain():
-    """Training noise counts: the pairs alone would call the mean of these gains certain."""
-    gold, base = scored(4000, 2.0, seed=4)
-    rng = np.random.default_rng(5)
-    runs = np.array([base + rng.normal(scale=scale, size=4000) for scale in (0, 0, 2)])
-    assert gain([(gold, base, runs[2])]).verdict == "worse"
-    assert gain([(gold, base, runs)]).verdict == "within chance"
-    agreeing = np.array([base + rng.normal(scale=1.5, size=4000) for _ in range(3)])
-    assert gain([(gold, base, agreeing)]).verdict == "worse"
+@pytest.mark.parametrize(("runs", "same"), [(2, True), (3, True), (3, False), (5, True)])
+def test_noise_of_training_is_not_taken_for_a_gain(runs, same):
+    """Runs that differ by chance alone, more than the pairs: 1 of 20 may be called better or worse."""
+    rng = np.random.default_rng(runs)
+    wrong = 0
+    for _ in range(400):
+        base, other = (Bootstrapped(rng.normal(scale=0.1, size=200), rng.normal(size=runs)) for _ in range(2))
+        wrong += mean_gain([(base, other)], same_runs=same).verdict != "within chance"
+    assert wrong <= 34  # 20 are expected; more than 34 has a chance of 1 in 1,000
+
+
+def test_runs_that_agree_prove_a_gain_as_the_t_test_does():
+    pairs = np.zeros(1000)
+    gains = np.array([1.0, 1.2, 0.9])
+    found = mean_gain([(Bootstrapped(pairs, np.zeros(3)), Bootstrapped(pairs, gains))])
+    expected = ttest_1samp(gains, 0).confidence_interval()
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    apart = mean_gain([(Bootstrapped(pairs, gains - 1), Bootstrapped(pairs, gains))], same_runs=False)
+    welch = ttest_ind(gains, gains - 1, equal_var=False).confidence_interval()
+    assert (apart.low, apart.high) == pytest.approx((welch.low, welch.high))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -69,12 +69,14 @@ def evaluate(
 
     """
     if mteb:
-        _run_mteb(models, mteb, output, device, as_json)
+        if task or dev or corpus or data:
+            raise InputError("mteb has its own tasks and data: leave --task, --dev, --data and --corpus out")
+        _run_mteb(models, mteb, output, {"device": device, "batch_size": batch_size}, as_json)
         return
     if output.exists() and not output.is_dir():
         raise InputError(f"{output} is a file: the results need a folder")
     quiet_libraries()
-    from rankencoder.cli.scores import print_evaluation
+    from rankencoder.cli.scores import as_data, print_evaluation
     from rankencoder.evaluation.run import SECTIONS, check_aggregation
     from rankencoder.evaluation.run import evaluate as run
 
@@ -94,24 +96,26 @@ def evaluate(
         progress=is_watched(),
     )
     if as_json:
-        print_json({"scores": evaluation.scores(how), "files": [str(file) for file in evaluation.files]})
+        print_json(as_data(evaluation, how))
     else:
         print_evaluation(evaluation, how)
 
 
-def _run_mteb(models: list[str], tasks: list[str], output: Path, device: str | None, as_json: bool) -> None:
+def _run_mteb(
+    models: list[str], tasks: list[str], output: Path, options: dict[str, Any], as_json: bool
+) -> None:
     quiet_libraries()
     from rankencoder.evaluation.mteb_tasks import run_mteb
 
-    found = [
-        {"model": model, **row} for model in models for row in run_mteb(model, tasks, output, device=device)
-    ]
+    found = [{"model": model, **row} for model in models for row in run_mteb(model, tasks, output, **options)]
     if as_json:
         print_json(found)
         return
+    from rich.markup import escape
     from rich.table import Table
 
-    table = Table("model", "task", "split", "score", box=None, pad_edge=False)
+    table = Table("model", "task", "split", "subset", "score", box=None, pad_edge=False)
     for row in found:
-        table.add_row(row["model"], row["task"], row["split"], f"{100 * row['score']:.2f}")
+        cells = (row[key] for key in ("model", "task", "split", "subset"))
+        table.add_row(*map(escape, cells), f"{100 * row['score']:.2f}")
     console().print(table)

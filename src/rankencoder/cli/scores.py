@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 from rich.markup import escape
 from rich.table import Table
@@ -10,6 +12,7 @@ from rich.table import Table
 from rankencoder.cli.console import console
 from rankencoder.evaluation.results import Row, averaged_sets
 from rankencoder.evaluation.run import Evaluation
+from rankencoder.evaluation.statistics import Interval
 from rankencoder.evaluation.sts_data import SEVEN
 
 
@@ -24,6 +27,8 @@ def print_evaluation(evaluation: Evaluation, aggregation: str) -> None:
         _print_notes(evaluation)
         for line in _gain_lines(rows):
             out.print(line)
+        if aggregation != "all" and len(rows) > 1:
+            out.print("Gains are of correlations over all pairs.")
     _print_transfer(evaluation)
     for result in evaluation.results:
         for role, choice in (result.get("choice") or {}).items():
@@ -84,23 +89,57 @@ def _cell(row: Row, name: str, best: float | None) -> str:
     return f"[bold]{text}[/]" if row.mean(name) == best else text
 
 
-def _gain_lines(rows: list[Row]) -> list[str]:
-    """Return each system's gain over its model's cosine, and each model's over the first model."""
-    lines = []
+def _gains(rows: list[Row]) -> Iterator[tuple[Row, Row, str, Interval]]:
+    """Yield each system's gain over its model's cosine, and each model's over the first model."""
     first = {row.label: row for row in reversed(rows) if row.kind == "cosine"}
     for row in rows:
         own = first[row.label]
         base = rows[0] if row is own else own
         for called, names in averaged_sets(list(base.golds)).items() if row is not base else ():
             gain = row.gain_over(base, names)
-            if gain is None:
-                continue
-            of, over = (f"{r.label}, {r.system}" if own is row else r.system for r in (row, base))
-            lines.append(
-                f"{escape(of)} − {escape(over)}: [bold]{gain.verdict}[/], {gain.value:+.2f} "
-                f"(95% interval {gain.low:+.2f} to {gain.high:+.2f}; {escape(called)})"
-            )
-    return lines
+            if gain is not None:
+                yield row, base, called, gain
+
+
+def _gain_lines(rows: list[Row]) -> Iterator[str]:
+    several = len({row.label for row in rows}) > 1
+    for row, base, called, gain in _gains(rows):
+        of, over = (f"{r.label}, {r.system}" if several else r.system for r in (row, base))
+        yield (
+            f"{escape(of)} − {escape(over)}: [bold]{gain.verdict}[/], {signed(gain.value)} "
+            f"(95% interval {signed(gain.low)} to {signed(gain.high)}; {escape(called)})"
+        )
+
+
+def signed(value: float) -> str:
+    """Return a number with its sign, a real minus.
+
+    >>> signed(-1.484)
+    '−1.48'
+    """
+    return f"{value:+.2f}".replace("-", "−")
+
+
+def as_data(evaluation: Evaluation, aggregation: str) -> dict[str, Any]:
+    """Return what is printed, for programs."""
+    gains = [
+        {
+            **{key: {"model": r.label, "similarity": r.system} for key, r in (("of", row), ("over", base))},
+            **{"sets": called, **gain._asdict(), "verdict": gain.verdict},
+        }
+        for row, base, called, gain in _gains(evaluation.rows(aggregation))
+    ]
+    labels = [result["model"]["label"] for result in evaluation.results]
+    sections = {
+        name: [
+            {"model": label, **result[name]}
+            for label, result in zip(labels, evaluation.results, strict=True)
+            if result.get(name)
+        ]
+        for name in ("choice", "transfer")
+    }
+    files = [str(file) for file in evaluation.files]
+    return {"scores": evaluation.scores(aggregation), "gains": gains, **sections, "files": files}
 
 
 def _print_notes(evaluation: Evaluation) -> None:

@@ -15,11 +15,11 @@ from rankencoder.encoders import unit
 from rankencoder.evaluation.cost import measure_cost
 from rankencoder.evaluation.curves import power_curve, rank_weight_curve, reference_size_curve
 from rankencoder.evaluation.pair_groups import most_changed, shared_neighbours, similar_pairs
-from rankencoder.evaluation.results import Result, new_result
+from rankencoder.evaluation.results import Result, new_result, with_transfer_average
 from rankencoder.evaluation.space import describe_space, draw_map
 from rankencoder.evaluation.sts import score_sts
 from rankencoder.evaluation.transfer import score_transfer
-from rankencoder.evaluation.transfer_data import TRANSFER_TASKS, TransferTask, read_transfer_task
+from rankencoder.evaluation.transfer_data import TransferTask, read_transfer_task
 from rankencoder.tuning import choose_for
 
 if TYPE_CHECKING:
@@ -152,9 +152,7 @@ class Measurement:
                     return _vectors(subject, texts, blended=kind == "blend", progress=self.progress)
 
                 scores = {task.name: score_transfer(task, encode, progress=self.progress) for task in tasks}
-                every = [scores[name]["accuracy"] for name in TRANSFER_TASKS if name in scores]
-                average = float(np.mean(every)) if len(every) == len(TRANSFER_TASKS) else None
-                found[names[kind]] = {"tasks": scores, "AVG": average}
+                found[names[kind]] = with_transfer_average(scores)
         return {
             "systems": found,
             "data": {t.name: {"fingerprint": t.fingerprint, "notes": list(t.warnings)} for t in tasks},

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankencoder.blend import blend
-from rankencoder.encoders import Encoder
+from rankencoder.encoders import Encoder, check_encoder_name
 from rankencoder.errors import InputError
 from rankencoder.evaluation.embeddings import CachedEncoder, digest
 from rankencoder.evaluation.pairwise import encode_pairs, pair_similarities
@@ -107,6 +107,15 @@ class Model:
         return digest([subject.fingerprint for subject in self.subjects])
 
 
+def check_model(source: Source) -> None:
+    """Look whether a model that is given by name is there, without loading it.
+
+    :raises InputError: If it is not.
+    """
+    if isinstance(source, (str, Path)) and not any((Path(source) / name).exists() for name in (RUN, CONFIG)):
+        check_encoder_name(str(source))
+
+
 def open_model(
     source: Source,
     *,
@@ -163,7 +172,7 @@ def _with_reference(subject: Subject, reference: Reference) -> Subject:
     import torch
 
     vectors = torch.from_numpy(reference.vectors).to(subject.encoder.device)
-    form = fit_form("compact", vectors)
+    form = fit_form("exact", vectors)
     return Subject(subject.role, subject.encoder, reference.sentences, form, subject.rank_weight)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankencoder.encoders import Encoder, first_line
 from rankencoder.errors import InputError
+from rankencoder.evaluation.embeddings import digest
 from rankencoder.evaluation.results import file_name
 from rankencoder.persistence import CONFIG
 from rankencoder.storage import RUN, new_file
@@ -49,7 +50,7 @@ def run_mteb(
         except (OSError, ConnectionError, ValueError, RuntimeError) as error:  # mostly: no data, no network
             raise InputError(f"mteb could not run {name}: {first_line(error)}") from error
         if output is not None:
-            target = Path(output) / "mteb" / file_name(Path(model).resolve().name) / f"{file_name(name)}.json"
+            target = Path(output) / "mteb" / _folder_name(model) / f"{file_name(name)}.json"
             with new_file(target) as new:
                 new.write_text(json.dumps(made.to_dict(), default=str) + "\n", encoding="utf-8")
         for split, scores in made.scores.items():
@@ -67,13 +68,21 @@ def load_as_sentence_transformer(
     from rankencoder.model import RankEncoder
 
     folder = Path(model)
-    if (folder / RUN).exists() and (folder / "rankencoder").is_dir():
-        folder = folder / "rankencoder"
+    if (folder / RUN).exists():
+        folder = folder / ("rankencoder" if (folder / "rankencoder").is_dir() else "base")
     if (folder / CONFIG).exists():
         return RankEncoder.load(folder, device=device, batch_size=batch_size).to_sentence_transformer()
-    loaded = Encoder(str(model), device=device, batch_size=batch_size).model
+    loaded = Encoder(str(folder), device=device, batch_size=batch_size).model
     assert loaded is not None
     return loaded
+
+
+def _folder_name(model: str | Path) -> str:
+    """Return a name for a model's results that models in other folders do not have."""
+    folder = Path(model).resolve()
+    return (
+        f"{file_name(folder.name)}-{digest([str(folder)])[:8]}" if folder.exists() else file_name(str(model))
+    )
 
 
 def _find(mteb: Any, task: Any) -> Any:

@@ -20,6 +20,7 @@ from rankencoder.evaluation.embeddings import digest
 from rankencoder.evaluation.statistics import Bootstrapped, bootstrap_spearman, mean_gain
 from rankencoder.evaluation.sts import AGGREGATIONS, average
 from rankencoder.evaluation.sts_data import DEV, SEVEN, WHOLE_SICK
+from rankencoder.evaluation.transfer_data import TRANSFER_TASKS
 from rankencoder.provenance import provenance
 from rankencoder.storage import new_file, read_json
 
@@ -37,7 +38,7 @@ def new_result(model: Model, sets: Sequence[PairSet]) -> Result:
     subjects = []
     for subject in model.subjects:
         about: dict[str, Any] = {"role": subject.role, "encoder": subject.encoder.name}
-        about |= {"fingerprint": subject.encoder.fingerprint, "dimension": subject.encoder.dimension}
+        about["fingerprint"] = subject.encoder.fingerprint
         if subject.form is not None:
             about["form"] = {"name": subject.form.name, "settings": subject.form.config()}
             about["rank_weight"] = subject.rank_weight
@@ -55,11 +56,22 @@ def new_result(model: Model, sets: Sequence[PairSet]) -> Result:
             "config": model.record.get("config"),
             "subjects": subjects,
         },
-        "command": shlex.join(sys.argv),
-        "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        **provenance(),
+        **_circumstances(),
         "data": {pair_set.name: _about_set(pair_set) for pair_set in sets},
     }
+
+
+def finish_result(result: Result, model: Model) -> Result:
+    """Add what is known only in the end, and the circumstances of each section: later ones may be added."""
+    for about, subject in zip(result["model"]["subjects"], model.subjects, strict=True):
+        about["dimension"] = subject.encoder.dimension
+    head = new_result(model, ())
+    return {**result, "made": {name: _circumstances() for name in result if name not in head}}
+
+
+def _circumstances() -> dict[str, Any]:
+    created = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return {"command": shlex.join(sys.argv), "created": created, **provenance()}
 
 
 def _about_set(pair_set: PairSet) -> dict[str, Any]:
@@ -75,27 +87,48 @@ def _about_set(pair_set: PairSet) -> dict[str, Any]:
 
 
 def write_result(folder: Path, result: Result) -> Path:
-    """Write a result into a folder; parts of an earlier one of the same model that are not new stay.
+    """Write a result into a folder, beside what was measured of the same model before.
+
+    Sets and transfer tasks that are not new stay; every other section is replaced as a whole.
 
     :return: The file.
     """
     path = folder / f"{file_name(result['model']['label'])}-{result['model']['fingerprint'][:8]}.json"
     if path.exists():
-        earlier = read_json(path)
-        if earlier.get("format") == FORMAT:
-            result = _merged(earlier, result)
-            for system in result.get("sts", {}).values():
-                system["AVG"] = {how: average(system["scores"], how) for how in AGGREGATIONS}
+        try:
+            result = _added(read_result(path), result)
+        except InputError:
+            path.rename(path.with_suffix(".damaged"))
     with new_file(path) as new:
         new.write_text(json.dumps(result, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     return path
 
 
-def _merged(earlier: Any, later: Any) -> Any:
-    """Return a later value with what it has not from an earlier one."""
-    if not isinstance(earlier, dict) or not isinstance(later, dict):
-        return later
-    return earlier | {key: _merged(earlier.get(key), value) for key, value in later.items()}
+def _added(earlier: Result, later: Result) -> Result:
+    """Return a later result with what an earlier one of the same model has beyond it."""
+    result = {**earlier, **later}
+    for section in ("data", "made", "space", "similar-pairs"):  # by set or section
+        result[section] = {**earlier.get(section, {}), **later.get(section, {})}
+    if "sts" in earlier and "sts" in later:
+        for name, system in later["sts"].items():
+            for part in ("scores", "similarities"):
+                system[part] = {**earlier["sts"].get(name, {}).get(part, {}), **system[part]}
+            system["AVG"] = {how: average(system["scores"], how) for how in AGGREGATIONS}
+    if "transfer" in earlier and "transfer" in later:
+        before, after = earlier["transfer"], later["transfer"]
+        after["data"] = {**before["data"], **after["data"]}
+        for name, system in after["systems"].items():
+            tasks = {**before["systems"].get(name, {}).get("tasks", {}), **system["tasks"]}
+            after["systems"][name] = with_transfer_average(tasks)
+    return result
+
+
+def with_transfer_average(tasks: dict[str, Any]) -> dict[str, Any]:
+    """Return the results of transfer tasks in the order of the field's tables, with their mean accuracy."""
+    ordered = {name: tasks[name] for name in TRANSFER_TASKS if name in tasks}
+    accuracies = [task["accuracy"] for task in ordered.values()]
+    whole = len(ordered) == len(TRANSFER_TASKS)
+    return {"tasks": ordered, "AVG": float(np.mean(accuracies)) if whole else None}
 
 
 def file_name(label: str) -> str:
@@ -120,15 +153,54 @@ def read_results(paths: Iterable[str | Path]) -> list[Result]:
             files.append(path)
         else:
             raise InputError(f"no such file or folder: {path}. Results are made by: rankencoder evaluate")
-    found = []
-    for file in files:
-        result = read_json(file)
-        if result.get("format") != FORMAT:
-            raise InputError(f"{file} is no result of rankencoder evaluate (format {result.get('format')!r})")
-        found.append(result)
+    inside = {file for path in map(Path, paths) if path.is_dir() for file in path.glob("*.json")}
+    found = [read_result(file) for file in files if file not in inside or _is_ours(file)]
     if not found:
         raise InputError("there are no results to report: rankencoder evaluate makes them")
     return found
+
+
+def _is_ours(file: Path) -> bool:
+    """Say whether a file in a folder of results is one, or looks as if it had been one."""
+    with open(file, "rb") as opened:
+        return FORMAT.encode() in opened.read(200)
+
+
+def read_result(file: Path) -> Result:
+    """Read one result.
+
+    :raises InputError: If the file holds something else, or is damaged.
+    """
+    result = read_json(file)
+    if result.get("format") != FORMAT:
+        raise InputError(f"{file} is no result of rankencoder evaluate (format {result.get('format')!r})")
+    try:
+        _check(result)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise InputError(f"{file} is damaged ({what}); remove it and evaluate again") from error
+    return result
+
+
+def _check(result: Result) -> None:
+    """Make sure that a result has what every result has, and as many finite similarities as pairs."""
+    model = result["model"]
+    for key in ("label", "path", "fingerprint", "group"):
+        if not isinstance(model[key], str):
+            raise ValueError(f"{key} is no text")
+    if not all(isinstance(subject["role"], str) for subject in model["subjects"]):
+        raise ValueError("a role is no text")
+    for about in result["data"].values():
+        list(about["notes"]), str(about["fingerprint"])
+        if not np.isfinite(np.array(about["gold"], dtype=float)).all():
+            raise ValueError("gold scores are not finite")
+    for system in result.get("sts", {}).values():
+        for name, values in system["similarities"].items():
+            right = len(values) == len(result["data"][name]["gold"])
+            if not right or not np.isfinite(np.array(values, dtype=float)).all():
+                raise ValueError(f"the similarities of {name} do not fit its pairs")
+            if not all(np.isfinite(system["scores"][name][how]) for how in AGGREGATIONS):
+                raise ValueError(f"the scores of {name} are not finite")
 
 
 @dataclass(frozen=True)
@@ -156,11 +228,11 @@ class Row:
         return float(np.std(self.values[name], ddof=1)) if len(self.values[name]) > 1 else None
 
     def bootstrap(self, name: str) -> Bootstrapped:
-        """Return the correlation ×100 on a set, the mean over runs, with its bootstrap samples."""
+        """Return the correlation ×100 on a set, in resamples of its pairs and in each run."""
         if name not in self._bootstrapped:
             seed = zlib.crc32(name.encode())  # the same pairs are drawn for every row
             found = bootstrap_spearman(self.golds[name], self.similarities[name], seed=seed)
-            self._bootstrapped[name] = Bootstrapped(100 * found.value, 100 * found.samples)
+            self._bootstrapped[name] = Bootstrapped(100 * found.samples, 100 * found.runs)
         return self._bootstrapped[name]
 
     def gain_over(self, base: Row, names: Sequence[str]) -> Interval | None:
@@ -170,7 +242,7 @@ class Row:
             if ours is None or theirs is None or not np.array_equal(ours, theirs):
                 return None
         gains = [(base.bootstrap(name), self.bootstrap(name)) for name in names]
-        return mean_gain(gains).interval if gains else None
+        return mean_gain(gains, same_runs=self.seeds == base.seeds) if gains else None
 
 
 def rows(results: Sequence[Result], aggregation: str = "all") -> list[Row]:
@@ -178,7 +250,8 @@ def rows(results: Sequence[Result], aggregation: str = "all") -> list[Row]:
     groups: dict[str, list[Result]] = {}
     for result in {result["model"]["fingerprint"]: result for result in results}.values():
         if result.get("sts"):
-            groups.setdefault(result["model"]["group"], []).append(result)
+            data = [f"{name} {about['fingerprint']}" for name, about in result["data"].items()]
+            groups.setdefault(digest([result["model"]["group"], *sorted(data)]), []).append(result)
     found = []
     for label, members in zip(_labels(list(groups.values())), groups.values(), strict=True):
         first = members[0]

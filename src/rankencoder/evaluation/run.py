@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.errors import InputError, nearest
 from rankencoder.evaluation.embeddings import cache_folder
-from rankencoder.evaluation.models import open_model
-from rankencoder.evaluation.results import Result, Row, rows, write_result
+from rankencoder.evaluation.models import check_model, open_model
+from rankencoder.evaluation.results import Result, Row, finish_result, rows, write_result
 from rankencoder.evaluation.sts import AGGREGATIONS
-from rankencoder.evaluation.sts_data import DEV, SEVEN, PairSet, read_pair_set, read_sts
+from rankencoder.evaluation.sts_data import DEV, SEVEN, WHOLE_SICK, PairSet, read_pair_set, read_sts
 from rankencoder.evaluation.transfer_data import TRANSFER_TASKS
 from rankencoder.reference import SIZE
 
@@ -92,14 +93,22 @@ def evaluate(
     {'letters, cosine': {'pairs': 100.0}}
     """
     from rankencoder.evaluation.measurement import Measurement, read_transfer
+    from rankencoder.evaluation.space import check_projection
 
-    plan = _Plan.of(tasks)
+    plan = _Plan.of([tasks] if isinstance(tasks, str) else tasks)
+    check_projection(projection)
     watched = sys.stderr.isatty() if progress is None else progress
     given = [models] if isinstance(models, (str, Path)) or not isinstance(models, Sequence) else list(models)
-    files = [dev] if isinstance(dev, (str, Path)) else list(dev)
-    own = [read_pair_set(file) for file in files]
+    if not given:
+        raise InputError("there is no model to evaluate")
+    for source in given:
+        check_model(source)
+    own = _own_sets([dev] if isinstance(dev, (str, Path)) else list(dev))
+    plan = plan.with_own(own)
     sets = [*plan.read_sets(data, own), *own]
     tasks_read = read_transfer(data or _fetched() or _advise(), plan.transfer) if plan.transfer else []
+    if output is not None:
+        Path(output).mkdir(parents=True, exist_ok=True)  # what cannot be written is told of before the work
     kept = cache_folder() if cache is True else Path(cache) if cache else None
     results, paths = [], []
     for source in given:
@@ -116,10 +125,21 @@ def evaluate(
         result = measurement.take(plan.sections)
         if tasks_read:
             result["transfer"] = measurement.transfer(tasks_read)
-        results.append(result)
+        results.append(finish_result(result, model))
         if output is not None:
-            paths.append(write_result(Path(output), result))
+            paths.append(write_result(Path(output), results[-1]))
     return Evaluation(results, paths)
+
+
+def _own_sets(files: Sequence[str | Path]) -> list[PairSet]:
+    """Read the user's sets; a name that is taken already gives way to the whole path."""
+    sets = [read_pair_set(file) for file in files]
+    taken = Counter([*SEVEN, *DEV, WHOLE_SICK, "AVG", *(s.name for s in sets)])
+    named = [replace(s, name=s.source) if taken[s.name] > 1 else s for s in sets]
+    for name, number in Counter(s.name for s in named).items():
+        if number > 1:
+            raise InputError(f"{name} is given twice: each set of pairs counts once")
+    return named
 
 
 @dataclass(frozen=True)
@@ -142,6 +162,10 @@ class _Plan:
         if explicit and "sts" not in sections:
             sections.insert(0, "sts")
         return cls(tuple(sections), explicit, transfer)
+
+    def with_own(self, own: list[PairSet]) -> _Plan:
+        """Return the plan with STS, if there are pairs of the user's that nothing else would look at."""
+        return replace(self, sections=("sts",)) if own and not self.sections else self
 
     def read_sets(self, data: str | Path | None, own: list[PairSet]) -> list[PairSet]:
         if not self.sections:

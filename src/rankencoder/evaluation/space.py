@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, nearest
 from rankencoder.evaluation.statistics import alignment, hubness, spread, uniformity
 
 if TYPE_CHECKING:
@@ -76,27 +77,30 @@ def draw_map(
 
 
 def project(vectors: torch.Tensor, projection: str, seed: int) -> np.ndarray:
-    """Place unit vectors in the plane.
-
-    :raises InputError: If there is no such projection, or it is not installed.
-    """
+    """Place unit vectors in the plane."""
     rows = vectors.double().cpu().numpy()
     if projection == "pca":
         from sklearn.decomposition import PCA
 
-        return np.asarray(PCA(2, random_state=seed).fit_transform(rows))
+        number = min(2, *rows.shape)
+        return np.pad(PCA(number, random_state=seed).fit_transform(rows), ((0, 0), (0, 2 - number)))
     if projection == "tsne":
         from sklearn.manifold import TSNE
 
         perplexity = min(30, (len(rows) - 1) / 3)
         made = TSNE(2, metric="cosine", perplexity=perplexity, random_state=seed, init="pca")
         return np.asarray(made.fit_transform(rows))
-    if projection == "umap":
-        try:
-            from umap import UMAP
-        except ImportError as error:
-            raise InputError(
-                "this map needs umap-learn: pip install umap-learn, or use pca or tsne"
-            ) from error
-        return np.asarray(UMAP(metric="cosine", random_state=seed).fit_transform(rows))
-    raise InputError(f"unknown projection {projection!r}: use {', '.join(PROJECTIONS)}")
+    from umap import UMAP
+
+    return np.asarray(UMAP(metric="cosine", random_state=seed).fit_transform(rows))
+
+
+def check_projection(projection: str) -> None:
+    """Make sure that there is a projection of this name.
+
+    :raises InputError: If there is none, or it is not installed.
+    """
+    if projection not in PROJECTIONS:
+        raise InputError(f"unknown projection {projection!r}:{nearest(projection, PROJECTIONS)}")
+    if projection == "umap" and find_spec("umap") is None:
+        raise InputError("this map needs umap-learn: pip install umap-learn, or use pca or tsne")

@@ -18,7 +18,6 @@ ROUNDS = 1000
 
 _CHUNK = 2**22  # numbers at a time: some tens of MiB of scratch memory
 _RESAMPLED = 2**19  # the same for resamples, of which a dozen arrays are alive at a time
-_RUNS_SEED = 1
 _NEIGHBOURS = 10
 
 
@@ -109,42 +108,63 @@ def _centred_ranks(values: np.ndarray, drawn: np.ndarray) -> np.ndarray:
 
 
 class Bootstrapped(NamedTuple):
-    """A value, and what it is in each bootstrap sample."""
+    """A correlation, what it is in each bootstrap sample of the pairs, and what it is in each run.
 
-    value: float
+    :param samples: The mean over runs, ``[rounds]``.
+    :param runs: ``[runs]``, a single one where the same was not done with several seeds.
+    """
+
     samples: np.ndarray
-
-    @property
-    def interval(self) -> Interval:
-        """The value with its interval; samples in which it is not defined are left out."""
-        return Interval.of(self.value, self.samples[np.isfinite(self.samples)])
+    runs: np.ndarray
 
 
 def bootstrap_spearman(gold: np.ndarray, similarities: np.ndarray, *, seed: int = 0) -> Bootstrapped:
     """Return Spearman's correlation, and what it is when the pairs are resampled.
 
-    :param similarities: ``[n]``, or ``[runs, n]`` where the same was done with several seeds: then it is the
-        mean of their correlations, and the runs are resampled too.
-    :param seed: The same seed draws the same pairs and runs.
+    :param similarities: ``[n]``, or ``[runs, n]`` where the same was done with several seeds.
+    :param seed: The same seed draws the same pairs.
     """
-    runs = np.atleast_2d(similarities)
+    rows = np.atleast_2d(similarities)
     counts = resample(len(gold), seed=seed)
-    drawn = resample(len(runs), seed=_RUNS_SEED) / len(runs)  # of all sets the same runs
-    by_run = np.stack([resampled_spearman(gold, run, counts) for run in runs], axis=1)
-    value = float(np.mean([spearman(gold, run) for run in runs]))
-    return Bootstrapped(value, (drawn * by_run).sum(axis=1))
+    samples = np.mean([resampled_spearman(gold, row, counts) for row in rows], axis=0)
+    return Bootstrapped(samples, np.array([spearman(gold, row) for row in rows]))
 
 
-def mean_gain(sets: Sequence[tuple[Bootstrapped, Bootstrapped]]) -> Bootstrapped:
-    """Return how much better one similarity correlates than another, by a paired bootstrap.
+def mean_gain(sets: Sequence[tuple[Bootstrapped, Bootstrapped]], *, same_runs: bool = True) -> Interval:
+    """Return how much better one similarity correlates than another, with its 95% interval.
 
-    Both must have been scored on the same resampled pairs. Of several sets, each resampled by itself, the
-    gain is the mean of their gains, as the field averages.
+    Both must have been scored on the same resampled pairs: the bootstrap is paired. Of several sets, each
+    resampled by itself, the gain is the mean of their gains, as the field averages. Where there are several
+    runs, the interval also covers their spread, by Student's t: three runs are few, and a bootstrap of three
+    would take chance for a difference one time in four.
 
     :param sets: For each set the similarity to beat, and the other one.
+    :param same_runs: Whether the runs of both are the same, one by one.
     """
-    value = float(np.mean([other.value - base.value for base, other in sets]))
-    return Bootstrapped(value, np.mean([other.samples - base.samples for base, other in sets], axis=0))
+    samples = np.mean([other.samples - base.samples for base, other in sets], axis=0)
+    samples = samples[np.isfinite(samples)]
+    base, other = (np.mean([pair[side].runs for pair in sets], axis=0) for side in (0, 1))
+    value = float(other.mean() - base.mean())
+    runs = [other - base] if same_runs and len(base) == len(other) else [base, other]
+    spreads = [(float(run.var(ddof=1)) / len(run), len(run) - 1) for run in runs if len(run) > 1]
+    if not spreads:
+        return Interval.of(value, samples)
+    return _t_interval(value, float(samples.var()), spreads)
+
+
+def _t_interval(value: float, of_pairs: float, of_runs: list[tuple[float, int]]) -> Interval:
+    """Return a 95% interval that covers what varies with the pairs and what varies with the runs.
+
+    :param of_pairs: A variance that is known well.
+    :param of_runs: Variances from few runs, with their degrees of freedom (pooled as Welch does).
+    """
+    from scipy.stats import norm, t
+
+    total = sum(variance for variance, _ in of_runs)
+    doubt = sum(variance**2 / freedom for variance, freedom in of_runs)
+    factor = t.ppf(0.975, total**2 / doubt) if doubt > 0 else 0.0
+    half = float(np.sqrt(norm.ppf(0.975) ** 2 * of_pairs + factor**2 * total))
+    return Interval(value, value - half, value + half)
 
 
 def mean_interval(values: np.ndarray, *, rounds: int = 2000, seed: int = 0) -> Interval:

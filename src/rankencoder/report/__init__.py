@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "report"]
 
 FORMATS = ("html", "md")
-_AGGREGATIONS = ("all", "mean", "wmean")
 
 
 def report(
@@ -34,7 +33,9 @@ def report(
     :return: The file, or without one the text.
     :raises InputError: If there are no results, or matplotlib or Jinja2 is not installed.
     """
-    for value, known, what in ((format, FORMATS, "format"), (aggregation, _AGGREGATIONS, "aggregation")):
+    from rankencoder.evaluation.sts import AGGREGATIONS
+
+    for value, known, what in ((format, FORMATS, "format"), (aggregation, AGGREGATIONS, "aggregation")):
         if value not in known:
             raise InputError(f"unknown {what} {value!r}:{nearest(value, known)}")
     from rankencoder.report.sections import document
@@ -68,9 +69,9 @@ def _read(results: Any) -> list[dict[str, Any]]:
     for one in given:
         for result in [dict(one)] if isinstance(one, Mapping) else read_results([one]):
             earlier = found.get(result["model"]["fingerprint"], {})
-            data = {**earlier.get("data", {}), **result["data"]}
+            parts = {key: {**earlier.get(key, {}), **result.get(key, {})} for key in ("data", "made")}
             new = {key: value for key, value in result.items() if value}
-            found[result["model"]["fingerprint"]] = {**earlier, **new, "data": data}
+            found[result["model"]["fingerprint"]] = {**earlier, **new, **parts}
     if not found:
         raise InputError("there are no results to report: rankencoder evaluate makes them")
     return list(found.values())

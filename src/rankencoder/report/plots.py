@@ -21,7 +21,6 @@ from rankencoder.report.document import (
 )
 from rankencoder.report.drawing import COLOURS, WIDTH, axes_of, shortened, to_svg
 from rankencoder.report.tables import missing
-from rankencoder.report.views import View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,9 +46,9 @@ def gains_section(gains: Sequence[Gain], over_first: Sequence[Gain], aggregation
     if aggregation != "all":
         blocks.append(Text("The gains are over all pairs of a set, whatever the table above averages."))
     lead = (
-        "A dot is a gain in points of Spearman’s correlation ×100, its whisker the 95% interval of a paired "
-        "bootstrap: both similarities are scored on the same resampled pairs. A whisker that crosses the "
-        "line at 0 may be chance."
+        "A dot is a gain in points of Spearman’s correlation ×100, its whisker the 95% interval of "
+        "resampled pairs, the same for both similarities, and, with several runs, of the runs’ spread. A "
+        "whisker that crosses the line at 0 may be chance."
     )
     return Section("gains", heading, lead, blocks, findings=[_counted(gain) for gain in gains])
 
@@ -84,7 +83,10 @@ def _own_figure(gains: Sequence[Gain]) -> Figure:
         for gain, some in zip(own, lines, strict=True):
             name = view.similarity(gain.kind)
             data += [[view.name, name, line, *found, found.verdict] for line, found in some.items()]
-    keys = [Key(_common(views, "ranks"), "ranks", "square"), Key(_common(views, "blend"), "blend", "dot")]
+    keys = [
+        Key(common_name(views, "ranks"), "ranks", "square"),
+        Key(common_name(views, "blend"), "blend", "dot"),
+    ]
     head = ["encoder", "similarity", "set", "gain", "low", "high", "verdict"]
     means = [
         gain.view.tell(f"{gain.view.similarity(gain.kind)} on {called}: {points(interval)}.")
@@ -95,11 +97,6 @@ def _own_figure(gains: Sequence[Gain]) -> Figure:
     return Figure(
         "own-gains", "Ranks and blend against plain cosine", finding, keys, panels, head, data, means
     )
-
-
-def _common(views: Sequence[View], kind: str) -> str:
-    names = {view.similarity(kind) for view in views}
-    return names.pop() if len(names) == 1 else kind
 
 
 def _lines(gain: Gain) -> dict[str, Interval]:

@@ -18,7 +18,7 @@ from rankencoder.report.document import (
     spread_cell,
 )
 from rankencoder.report.tables import missing
-from rankencoder.report.views import View
+from rankencoder.report.views import View, form_notes
 
 _SPACE = (
     ("uniformity", "uniformity", 2, 1),
@@ -58,7 +58,7 @@ def space_section(views: Sequence[View]) -> Section:
     ]
     groups.append(Group("Published, BERT-base: another backbone, on STS-B", rows, published=True))
     head = ["", *(title for _, title, _, _ in _SPACE)]
-    table = Table("Table 2 of the paper, and more", head, groups, _SPACE_NOTES)
+    table = Table("Table 2 of the paper, and more", head, groups, [*_SPACE_NOTES, *form_notes(views)])
     lead = "How evenly the sentences are spread, and how near pairs of one meaning lie."
     return Section("space", heading, lead, [table], findings=told)
 

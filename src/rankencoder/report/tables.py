@@ -22,7 +22,7 @@ from rankencoder.report.document import (
     number,
     spread_cell,
 )
-from rankencoder.report.views import View, set_order
+from rankencoder.report.views import View, form_notes, set_order
 
 if TYPE_CHECKING:
     from rankencoder.evaluation.results import Row
@@ -114,7 +114,7 @@ def _published() -> list[Group]:
 
 
 def _set_notes(views: Sequence[View], names: Sequence[str]) -> list[str]:
-    notes = [_MARKED]
+    notes = [_MARKED, *form_notes(views)]
     dev = [name for name in names if name in DEV]
     if dev:
         notes.append(f"{listed(dev)}: for choosing, not for reporting.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from rankencoder.report.chosen import Check, caveat, check_choice, check_told, is_own_form
 from rankencoder.report.document import (
     NOTHING,
     Block,
@@ -45,8 +46,8 @@ def verdict_section(views: Sequence[View], gains: Sequence[Gain], over_first: Se
         blocks.append(Text(text, [_compared(gain) for gain in over_first]))
     lead = (
         "Does ranking a reference corpus make this encoder’s similarities better than plain cosine, and what "
-        "should be used? What may be used is chosen on pairs for choosing, by cross-validation; the test "
-        "sets only check it. Points are of Spearman’s correlation with human judgements, ×100."
+        "should be used? What to use is chosen on pairs for choosing, by cross-validation. Points are of "
+        "Spearman’s correlation with human judgements, ×100."
     )
     return Section("verdict", "The verdict", lead, blocks)
 
@@ -62,8 +63,9 @@ def _verdict(view: View, gains: Sequence[Gain]) -> Verdict:
         )
         return Verdict(view.about, "Rank vectors were not measured.", [text], "open")
     choices = view.parts("choice")
-    headline, tone = _headline(choices, view)
-    tested = [*(_tested(gain) for gain in gains), *_chosen_score(choices, view)]
+    check = check_choice(view)
+    headline, tone = _headline(choices, view, gains, check)
+    tested = [*(_tested(gain) for gain in gains), *check_told(view, check), *caveat(view)]
     told = [_chosen_text(choices), " ".join(tested)]
     if tone == "gain":
         told.append("`rankencoder tune MODEL --dev pairs.tsv -o tuned` writes an encoder that uses it.")
@@ -92,22 +94,60 @@ def _candidates(view: View, choice: dict[str, Any]) -> Table:
     return Table(caption, head, [Group("", lines)], notes, folded=True)
 
 
-def _headline(choices: Sequence[dict[str, Any]], view: View) -> tuple[str, str]:
-    """Return the verdict in a sentence, and its tone."""
+_STATES = {
+    "better": ("{} help", "{} helps"),
+    "worse": ("{} make it worse", "{} makes it worse"),
+    "within chance": ("{} are not shown to help", "{} is not shown to help"),
+    "mixed": ("{} do not do the same on all sets", "{} does not do the same on all sets"),
+}
+
+
+def _headline(
+    choices: Sequence[dict[str, Any]], view: View, gains: Sequence[Gain], check: Check | None
+) -> tuple[str, str]:
+    """Return in a sentence whether ranks help and what to use, and the tone."""
+    state = _state(gains)
+    helps = f"{_said(state, view)} here"
     chosen = [choice["chosen"] for choice in choices if "chosen" in choice]
     if not chosen:
-        return "Nothing was chosen yet.", "open"
+        return f"{helps}. Nothing was chosen yet.", "open"
     names = {clean(one["name"]) for one in chosen}
     if len(names) > 1:
-        return f"The {len(chosen)} runs disagree: {listed(sorted(names))}.", "open"
-    first = chosen[0]
+        return f"{helps}; the {len(chosen)} runs disagree on what to use: {listed(sorted(names))}.", "open"
+    first, name = chosen[0], names.pop()
     if first["rank_weight"] == 0:
-        what = "Rank vectors are" if view.similarity("ranks") == "ranks" else "Nothing is"
-        shown = "not shown to help here" if what.startswith("Rank") else "shown to help here"
-        return f"{what} {shown}: keep plain cosine.", "keep"
-    if first["form"] == "linear":
-        return f"Another similarity helps here: use {clean(first['name'])}.", "gain"
-    return f"Rank vectors help here: use {clean(first['name'])}.", "gain"
+        if state in ("better", "mixed"):
+            return f"{helps}, but the pairs for choosing do not bear it out: keep plain cosine.", "keep"
+        return f"{helps}: keep plain cosine.", "keep"
+    if check is not None and check.is_better is False:
+        return f"{helps}; {name} was chosen, but does not do better on {clean(check.called)}.", "open"
+    if not _is_of_ranks(first, view):
+        return f"{helps}; {name} {'did best: use it' if state == 'better' else 'does better'}.", "gain"
+    if state == "better":
+        return f"{helps}: use {name}.", "gain"
+    if first["rank_weight"] == 1:
+        return f"{helps}, though they did best on the pairs for choosing.", "open"
+    return f"{_said(state, view, ' alone')} here; blended with cosine they do: use {name}.", "gain"
+
+
+def _state(gains: Sequence[Gain]) -> str:
+    """Return whether ranks alone are better than cosine, wherever that was measured."""
+    found = {i.verdict for gain in gains if gain.kind == "ranks" for i in gain.means.values()}
+    return found.pop() if len(found) == 1 else "mixed"
+
+
+def _said(state: str, view: View, alone: str = "") -> str:
+    name = view.similarity("ranks")
+    many, one = _STATES[state]
+    if name == "ranks":
+        return many.format(f"Rank vectors{alone}")
+    return one.format(f"{name[:1].upper()}{name[1:]}{alone}")
+
+
+def _is_of_ranks(chosen: dict[str, Any], view: View) -> bool:
+    """Say whether a candidate is what the headline is about: ranks, or the present power."""
+    by_ranks = chosen["form"] != "linear" and view.similarity("ranks") == "ranks"
+    return by_ranks or is_own_form(chosen, view.form)
 
 
 def _chosen_text(choices: Sequence[dict[str, Any]]) -> str:
@@ -138,37 +178,6 @@ def _subject(similarity: str) -> str:
     if similarity.startswith("blend"):
         return f"the blend at rank weight {similarity.removeprefix('blend').strip()}"
     return "rank similarity alone" if similarity == "ranks" else f"{similarity} alone"
-
-
-def _chosen_score(choices: Sequence[dict[str, Any]], view: View) -> list[str]:
-    """Tell how the chosen similarity does on the test sets, where the curves hold it."""
-    curves = view.parts("curves")
-    if len(choices) != 1 or not curves or "chosen" not in choices[0]:
-        return []
-    chosen = choices[0]["chosen"]
-    cosine = curves[0]["rank-weight"]["scores"].get("AVG", [None])[0]
-    score = _on_curve(chosen, curves[0])
-    if cosine is None or score is None or chosen["rank_weight"] == 0:
-        return []
-    but = "which had no part in the choice, it" if score > cosine else "though, it does not do better: it"
-    return [
-        f"On the seven test sets, {but} scores {number(score)} on average against {number(cosine)} of cosine."
-    ]
-
-
-def _on_curve(chosen: dict[str, Any], curves: dict[str, Any]) -> float | None:
-    if chosen["form"] == "linear":
-        if chosen["rank_weight"] != 1:
-            return None
-        curve = curves["power"]
-        scores = curve["centred" if chosen["settings"]["center"] else "plain"].get("AVG")
-        at = chosen["settings"]["power"]
-    else:
-        curve = curves["rank-weight"]
-        scores, at = curve["scores"].get("AVG"), chosen["rank_weight"]
-    if scores is None or at not in curve["x"]:
-        return None
-    return float(scores[curve["x"].index(at)])
 
 
 def _compared(gain: Gain) -> str:

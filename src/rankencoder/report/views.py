@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from rankencoder.evaluation.results import Result, Row, rows
 from rankencoder.evaluation.sts_data import DEV, SEVEN
-from rankencoder.report.document import clean
+from rankencoder.report.document import clean, listed
+
+_PEARSON = 0.5  # the power that correlates similarities themselves, not their ranks
 
 ROLES = {
     ("E1", "cosine"): "E1: the base encoder",
@@ -67,6 +70,12 @@ class View:
         return f"{name} {many if name == 'ranks' else one}"
 
     @property
+    def subject(self) -> str:
+        """What to call the rank part at the start of a sentence."""
+        name = self.similarity("ranks")
+        return "Rank vectors" if name == "ranks" else f"{name[:1].upper()}{name[1:]}"
+
+    @property
     def vectors(self) -> str:
         """What to call the vectors of the rank part."""
         name = self.similarity("ranks")
@@ -86,11 +95,20 @@ class View:
         found = [(member.get(section) or {}).get(self.role) for member in self.members]
         return [part for part in found if part]
 
+    def subject_of(self, member: Result) -> dict[str, Any]:
+        """Return what one of its results says about it."""
+        subjects: list[dict[str, Any]] = member["model"]["subjects"]
+        return next(subject for subject in subjects if subject["role"] == self.role)
+
+    @property
+    def form(self) -> dict[str, Any] | None:
+        """Name and settings of its rank part, where there is one."""
+        return self.subject_of(self.members[0]).get("form")
+
     @property
     def about(self) -> str:
         """What it is, in short."""
-        subjects: list[dict[str, Any]] = self.members[0]["model"]["subjects"]
-        subject = next(subject for subject in subjects if subject["role"] == self.role)
+        subject = self.subject_of(self.members[0])
         told = [self.name]
         encoder = "/".join(clean(subject["encoder"]).rstrip("/").split("/")[-2:])
         told += [encoder] if encoder != self.label else []
@@ -106,10 +124,8 @@ def views(results: Sequence[Result], aggregation: str) -> list[View]:
     groups: dict[str, list[Result]] = {}
     for result in results:
         groups.setdefault(result["model"]["group"], []).append(result)
-    labels = _labels(list(groups.values()), aggregation)
     found = []
-    for members, label in zip(groups.values(), labels, strict=True):
-        table = rows(members, aggregation)
+    for members, (label, table) in zip(groups.values(), _tables(groups, aggregation), strict=True):
         for subject in members[0]["model"]["subjects"]:
             role = subject["role"]
             scored = [system for member in members for system in (member.get("sts") or {}).items()]
@@ -119,16 +135,50 @@ def views(results: Sequence[Result], aggregation: str) -> list[View]:
     return [replace(found[0], is_alone=True)] if len(found) == 1 else found
 
 
-def _labels(groups: list[list[Result]], aggregation: str) -> list[str]:
-    """Name the models; those of one name by their fingerprints too."""
-    found = []
-    for members in groups:
-        table = rows(members, aggregation)
-        found.append(clean(table[0].label if table else members[0]["model"]["label"]) or "model")
+def _tables(groups: dict[str, list[Result]], aggregation: str) -> list[tuple[str, list[Row]]]:
+    """Return each group's label and rows; a group without scores has no rows to name it."""
+    every = rows([member for members in groups.values() for member in members], aggregation)
+    scored = iter([(label, list(table)) for label, table in groupby(every, key=lambda row: row.label)])
+    found: list[tuple[str, list[Row]]] = []
+    for members in groups.values():
+        if any(member.get("sts") for member in members):
+            label, table = next(scored)
+        else:
+            label, table = members[0]["model"]["label"], []
+            taken = [row.label for row in every] + [name for name, _ in found]
+            label += f" {members[0]['model']['fingerprint'][:8]}" if label in taken else ""
+        found.append((clean(label) or "model", table))
+    return found
+
+
+def common_name(views: Sequence[View], kind: str) -> str:
+    """Return what all encoders call a kind of similarity, or else the kind."""
+    names = {view.similarity(kind) for view in views}
+    return names.pop() if len(names) == 1 else kind
+
+
+def form_notes(views: Sequence[View]) -> list[str]:
+    """Say where what is called ranks are not the exact ones of the paper."""
+    notes: dict[str, list[str]] = {}
+    ranked = [view for view in views if view.form is not None]
+    for view in ranked:
+        note = _form_note(view.form or {})
+        if note and view.similarity("ranks") == "ranks":
+            notes.setdefault(note, []).append(view.name)
     return [
-        label if found.count(label) == 1 else f"{label} ({members[0]['model']['fingerprint'][:8]})"
-        for label, members in zip(found, groups, strict=True)
+        f"Ranks here{'' if len(names) == len(ranked) else f' of {listed(names)}'} are {note}."
+        for note, names in notes.items()
     ]
+
+
+def _form_note(form: dict[str, Any]) -> str:
+    settings = form.get("settings", {})
+    if form.get("name") == "compact":
+        size = f", {settings['dim']:,} numbers" if "dim" in settings else ""
+        return f"in the compact form{size}: close to the exact ranks of the paper, not equal"
+    if form.get("name") == "linear" and settings.get("power") == _PEARSON:
+        return "in the linear form, power +½: Pearson’s correlation in place of Spearman’s, not the paper’s"
+    return ""
 
 
 def set_order(names: Sequence[str]) -> list[str]:

@@ -22,10 +22,10 @@ NARROW, WIDE = -2.0, -3.0
 """Uniformity above which a space counts as narrow, and below which as well spread."""
 
 _MEASURED = (
-    "This rule of thumb rests on few encoders: with three unsupervised ones (uniformity about −1.5 where "
-    "measured), centred power −0.25 gained 1 to 4 points of Spearman, and ranks alone lost 4 to 18; with "
-    "a supervised one (all-MiniLM-L6-v2, uniformity −3.8), nothing beat plain cosine on average. The "
-    "paper reports gains from ranks at weight 0.1 with better unsupervised encoders."
+    "This rule of thumb rests on few encoders. Of one small BERT, untrained and after SimCSE (three seeds; "
+    "uniformity −0.1 and −1.7), centred power −0.25 gained 6 and 0.9 points of the average over seven STS "
+    "sets, and ranks alone lost 6 and 5; of a supervised one (all-MiniLM-L6-v2, uniformity −3.8), nothing "
+    "beat plain cosine. The paper reports gains from ranks at weight 0.1 with better unsupervised encoders."
 )
 
 
