@@ -86,6 +86,14 @@ def test_blend_through_the_front_door(model, shared):
         assert blended.similarity(x, y)[0, 0] == pytest.approx(0.25 * rho + 0.75 * left @ right, abs=1e-6)
 
 
+@pytest.mark.parametrize("layout", ["sts-raw", "senteval"])
+def test_sts16_is_the_published_figure_from_both_layouts(shared, minilm, layout):
+    given = {"tasks": ["STS16"], "cache": False, "progress": False}
+    evaluation = evaluate(minilm.model, data=shared / "data" / layout, **given)
+    (scores,) = evaluation.scores().values()
+    assert scores["STS16"] == pytest.approx(COSINE["STS16"], abs=0.1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", ["sts-raw", "senteval"])
 def test_seven_sts_sets(shared, minilm, tmp_path, layout):

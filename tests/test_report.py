@@ -14,11 +14,13 @@ import pytest
 from rankencoder.errors import InputError
 from rankencoder.evaluation.results import rows
 from rankencoder.evaluation.run import evaluate
+from rankencoder.evaluation.sts_data import SEVEN
 from rankencoder.report import paper, report
 from rankencoder.report.document import to_csv
 from rankencoder.report.drawing import COLOURS
 from rankencoder.report.gains import all_gains
 from rankencoder.report.markdown import escape
+from rankencoder.report.neighbours import fisher_interval
 from rankencoder.report.views import views
 
 SECTIONS = [
@@ -252,30 +254,135 @@ def test_without_a_choice_it_is_said_what_is_missing(ranked, plain):
     assert "--corpus" in verdict
 
 
+COSINE = {"name": "plain cosine", "form": None, "settings": {}, "rank_weight": 0.0}
+BLEND = {"name": "ranks, weight 0.3", "form": "compact", "settings": {}, "rank_weight": 0.3}
+RANKS = {"name": "ranks alone", "form": "compact", "settings": {}, "rank_weight": 1.0}
+POWER = {
+    "name": "power −0.25, centred",
+    "form": "linear",
+    "settings": {"power": -0.25, "center": True},
+    "rank_weight": 1.0,
+}
+
+
+def with_gain(result, verdict):
+    """Make ranks better than cosine, worse, or equal to it, on all sets."""
+    changed = copy.deepcopy(result)
+    for name, about in changed["data"].items():
+        gold = np.array(about["gold"])
+        worse = np.random.default_rng(0).permutation(gold)
+        found = {"better": (worse, gold), "worse": (gold, worse), "within chance": (gold, gold)}[verdict]
+        for kind, values in zip(("cosine", "ranks"), found, strict=True):
+            changed["sts"][kind]["similarities"][name] = values.tolist()
+    return changed
+
+
+def with_choice(result, chosen, pairs=None):
+    """Let something be chosen."""
+    pairs = dict.fromkeys(result["data"], 124) if pairs is None else pairs
+    return {**result, "choice": {"": {"chosen": chosen, "sentence": "Because.", "pairs": pairs}}}
+
+
 @pytest.mark.parametrize(
-    ("chosen", "headline"),
+    ("verdict", "chosen", "headline"),
     [
-        (
-            {"name": "plain cosine", "form": None, "rank_weight": 0.0},
-            "not shown to help here: keep plain cosine",
-        ),
-        (
-            {"name": "ranks, weight 0.3", "form": "compact", "rank_weight": 0.3},
-            "Rank vectors help here: use ranks,",
-        ),
-        (
-            {"name": "power −0.25, centred", "form": "linear", "rank_weight": 1.0},
-            "Another similarity helps here: use power −0.25, centred",
-        ),
+        ("worse", COSINE, "Rank vectors make it worse here: keep plain cosine."),
+        ("worse", POWER, "Rank vectors make it worse here; power −0.25, centred does better on my pairs"),
+        ("worse", BLEND, "Rank vectors alone make it worse here; the blend (ranks, weight 0.3) does better"),
+        ("worse", RANKS, "Rank vectors make it worse here; ranks alone did best on my pairs"),
+        ("within chance", COSINE, "Rank vectors are not shown to help here: keep plain cosine."),
+        ("within chance", POWER, "Rank vectors are not shown to help here; power −0.25, centred does better"),
+        ("better", RANKS, "Rank vectors help here: use ranks alone."),
+        ("better", BLEND, "Rank vectors help here: use ranks, weight 0.3."),
+        ("better", POWER, "Rank vectors help here; power −0.25, centred did best on my pairs"),
+        ("better", COSINE, "Rank vectors help here, but the pairs for choosing do not bear it out: keep"),
     ],
 )
-def test_headlines(ranked, chosen, headline):
-    settings = {"power": -0.25, "center": True} if chosen["form"] == "linear" else {}
-    choice = {"chosen": {**chosen, "settings": settings}, "sentence": "Because."}
-    result = {**ranked, "choice": {"": choice}}
-    text = report(result, format="md")
-    assert headline in text
-    assert ("rankencoder tune" in text.split("## Scores")[0]) == (chosen["form"] is not None)
+def test_headlines(ranked, verdict, chosen, headline):
+    verdict_text = Page(report(with_choice(with_gain(ranked, verdict), chosen))).texts["verdict"]
+    assert headline in verdict_text
+    advised = chosen is not COSINE and (verdict, chosen) != ("worse", RANKS)
+    assert ("rankencoder tune" in verdict_text) == advised
+
+
+def with_sets(result):
+    """Pretend that the pairs are all of the field's sets."""
+    changed = copy.deepcopy(result)
+    (mine,) = result["data"]
+    names = (*SEVEN, "STS-B dev")
+    changed["data"] = dict.fromkeys(names, result["data"][mine])
+    for system in changed["sts"].values():
+        for part in ("scores", "similarities"):
+            system[part] = {name: copy.deepcopy(system[part][mine]) for name in names}
+        system["AVG"] = {how: system["scores"]["STS12"][how] for how in ("all", "mean", "wmean")}
+    curves = changed["curves"][""]
+    scores = [(curves["rank-weight"], "scores"), (curves["power"], "centred"), (curves["power"], "plain")]
+    for of, key in scores:
+        of[key] = dict.fromkeys((*names, "AVG"), of[key][mine])
+    curves["reference-size"]["set"] = "STS-B dev"
+    changed["similar-pairs"] = dict.fromkeys(names, result["similar-pairs"][mine])
+    return changed
+
+
+DEV_PAIRS = {"STS-B dev": 124}
+
+
+def test_the_check_of_the_choice_on_test_sets(ranked):
+    result = with_sets(ranked)
+    powers, weights = (result["curves"][""][name] for name in ("power", "rank-weight"))
+    cosine = weights["scores"]["AVG"][0]
+    powers["centred"]["AVG"] = [cosine + 1 + i for i in range(len(powers["x"]))]
+    text = Page(report(with_choice(result, POWER, pairs=DEV_PAIRS))).texts["verdict"]
+    score = printed(powers["centred"]["AVG"][powers["x"].index(-0.25)])
+    told = f"power −0.25, centred scores {score} on average against {printed(cosine)} of cosine."
+    assert f"On the seven test sets, {told}" in text
+    assert "power −0.25, centred does better." in text
+    assert "STS-B dev was drawn from the same years as STS12–16 and shares pairs with them" in text
+    assert "had no part in the choice, it" not in text
+    assert "only check it" not in text
+    powers["centred"]["AVG"] = [cosine - 1] * len(powers["x"])
+    text = Page(report(with_choice(result, POWER, pairs=DEV_PAIRS))).texts["verdict"]
+    assert "power −0.25, centred was chosen, but does not do better on the seven test sets." in text
+
+
+def test_what_is_on_no_curve_was_not_measured(ranked):
+    result = with_sets(ranked)
+    blended = {**POWER, "name": "power −0.25, centred, weight 0.5", "rank_weight": 0.5}
+    text = Page(report(with_choice(result, blended, pairs=DEV_PAIRS))).texts["verdict"]
+    assert "How power −0.25, centred, weight 0.5 does on the seven test sets was not measured." in text
+    # the curve of rank weights is of the encoder's own form, and of no other
+    assert ranked["model"]["subjects"][0]["form"]["name"] == "compact"
+    own = {**BLEND, "settings": ranked["model"]["subjects"][0]["form"]["settings"]}
+    text = Page(report(with_choice(result, own, pairs=DEV_PAIRS))).texts["verdict"]
+    weights = result["curves"][""]["rank-weight"]
+    assert f"weight 0.3 scores {printed(weights['scores']['AVG'][weights['x'].index(0.3)])} on av" in text
+    text = Page(report(with_choice(result, {**own, "settings": {"dim": 3}}, pairs=DEV_PAIRS))).texts[
+        "verdict"
+    ]
+    assert "weight 0.3 does on the seven test sets was not measured." in text
+
+
+def test_the_pairs_of_the_choice_are_no_check(page):
+    assert (
+        "The choice was made on my pairs <b>: figures on these pairs do not check it."
+        in page.texts["verdict"]
+    )
+    assert "STS-B dev was drawn" not in page.texts["verdict"]
+
+
+def test_several_runs_are_averaged_and_compared_within_one(ranked):
+    runs = []
+    for seed in (1, 2):
+        result = with_choice(with_sets(ranked), POWER, pairs=DEV_PAIRS)
+        curves = result["curves"][""]
+        curves["power"]["centred"]["AVG"] = [60.0 + 2 * seed] * len(curves["power"]["x"])
+        for name in ("AVG", "STS-B dev"):
+            curves["rank-weight"]["scores"][name] = [50.0 + seed, *curves["rank-weight"]["scores"][name][1:]]
+        runs.append(a_run(result, seed))
+    page = Page(report(runs))
+    told = "power −0.25, centred scores 63.00 on average (mean of 2 runs) against 51.50 of cosine."
+    assert told in page.texts["verdict"]
+    assert "cosine has 51.00." in page.texts["curves"]  # of the first run, as the ranks are
 
 
 def test_gains_equal_the_paired_bootstrap_of_the_rows(several):
@@ -303,8 +410,8 @@ def test_models_of_one_name_are_told_apart(ranked):
     other = copy.deepcopy(ranked)
     other["model"] |= {"group": "another", "fingerprint": "0123456789abcdef"}
     text = Page(report([ranked, other])).texts["verdict"]
-    assert "(01234567)" in text
-    assert f"({ranked['model']['fingerprint'][:8]})" in text
+    for row in rows([ranked, other]):
+        assert f"{row.label} · " in text  # named as in the table of the evaluation
 
 
 def test_one_model_given_twice_is_no_second_run(ranked, page_text):
@@ -319,10 +426,67 @@ def test_another_power_is_not_called_ranks(ranked):
         for group in groups.values():
             group["scores"]["power -0.25"] = group["scores"].pop("ranks")
     page = Page(report(result))
-    assert "Nothing is shown to help here: keep plain cosine" in page.texts["verdict"]
+    assert "Power −0.25 is not shown to help here: keep plain cosine" in page.texts["verdict"]
     assert "power −0.25 alone is" in page.texts["verdict"]
     assert "Power −0.25 puts these pairs" in page.texts["words"]
     assert "power −0.25 vectors" in page.texts["space"]
+    assert "From cosine to power −0.25 alone" in page.texts["curves"]
+    assert "Gains of power −0.25 over cosine" in page.texts["neighbours"]
+    for ident in ("curves", "verdict"):
+        assert "ranks alone)" not in page.texts[ident]
+    assert "compact form" not in page.texts["sts"]
+
+
+def test_ranks_that_are_not_the_papers_are_noted(ranked, page):
+    size = ranked["model"]["subjects"][0]["form"]["settings"]["dim"]
+    note = f"in the compact form, {size} numbers: close to the exact ranks of the paper, not equal."
+    for ident in ("sts", "space"):
+        assert f"Ranks here are {note}" in page.texts[ident]
+    assert "This curve is of exact ranks" in page.texts["curves"]
+    other = copy.deepcopy(ranked)
+    form = other["model"]["subjects"][0]["form"]
+    form |= {"name": "linear", "settings": {"power": 0.5, "center": False}}
+    assert "Pearson’s correlation in place of Spearman’s" in Page(report(other)).texts["sts"]
+    form |= {"name": "exact", "settings": {}}
+    exact = Page(report(other))
+    assert "Ranks here" not in exact.texts["sts"]
+    assert "This curve is of exact ranks" not in exact.texts["curves"]
+
+
+def test_neighbours_are_told_with_an_interval(ranked):
+    result = copy.deepcopy(ranked)
+    part = result["neighbours"][""]
+    for i, one in enumerate(part["bins"]):
+        one |= {"gain": None if i == 0 else 1.0, "overlap": 1.0}
+    part["correlation"] = 0.8
+    text = Page(report(result)).texts["neighbours"]
+    assert "correlate with 0.80 (Pearson; 95% interval about 0.29 to 0.96): it is positive." in text
+    assert "as the paper says" not in text
+    assert fisher_interval(1.0, 9) is None
+    assert fisher_interval(0.5, 3) is None
+
+
+def test_commands_and_circumstances(ranked):
+    bare = {key: value for key, value in ranked.items() if key not in ("made", "command")}
+    assert "Commands" not in Page(report(bare)).texts["origin"]
+    assert (
+        "evaluate a -t sts"
+        in Page(report({**bare, "command": "rankencoder evaluate a -t sts"})).texts["origin"]
+    )
+    about = {key: ranked[key] for key in ("created", "versions", "machine")}
+    made = {"sts": {**about, "command": "evaluate <1>"}, "space": {**about, "command": "evaluate <1>"}}
+    page = Page(report({**bare, "made": made}))
+    assert page.texts["origin"].count("evaluate <1>") == 1
+    assert "Not all sections" not in page.texts["origin"]
+    made["cost"] = {**about, "command": "evaluate 2", "versions": {"torch": "0.0"}}
+    page = Page(report([{**bare, "made": made}]))
+    label = ranked["model"]["label"]
+    assert page.row(f"{label}: cost")[1] == "evaluate 2"
+    assert page.row(f"{label}: sts, space")[1] == "evaluate <1>"
+    assert "Not all sections of" in page.texts["origin"]
+    # of one model in two parts, the circumstances of both are kept
+    parts = [{**bare, "made": {name: about_}} for name, about_ in made.items()]
+    assert Page(report(parts)).texts["origin"] == page.texts["origin"]
 
 
 def test_csv_files_hold_the_data(page, ranked):

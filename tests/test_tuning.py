@@ -312,7 +312,7 @@ def test_what_cannot_be_tuned_is_said(judged, tiny_model, tiny_folder, tmp_path)
         ((tiny_model, [pair._replace(score=1) for pair in judged]), "all scores are 1"),
         ((tiny_model, [judged, judged[:3]]), "set 2: 3 scored"),
         ((tiny_model, [[("a", "b")] * 40]), "expected pairs"),
-        ((tiny_model, [[("a", "b", "c")] * 40]), "expected pairs"),
+        ((tiny_model, [[("a", "b", "c")] * 40]), "set 1: the score 'c' is not a finite number"),
         ((tiny_model, [[("a", "", 1.0)] * 40]), "empty"),
         ((tiny_model, [[("a", "b", float("nan"))] * 40]), "finite"),
         ((tiny_model, tmp_path / "none.tsv"), "no such file"),

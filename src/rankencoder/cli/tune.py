@@ -108,7 +108,8 @@ def _print(tuned: Tuned, output: Path | None, show_all: bool) -> None:
     else:
         _print_choice(tuned.choice, show_all)
     out.print()
-    out.print(str(tuned), soft_wrap=True, markup=False)
+    text = tuned.choice.sentence() if tuned.choice else tuned.diagnosis.advice
+    out.print(text, markup=False)
     if tuned.choice is None:
         return
     if output is None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _SHARED = (
     "STS-B dev was drawn from the same years as STS12–16 and shares pairs with them, as everywhere in the "
-    "field, so this check is not independent."
+    "field, so scores there are no independent check."
 )
 
 
@@ -26,10 +26,12 @@ class Check:
     """The scores of what was chosen on sets that were not chosen on, each the mean over runs.
 
     :param called: What to call the sets.
+    :param sets: How many there are.
     :param score: None where it was not measured.
     """
 
     called: str
+    sets: int
     score: float | None = None
     cosine: float | None = None
     runs: int = 1
@@ -45,16 +47,16 @@ def check_choice(view: View) -> Check | None:
     runs = _runs(view)
     if all(choice["chosen"]["rank_weight"] == 0 for choice, _, _ in runs):
         return None
-    found = list(averaged_sets(_tests(view, runs)).items()) if _tests(view, runs) else []
-    if not found:
+    tests = _tests(view, runs)
+    if not tests:
         return None
-    called, names = found[0]
+    called, names = next(iter(averaged_sets(tests).items()))
     scores = [_scores(choice["chosen"], curves, form, names) for choice, curves, form in runs]
     known = [pair for pair in scores if pair is not None]
     if len(known) < len(scores):
-        return Check(called)
+        return Check(called, len(names))
     score, cosine = (float(value) for value in np.mean(known, axis=0))
-    return Check(called, score, cosine, len(known))
+    return Check(called, len(names), score, cosine, len(known))
 
 
 def check_told(view: View, check: Check | None) -> list[str]:
@@ -66,7 +68,7 @@ def check_told(view: View, check: Check | None) -> list[str]:
     if check.score is None:
         return [f"How {what} does on {clean(check.called)} was not measured."]
     runs = f" (mean of {plural(check.runs, 'run')})" if check.runs > 1 else ""
-    average = " on average" if len(_tests(view, _runs(view))) > 1 else ""
+    average = " on average" if check.sets > 1 else ""
     but = "" if check.is_better else ", so it is not shown to do better there"
     return [
         f"On {clean(check.called)}, {what} scores {number(check.score)}{average}{runs} against "

@@ -11,13 +11,17 @@ import numpy as np
 from rankencoder.report.document import Figure, Key, Panel, Section, Value, clean, number
 from rankencoder.report.drawing import COLOURS, WIDTH, axes_of, shortened, to_svg
 from rankencoder.report.tables import missing
-from rankencoder.report.views import View, set_order
+from rankencoder.report.views import View, common_name, set_order
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _HEIGHT = 300
 _DASHED = (0, (4, 2))
+_EXACT = (
+    "This curve is of exact ranks, whatever the encoder’s own form, so its last point can differ a little "
+    "from the tables."
+)
 
 _Found = Sequence[tuple[View, list[Any]]]
 _Curves = dict[str, np.ndarray]
@@ -41,7 +45,7 @@ def curves_section(views: Sequence[View]) -> Section:
 def _change(view: View, parts: Sequence[Any]) -> str:
     name, main = _main(_mean([part["rank-weight"]["scores"] for part in parts]))
     gain = number(float(main[-1] - main[0]), signed=True)
-    return view.tell(f"from cosine to ranks alone, the {name} changes by {gain} points.")
+    return view.tell(f"from cosine to {view.similarity('ranks')} alone, the {name} changes by {gain} points.")
 
 
 def _mean(curves: Sequence[dict[str, list[float]]]) -> _Curves:
@@ -75,14 +79,15 @@ def _weights(found: _Found) -> Figure:
         told.append(
             view.tell(
                 f"the {name}{_runs(parts)} is {number(main[0])} at rank weight 0 (cosine) and "
-                f"{number(main[-1])} at 1 (ranks alone); it is highest, {number(main[best])}, at {x[best]:g}."
+                f"{number(main[-1])} at 1 ({view.similarity('ranks')} alone); it is highest, "
+                f"{number(main[best])}, at {x[best]:g}."
             )
         )
         panels.append(Panel(view.title, partial(_draw_weights, x, curve, f"weight{i}", told[-1]), WIDTH))
         data += [[view.name, n, w, float(s)] for n, row in curve.items() for w, s in zip(x, row, strict=True)]
     keys = [Key("average", "blend", "line"), Key("single sets", "muted", "line")]
     head = ["encoder", "set", "rank weight", "Spearman ×100"]
-    title = "Rank weight λ, from cosine to ranks"
+    title = f"Rank weight λ, from cosine to {common_name([view for view, _ in found], 'ranks')}"
     return Figure("rank-weight", title, "", keys, panels, head, data, told)
 
 
@@ -178,12 +183,11 @@ def _sizes(found: _Found) -> Figure:
     told = []
     for i, (view, parts) in enumerate(found):
         curve = parts[0]["reference-size"]
-        row = view.rows.get("cosine")
-        cosine = row.mean(curve["set"]) if row is not None and curve["set"] in row.values else None
+        cosine = parts[0]["rank-weight"]["scores"].get(curve["set"], [None])[0]  # of the same run
         against = f"; cosine has {number(cosine)}" if cosine is not None else ""
         told.append(
             view.tell(
-                f"on {clean(curve['set'])}{view.run}, ranks score {number(curve['mean'][0])} with "
+                f"on {clean(curve['set'])}{view.run}, exact ranks score {number(curve['mean'][0])} with "
                 f"{curve['x'][0]:,} reference sentences and {number(curve['mean'][-1])} with "
                 f"{curve['x'][-1]:,}{against}."
             )
@@ -191,10 +195,12 @@ def _sizes(found: _Found) -> Figure:
         panels.append(Panel(view.title, partial(_draw_sizes, curve, cosine, f"size{i}", told[-1]), WIDTH))
         rows = zip(curve["x"], curve["mean"], curve["std"], strict=True)
         data += [[view.name, curve["set"], *values] for values in rows]
-    keys = [Key("ranks, mean ± standard deviation of three draws", "ranks", "square")]
+    keys = [Key("exact ranks, mean ± standard deviation of three draws", "ranks", "square")]
     keys.append(Key("cosine", "base", "dashes"))
     head = ["encoder", "set", "reference sentences", "mean", "standard deviation"]
-    return Figure("reference-size", "Size of the reference corpus", "", keys, panels, head, data, told)
+    exact = all((view.form or {}).get("name") == "exact" for view, _ in found)
+    note = "" if exact else _EXACT
+    return Figure("reference-size", "Size of the reference corpus", note, keys, panels, head, data, told)
 
 
 def _draw_sizes(curve: dict[str, Any], cosine: float | None, ident: str, label: str) -> str:

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from rankencoder.evaluation.results import Result
-from rankencoder.report.document import NOTHING, Block, Cell, Group, Section, Table, clean, number, plural
+from rankencoder.report.document import (
+    NOTHING,
+    Block,
+    Cell,
+    Group,
+    Section,
+    Table,
+    Text,
+    clean,
+    listed,
+    number,
+    plural,
+)
 from rankencoder.report.tables import missing
 from rankencoder.report.views import View, set_order
 
 _SHORT = 12  # digits of a fingerprint
+_LATEST = "Of some results only the latest command is known; parts of them may be of earlier ones."
 
 
 def _milliseconds(value: float) -> str:
@@ -83,7 +97,8 @@ def cost_section(views: Sequence[View]) -> Section:
 
 def origin_section(results: Sequence[Result]) -> Section:
     """Return models, data, software and machine, with the fingerprints that tell them from others."""
-    blocks: list[Block] = [_models(results), _data(results), _software(results)]
+    blocks: list[Block] = [_models(results), _data(results), *_commands(results), _software(results)]
+    blocks += [Text(text) for text in _differences(results)]
     lead = (
         f"These figures are from {plural(len(results), 'result')} of `rankencoder evaluate`. "
         "Fingerprints are hashes of "
@@ -147,14 +162,61 @@ def _data(results: Sequence[Result]) -> Table:
     return Table("Data", head, [Group("", lines)], words=True)
 
 
-def _software(results: Sequence[Result]) -> Table:
-    rows: dict[str, list[Cell]] = {}
+def _made(results: Sequence[Result]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield model, section and circumstances; without circumstances of sections, those of the whole."""
     for result in results:
-        versions = ", ".join(f"{name} {version}" for name, version in result.get("versions", {}).items())
-        machine = ", ".join(str(value) for value in result.get("machine", {}).values())
-        text = clean(f"{versions}; {machine}")
-        rows.setdefault(text, []).append(Cell(clean(result["model"]["label"])))
-    lines = [
-        (", ".join(dict.fromkeys(cell.text for cell in cells)), [Cell(text)]) for text, cells in rows.items()
+        for section, about in (result.get("made") or {"": result}).items():
+            yield clean(result["model"]["label"]), clean(section), about
+
+
+def _commands(results: Sequence[Result]) -> list[Block]:
+    """Return the distinct command lines, each with what it made."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for label, section, about in _made(results):
+        if about.get("command"):
+            found.setdefault(clean(about["command"]), {}).setdefault(label, []).append(section)
+    if not found:
+        return []
+    notes = [_LATEST] if any("command" in result and not result.get("made") for result in results) else []
+    return [replace(_of_table("Commands", "command", found), notes=notes)]
+
+
+def _software(results: Sequence[Result]) -> Table:
+    found: dict[str, dict[str, list[str]]] = {}
+    for label, section, about in _made(results):
+        found.setdefault(_circumstances(about), {}).setdefault(label, []).append(section)
+    return _of_table("Software and machine", "versions and machine", found)
+
+
+def _circumstances(about: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in about.get("versions", {}).items())
+    machine = ", ".join(str(value) for value in about.get("machine", {}).values())
+    return clean(f"{versions}; {machine}")
+
+
+def _of_table(caption: str, what: str, found: dict[str, dict[str, list[str]]]) -> Table:
+    """Return a table of texts and what they are of: models, and their sections where not all are alike."""
+    lines = []
+    for text, models in found.items():
+        of = []
+        for label, sections in models.items():
+            split = sum(label in others for others in found.values()) > 1
+            named = list(dict.fromkeys(filter(None, sections)))
+            of.append(f"{label}: {', '.join(named)}" if split and named else label)
+        lines.append(("; ".join(of), [Cell(text)]))
+    return Table(caption, ["of", what], [Group("", lines)], words=True)
+
+
+def _differences(results: Sequence[Result]) -> list[str]:
+    """Say where the sections of one result were not made alike."""
+    mixed = []
+    for result in results:
+        made = [(label, _circumstances(about)) for label, _, about in _made([result])]
+        if len(set(made)) > 1:
+            mixed.append(f"{made[0][0]} ({result['model']['fingerprint'][:8]})")
+    if not mixed:
+        return []
+    return [
+        f"Not all sections of {listed(mixed)} were made with the same versions on the same machine: figures "
+        "may differ slightly for that alone."
     ]
-    return Table("Software and machine", ["of", "versions and machine"], [Group("", lines)], words=True)

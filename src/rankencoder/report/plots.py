@@ -21,6 +21,7 @@ from rankencoder.report.document import (
 )
 from rankencoder.report.drawing import COLOURS, WIDTH, axes_of, shortened, to_svg
 from rankencoder.report.tables import missing
+from rankencoder.report.views import common_name
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

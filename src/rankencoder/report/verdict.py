@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rankencoder.report.chosen import Check, caveat, check_choice, check_told, is_own_form
+from rankencoder.report.chosen import Check, caveat, check_choice, check_told, chosen_sets, is_own_form
 from rankencoder.report.document import (
     NOTHING,
     Block,
@@ -121,13 +121,15 @@ def _headline(
         return f"{helps}: keep plain cosine.", "keep"
     if check is not None and check.is_better is False:
         return f"{helps}; {name} was chosen, but does not do better on {clean(check.called)}.", "open"
+    sets = clean(listed(chosen_sets(view) or ["the pairs for choosing"]))
+    where = "" if check is not None and check.is_better else f" on {sets}"
     if not _is_of_ranks(first, view):
-        return f"{helps}; {name} {'did best: use it' if state == 'better' else 'does better'}.", "gain"
+        return f"{helps}; {name} {'did best' if state == 'better' else 'does better'}{where}.", "gain"
     if state == "better":
         return f"{helps}: use {name}.", "gain"
     if first["rank_weight"] == 1:
-        return f"{helps}, though they did best on the pairs for choosing.", "open"
-    return f"{_said(state, view, ' alone')} here; blended with cosine they do: use {name}.", "gain"
+        return f"{helps}; {name} did best on {sets} all the same.", "open"
+    return f"{_said(state, view, ' alone')} here; the blend ({name}) does better{where}.", "gain"
 
 
 def _state(gains: Sequence[Gain]) -> str:
@@ -137,11 +139,8 @@ def _state(gains: Sequence[Gain]) -> str:
 
 
 def _said(state: str, view: View, alone: str = "") -> str:
-    name = view.similarity("ranks")
     many, one = _STATES[state]
-    if name == "ranks":
-        return many.format(f"Rank vectors{alone}")
-    return one.format(f"{name[:1].upper()}{name[1:]}{alone}")
+    return (many if view.similarity("ranks") == "ranks" else one).format(view.subject + alone)
 
 
 def _is_of_ranks(chosen: dict[str, Any], view: View) -> bool:
