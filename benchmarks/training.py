@@ -21,7 +21,8 @@ from typing import Any
 
 from sts import SHARED
 
-from rankencoder.evaluation.results import read_results, rows
+from rankencoder.evaluation.results import read_results
+from rankencoder.evaluation.rows import rows
 from rankencoder.training.backbone import load_backbone
 from rankencoder.training.methods import find_method
 

@@ -17,9 +17,12 @@ from rankencoder.errors import InputError
 from rankencoder.evaluation.embeddings import CachedEncoder, fingerprint
 from rankencoder.evaluation.models import open_model
 from rankencoder.evaluation.pair_groups import group_rows, most_changed, neighbour_overlap, similar_pairs
-from rankencoder.evaluation.results import read_results, rows
+from rankencoder.evaluation.results import read_results
+from rankencoder.evaluation.rows import rows
 from rankencoder.evaluation.sts import aggregate
 from rankencoder.evaluation.sts_data import SEVEN, PairSet
+from rankencoder.evaluation.transfer import score_transfer
+from rankencoder.evaluation.transfer_data import read_transfer_task
 from rankencoder.pairs import ScoredPair
 
 
@@ -545,6 +548,22 @@ def test_command(run_cli, tiny_saved, tiny_folder, dev, corpus_file, tmp_path, m
         *(f"{second}, {kind}" for kind in ("cosine", "ranks", "blend 0.1")),
     }
     assert all(Path(file).is_file() for file in answer["files"])
+
+
+def test_transfer_is_of_raw_and_of_blended_vectors(shared, callable_encoder, sentences, tmp_path):
+    model = RankEncoder(callable_encoder, sentences, form="linear", rank_weight=0.5, progress=False)
+    data = shared / "data/senteval"
+    given = {"data": data, "cache": False, "progress": False, "output": tmp_path}
+    result = evaluate(model, tasks=["TREC"], **given).results[0]
+    task = read_transfer_task(data, "TREC")
+    for system, encode in (("cosine", callable_encoder), ("blend 0.5", model.encode)):
+        expected = score_transfer(task, encode)
+        assert result["transfer"]["systems"][system]["tasks"]["TREC"] == expected
+    assert result["transfer"]["data"]["TREC"]["fingerprint"] == task.fingerprint
+    assert "sts" not in result
+    stored = json.loads(evaluate(model, tasks=["MRPC"], **given).files[0].read_text())
+    assert list(stored["transfer"]["systems"]["cosine"]["tasks"]) == ["TREC", "MRPC"]
+    assert stored["transfer"]["systems"]["cosine"]["AVG"] is None
 
 
 def test_mteb_through_the_command(run_cli, tiny_saved, tmp_path, monkeypatch):

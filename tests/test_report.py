@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rankencoder.errors import InputError
-from rankencoder.evaluation.results import rows
+from rankencoder.evaluation.rows import rows
 from rankencoder.evaluation.run import evaluate
 from rankencoder.evaluation.sts_data import SEVEN
 from rankencoder.report import paper, report

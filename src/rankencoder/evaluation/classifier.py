@@ -25,6 +25,7 @@ L2_WEIGHTS = (1e-5, 1e-4, 1e-3, 1e-2)
 """The weights of L2 that the protocol chooses from."""
 
 _HELD_OUT = 0.05  # share of the rows of a fold that comes without held-out rows
+_THREADS = 2  # more wait for Python's lock: on 16 cores CR took 13 s with 2, 19 s with 4, 41 s with 16
 # of the sentence vectors in a step: what fits into the cache of a core, and what keeps a GPU busy
 _BATCH_BYTES = {"cpu": 2**20, "cuda": 2**28}
 _SCORED = 256  # held-out rows of each fold that are scored at once
@@ -166,7 +167,7 @@ def _groups(folds: Sequence[Fold], width: int, training: Training, device: torch
 
 def _for_each(work: Callable[[list[int]], None], groups: list[list[int]], device: torch.device) -> None:
     """Do the work for all groups, each on a core of its own: a step is too small to be shared by cores."""
-    threads = min(torch.get_num_threads(), len(groups)) if device.type == "cpu" else 1
+    threads = min(_THREADS, torch.get_num_threads(), len(groups)) if device.type == "cpu" else 1
     with _threads_per_step(1):
         if threads == 1:
             for group in groups:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -147,11 +148,11 @@ class Measurement:
             form = subject.form
             blended = form is not None and form.name != "exact" and not subject.role
             for kind in ("cosine", "blend") if blended else ("cosine",):
-
-                def encode(texts: list[str], subject: Subject = subject, kind: str = kind) -> torch.Tensor:
-                    return _vectors(subject, texts, blended=kind == "blend", progress=self.progress)
-
-                scores = {task.name: score_transfer(task, encode, progress=self.progress) for task in tasks}
+                encode = partial(_vectors, subject, blended=kind == "blend", progress=self.progress)
+                scores = {}
+                for task in tasks:
+                    device = subject.encoder.device
+                    scores[task.name] = score_transfer(task, encode, device=device, progress=self.progress)
                 found[names[kind]] = with_transfer_average(scores)
         return {
             "systems": found,

@@ -1,4 +1,4 @@
-"""Results on disk and side by side: one JSON file a model, runs that differ only in seeds as one row."""
+"""Results on disk: one JSON file a model, with all that is needed to compare and to trace it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import json
 import re
 import shlex
 import sys
-import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,16 +15,13 @@ import numpy as np
 
 from rankencoder.errors import InputError
 from rankencoder.evaluation.embeddings import digest
-from rankencoder.evaluation.statistics import Bootstrapped, bootstrap_spearman, mean_gain
 from rankencoder.evaluation.sts import AGGREGATIONS, average
-from rankencoder.evaluation.sts_data import DEV, SEVEN, WHOLE_SICK
 from rankencoder.evaluation.transfer_data import TRANSFER_TASKS
 from rankencoder.provenance import provenance
 from rankencoder.storage import new_file, read_json
 
 if TYPE_CHECKING:
     from rankencoder.evaluation.models import Model
-    from rankencoder.evaluation.statistics import Interval
     from rankencoder.evaluation.sts_data import PairSet
 
 FORMAT = "rankencoder-evaluation-1"
@@ -201,110 +196,3 @@ def _check(result: Result) -> None:
                 raise ValueError(f"the similarities of {name} do not fit its pairs")
             if not all(np.isfinite(system["scores"][name][how]) for how in AGGREGATIONS):
                 raise ValueError(f"the scores of {name} are not finite")
-
-
-@dataclass(frozen=True)
-class Row:
-    """A system of one model, or the same system of several runs of one configuration.
-
-    :param values: Spearman's correlation ×100 of each run, by set; "AVG" where all seven are there.
-    """
-
-    label: str
-    system: str
-    kind: str
-    seeds: tuple[int | None, ...]
-    values: dict[str, list[float]]
-    similarities: dict[str, np.ndarray]
-    golds: dict[str, np.ndarray]
-    _bootstrapped: dict[str, Bootstrapped] = field(default_factory=dict)
-
-    def mean(self, name: str) -> float:
-        """Return the mean over runs."""
-        return float(np.mean(self.values[name]))
-
-    def std(self, name: str) -> float | None:
-        """Return the standard deviation over runs (of the sample: divided by one less), if there are some."""
-        return float(np.std(self.values[name], ddof=1)) if len(self.values[name]) > 1 else None
-
-    def bootstrap(self, name: str) -> Bootstrapped:
-        """Return the correlation ×100 on a set, in resamples of its pairs and in each run."""
-        if name not in self._bootstrapped:
-            seed = zlib.crc32(name.encode())  # the same pairs are drawn for every row
-            found = bootstrap_spearman(self.golds[name], self.similarities[name], seed=seed)
-            self._bootstrapped[name] = Bootstrapped(100 * found.samples, 100 * found.runs)
-        return self._bootstrapped[name]
-
-    def gain_over(self, base: Row, names: Sequence[str]) -> Interval | None:
-        """Return the mean gain over another row on some sets, if both were scored on the same pairs."""
-        for name in names:
-            ours, theirs = self.golds.get(name), base.golds.get(name)
-            if ours is None or theirs is None or not np.array_equal(ours, theirs):
-                return None
-        gains = [(base.bootstrap(name), self.bootstrap(name)) for name in names]
-        return mean_gain(gains, same_runs=self.seeds == base.seeds) if gains else None
-
-
-def rows(results: Sequence[Result], aggregation: str = "all") -> list[Row]:
-    """Return the scores of all systems, with runs of one configuration as one row."""
-    groups: dict[str, list[Result]] = {}
-    for result in {result["model"]["fingerprint"]: result for result in results}.values():
-        if result.get("sts"):
-            data = [f"{name} {about['fingerprint']}" for name, about in result["data"].items()]
-            groups.setdefault(digest([result["model"]["group"], *sorted(data)]), []).append(result)
-    found = []
-    for label, members in zip(_labels(list(groups.values())), groups.values(), strict=True):
-        first = members[0]
-        seeds = tuple(member["model"]["seed"] for member in members)
-        for name, system in first["sts"].items():
-            same = [member["sts"][name] for member in members if name in member["sts"]]
-            shared = [s for s in system["scores"] if all(s in other["scores"] for other in same)]
-            values = {s: [other["scores"][s][aggregation] for other in same] for s in shared}
-            if all(other["AVG"][aggregation] is not None for other in same):
-                values["AVG"] = [other["AVG"][aggregation] for other in same]
-            similarities = {s: np.array([other["similarities"][s] for other in same]) for s in shared}
-            golds = {s: np.array(first["data"][s]["gold"]) for s in shared}
-            found.append(Row(label, name, system["kind"], seeds, values, similarities, golds))
-    return found
-
-
-def _labels(groups: list[list[Result]]) -> list[str]:
-    """Return what to call each group: its models' label, or where two have the same, the whole path."""
-    labels = [_group_label(members) for members in groups]
-    paths = [members[0]["model"]["path"] for members in groups]
-    labels = [path if labels.count(label) > 1 else label for label, path in zip(labels, paths, strict=True)]
-    marks = [members[0]["model"]["fingerprint"][:8] for members in groups]
-    return [
-        f"{label} {mark}" if labels.count(label) > 1 else label
-        for label, mark in zip(labels, marks, strict=True)
-    ]
-
-
-def _group_label(members: Sequence[Result]) -> str:
-    labels = [member["model"]["label"] for member in members]
-    stem: str = labels[0]
-    if len(labels) == 1:
-        return stem
-    while stem and not all(label.startswith(stem) for label in labels):
-        stem = stem[:-1]
-    return f"{stem.rstrip('-_. ') or labels[0]} ({len(members)} runs)"
-
-
-def averaged_sets(names: Sequence[str]) -> dict[str, list[str]]:
-    """Return which sets a gain is averaged over, by what to call them: the field's test sets, the user's own.
-
-    >>> averaged_sets(["STS12", "STS-B dev", "mine"])
-    {'STS12': ['STS12'], 'mine': ['mine']}
-    """
-    tests = [name for name in (*SEVEN, WHOLE_SICK) if name in names]
-    own = [name for name in names if name not in (*SEVEN, *DEV, WHOLE_SICK)]
-    found = {}
-    if tests:
-        found["the seven test sets" if tests == list(SEVEN) else _called(tests)] = tests
-    if own:
-        found[_called(own)] = own
-    return found or {_called(list(names)): list(names)}
-
-
-def _called(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"the {len(names)} sets {', '.join(names)}"

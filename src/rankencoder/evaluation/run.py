@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from rankencoder.errors import InputError, nearest
 from rankencoder.evaluation.embeddings import cache_folder
 from rankencoder.evaluation.models import check_model, open_model
-from rankencoder.evaluation.results import Result, Row, finish_result, rows, write_result
+from rankencoder.evaluation.results import Result, finish_result, write_result
+from rankencoder.evaluation.rows import Row, rows
 from rankencoder.evaluation.sts import AGGREGATIONS
 from rankencoder.evaluation.sts_data import DEV, SEVEN, WHOLE_SICK, PairSet, read_pair_set, read_sts
 from rankencoder.evaluation.transfer_data import TRANSFER_TASKS

@@ -25,7 +25,7 @@ from rankencoder.report.document import (
 from rankencoder.report.views import View, form_notes, set_order
 
 if TYPE_CHECKING:
-    from rankencoder.evaluation.results import Row
+    from rankencoder.evaluation.rows import Row
 
 _MARKED = "Bold: the highest of a model’s own rows, which may be chance; the gains below have intervals."
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from rankencoder.evaluation.results import Result, Row, rows
+from rankencoder.evaluation.results import Result
+from rankencoder.evaluation.rows import Row, rows
 from rankencoder.evaluation.sts_data import DEV, SEVEN
 from rankencoder.report.document import clean, listed
 
