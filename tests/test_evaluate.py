@@ -365,7 +365,9 @@ def test_sections_are_added_to_earlier_results(tiny_saved, dev, tmp_path):
 def test_sets_are_added_to_earlier_results(tiny_saved, data, tmp_path):
     def run(*tasks):
         given = {"data": data, "output": tmp_path, "cache": False, "progress": False}
-        return json.loads(evaluate(tiny_saved, tasks=tasks, **given).files[0].read_text())
+        evaluation = evaluate(tiny_saved, tasks=tasks, **given)
+        assert set(systems(evaluation)["cosine"]) == set(tasks)  # what was just measured, and no more
+        return json.loads(evaluation.files[0].read_text())
 
     assert run(*SEVEN[:6])["sts"]["cosine"]["AVG"]["all"] is None
     stored = run("SICK-R")

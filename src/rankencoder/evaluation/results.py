@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import shlex
@@ -101,6 +102,7 @@ def write_result(folder: Path, result: Result) -> Path:
 
 def _added(earlier: Result, later: Result) -> Result:
     """Return a later result with what an earlier one of the same model has beyond it."""
+    later = copy.deepcopy(later)
     result = {**earlier, **later}
     for section in ("data", "made", "space", "similar-pairs"):  # by set or section
         result[section] = {**earlier.get(section, {}), **later.get(section, {})}
