@@ -85,17 +85,22 @@ def test_both_layouts_have_the_same_gold(senteval, plain):
 
 def test_spot_checks(senteval, plain):
     tokenised, raw = ({s.name: s for s in sets} for sets in (senteval, plain))
-    assert tokenised["STS12"].subsets["MSRpar"][0] == ScoredPair(
-        "the problem likely will mean corrective changes before the shuttle fleet starts flying again .",
-        "he said the problem needs to be corrected before the space shuttle fleet is cleared to fly again .",
+    first = tokenised["STS12"].subsets["MSRpar"][0]
+    assert (first.a[:19], first.a[-7:], first.b[:7], first.score) == (
+        "the problem likely ",
+        "again .",
+        "he said",
         4.4,
     )
-    assert raw["STS12"].subsets["MSRpar"][0].a.endswith("the shuttle fleet starts flying again.")
-    assert tokenised["STS-B"].pairs[0] == ScoredPair(
-        "a girl is styling her hair .", "a girl is brushing her hair .", 2.5
+    assert raw["STS12"].subsets["MSRpar"][0].a.endswith("again.")
+    first = tokenised["STS-B"].pairs[0]
+    assert (first.a.split()[1:4], first.b.split()[3], first.score) == (
+        ["girl", "is", "styling"],
+        "brushing",
+        2.5,
     )
-    first = "There is no boy playing outdoors and there is no man smiling"
-    assert tokenised["SICK-R"].pairs[0].a == raw["SICK-R"].pairs[0].a == first
+    assert tokenised["SICK-R"].pairs[0].a == raw["SICK-R"].pairs[0].a
+    assert raw["SICK-R"].pairs[0].a.startswith("There is no boy")
     assert tokenised["SICK-R"].pairs[0].score == raw["SICK-R"].pairs[0].score == 3.3
     for pair_set in (*senteval, *plain):
         assert all(text == " ".join(text.split()) for pair in pair_set.pairs for text in pair[:2])
