@@ -24,6 +24,7 @@ from rankencoder.evaluation.sts_data import SEVEN, PairSet
 from rankencoder.evaluation.transfer import score_transfer
 from rankencoder.evaluation.transfer_data import read_transfer_task
 from rankencoder.pairs import ScoredPair
+from rankencoder.report.views import views
 
 
 @pytest.fixture(scope="module")
@@ -475,7 +476,11 @@ def test_runs_with_other_data_are_not_pooled(evaluation):
     assert len(rows([first, second])) == 3
     second["data"]["mine"]["fingerprint"] = "other"
     second["data"]["mine"]["gold"].reverse()
+    second["model"].update(path="elsewhere/model")
     assert len(rows([first, second])) == 6
+    shown = views([first, second], "all")  # of the report
+    assert [view.label for view in shown] == [first["model"]["path"], "elsewhere/model"]
+    assert all(view.rows["ranks"].label == view.label for view in shown)
 
 
 def test_what_cannot_work_is_told_before_the_work(callable_encoder, dev, tmp_path):

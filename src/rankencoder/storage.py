@@ -212,3 +212,8 @@ def import_pyarrow() -> tuple[Any, Any]:
     except ImportError as error:
         raise InputError("Parquet files need pyarrow: pip install 'rankencoder[data]'") from error
     return pa, pq
+
+
+def user_cache() -> Path:
+    """Return where what can be made or fetched again is kept between runs."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rankencoder"

@@ -13,7 +13,7 @@ import numpy as np
 
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
-from rankencoder.storage import new_file, read_tensors, write_tensors
+from rankencoder.storage import new_file, read_tensors, user_cache, write_tensors
 
 if TYPE_CHECKING:
     import torch
@@ -25,7 +25,7 @@ def cache_folder() -> Path:
     """Return where vectors are kept: ``RANKENCODER_CACHE``, or in the user's cache folder."""
     if given := os.environ.get("RANKENCODER_CACHE"):
         return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rankencoder" / "vectors"
+    return user_cache() / "vectors"
 
 
 class CachedEncoder(Encoder):

@@ -23,7 +23,7 @@ from rankencoder.evaluation.hub_files import (
 )
 from rankencoder.evaluation.sts_hub import HUB_SETS
 from rankencoder.evaluation.unpack import unpack_senteval
-from rankencoder.storage import new_file, new_folder, read_json, write_json
+from rankencoder.storage import new_file, new_folder, read_json, user_cache, write_json
 
 CHECKSUMS = "checksums.json"
 """The file of a data folder that holds the SHA-256 of every file that was put there."""
@@ -72,8 +72,7 @@ def data_folder() -> Path:
     """Return where fetched data lives: RANKENCODER_DATA, or the user's cache."""
     if chosen := os.environ.get("RANKENCODER_DATA"):
         return Path(chosen).expanduser()
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "rankencoder" / "data"
+    return user_cache() / "data"
 
 
 def fetch(

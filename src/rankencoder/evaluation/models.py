@@ -44,16 +44,11 @@ class Subject:
     form: Form | None = None
     rank_weight: float = RANK_WEIGHT
 
-    @property
-    def part(self) -> str:
-        """What to call the similarity of the rank part: a power other than +½ is no ranks."""
-        return "ranks" if self.form is None else self.form.label
-
     def similarity_names(self) -> dict[str, str]:
         """Return what to call each kind of similarity that there is: cosine, ranks, blend."""
         kinds = {"cosine": "cosine"}
         if self.form is not None:
-            kinds |= {"ranks": self.part, "blend": f"blend {self.rank_weight:g}"}
+            kinds |= {"ranks": self.form.label, "blend": f"blend {self.rank_weight:g}"}
         return {kind: f"{self.role} {name}".strip() for kind, name in kinds.items()}
 
     @property

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rankencoder.evaluation.sts_data import PairSet
 
 FORMAT = "rankencoder-evaluation-1"
+_HEAD = ("format", "model", "command", "created", "versions", "machine", "data")  # all else are sections
 Result = dict[str, Any]
 
 
@@ -52,7 +53,9 @@ def new_result(model: Model, sets: Sequence[PairSet]) -> Result:
             "config": model.record.get("config"),
             "subjects": subjects,
         },
-        **_circumstances(),
+        "command": shlex.join(sys.argv),
+        "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        **provenance(),
         "data": {pair_set.name: _about_set(pair_set) for pair_set in sets},
     }
 
@@ -61,13 +64,8 @@ def finish_result(result: Result, model: Model) -> Result:
     """Add what is known only in the end, and the circumstances of each section: later ones may be added."""
     for about, subject in zip(result["model"]["subjects"], model.subjects, strict=True):
         about["dimension"] = subject.encoder.dimension
-    head = new_result(model, ())
-    return {**result, "made": {name: _circumstances() for name in result if name not in head}}
-
-
-def _circumstances() -> dict[str, Any]:
-    created = datetime.now(timezone.utc).isoformat(timespec="seconds")
-    return {"command": shlex.join(sys.argv), "created": created, **provenance()}
+    made = {key: result[key] for key in ("command", "created", "versions", "machine")}
+    return {**result, "made": {name: made for name in result if name not in _HEAD}}
 
 
 def _about_set(pair_set: PairSet) -> dict[str, Any]:
@@ -83,16 +81,14 @@ def _about_set(pair_set: PairSet) -> dict[str, Any]:
 
 
 def write_result(folder: Path, result: Result) -> Path:
-    """Write a result into a folder, beside what was measured of the same model before.
-
-    Sets and transfer tasks that are not new stay; every other section is replaced as a whole.
+    """Write a result into a folder, together with what was measured of the same model before.
 
     :return: The file.
     """
     path = folder / f"{file_name(result['model']['label'])}-{result['model']['fingerprint'][:8]}.json"
     if path.exists():
         try:
-            result = _added(read_result(path), result)
+            result = add_result(read_result(path), result)
         except InputError:
             path.rename(path.with_suffix(".damaged"))
     with new_file(path) as new:
@@ -100,8 +96,11 @@ def write_result(folder: Path, result: Result) -> Path:
     return path
 
 
-def _added(earlier: Result, later: Result) -> Result:
-    """Return a later result with what an earlier one of the same model has beyond it."""
+def add_result(earlier: Result, later: Result) -> Result:
+    """Return a later result with what an earlier one of the same model has beyond it.
+
+    Sets and transfer tasks that are not new stay; every other section is replaced as a whole.
+    """
     later = copy.deepcopy(later)
     result = {**earlier, **later}
     for section in ("data", "made", "space", "similar-pairs"):  # by set or section

@@ -62,14 +62,11 @@ class Row:
 
 def rows(results: Sequence[Result], aggregation: str = "all") -> list[Row]:
     """Return the scores of all systems, with runs of one configuration as one row."""
-    groups: dict[str, list[Result]] = {}
-    for result in {result["model"]["fingerprint"]: result for result in results}.values():
-        if result.get("sts"):
-            data = [f"{name} {about['fingerprint']}" for name, about in result["data"].items()]
-            groups.setdefault(digest([result["model"]["group"], *sorted(data)]), []).append(result)
     found = []
-    for label, members in zip(_labels(list(groups.values())), groups.values(), strict=True):
+    for label, members in grouped(results).items():
         first = members[0]
+        if not first.get("sts"):
+            continue
         seeds = tuple(member["model"]["seed"] for member in members)
         for name, system in first["sts"].items():
             same = [member["sts"][name] for member in members if name in member["sts"]]
@@ -81,6 +78,19 @@ def rows(results: Sequence[Result], aggregation: str = "all") -> list[Row]:
             golds = {s: np.array(first["data"][s]["gold"]) for s in shared}
             found.append(Row(label, name, system["kind"], seeds, values, similarities, golds))
     return found
+
+
+def grouped(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """Return results by what to call them; runs of one configuration on the same data are together.
+
+    Of the very same model, the last counts. Results without scores are apart from those with them.
+    """
+    groups: dict[str, list[Result]] = {}
+    for result in {result["model"]["fingerprint"]: result for result in results}.values():
+        data = [f"{name} {about['fingerprint']}" for name, about in result["data"].items()]
+        scored = "scored" if result.get("sts") else "not scored"
+        groups.setdefault(digest([result["model"]["group"], scored, *sorted(data)]), []).append(result)
+    return dict(zip(_labels(list(groups.values())), groups.values(), strict=True))
 
 
 def _labels(groups: list[list[Result]]) -> list[str]:

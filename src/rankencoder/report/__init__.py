@@ -60,7 +60,7 @@ def report(
 
 def _read(results: Any) -> list[dict[str, Any]]:
     """Return results, from wherever they are; those of the very same model as one, later parts first."""
-    from rankencoder.evaluation.results import read_results
+    from rankencoder.evaluation.results import add_result, read_results
 
     given = getattr(results, "results", results)  # of an Evaluation
     if isinstance(given, (str, Path, Mapping)):
@@ -68,10 +68,9 @@ def _read(results: Any) -> list[dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for one in given:
         for result in [dict(one)] if isinstance(one, Mapping) else read_results([one]):
-            earlier = found.get(result["model"]["fingerprint"], {})
-            parts = {key: {**earlier.get(key, {}), **result.get(key, {})} for key in ("data", "made")}
+            name = result["model"]["fingerprint"]
             new = {key: value for key, value in result.items() if value}
-            found[result["model"]["fingerprint"]] = {**earlier, **new, **parts}
+            found[name] = add_result(found[name], new) if name in found else result
     if not found:
         raise InputError("there are no results to report: rankencoder evaluate makes them")
     return list(found.values())

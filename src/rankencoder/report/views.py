@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any
 
 from rankencoder.evaluation.results import Result
-from rankencoder.evaluation.rows import Row, rows
+from rankencoder.evaluation.rows import Row, grouped, rows
 from rankencoder.evaluation.sts_data import DEV, SEVEN
 from rankencoder.report.document import clean, listed
 
@@ -122,34 +121,17 @@ class View:
 
 def views(results: Sequence[Result], aggregation: str) -> list[View]:
     """Return all encoders, in the order of the results."""
-    groups: dict[str, list[Result]] = {}
-    for result in results:
-        groups.setdefault(result["model"]["group"], []).append(result)
+    every = rows(results, aggregation)
     found = []
-    for members, (label, table) in zip(groups.values(), _tables(groups, aggregation), strict=True):
+    for label, members in grouped(results).items():
+        table = [row for row in every if row.label == label]
         for subject in members[0]["model"]["subjects"]:
             role = subject["role"]
             scored = [system for member in members for system in (member.get("sts") or {}).items()]
             systems = [name for name, system in scored if system["encoder"] == role]
             own = {row.kind: row for row in table if row.system in systems}
-            found.append(View(label, role, tuple(members), own))
+            found.append(View(clean(label) or "model", role, tuple(members), own))
     return [replace(found[0], is_alone=True)] if len(found) == 1 else found
-
-
-def _tables(groups: dict[str, list[Result]], aggregation: str) -> list[tuple[str, list[Row]]]:
-    """Return each group's label and rows; a group without scores has no rows to name it."""
-    every = rows([member for members in groups.values() for member in members], aggregation)
-    scored = iter([(label, list(table)) for label, table in groupby(every, key=lambda row: row.label)])
-    found: list[tuple[str, list[Row]]] = []
-    for members in groups.values():
-        if any(member.get("sts") for member in members):
-            label, table = next(scored)
-        else:
-            label, table = members[0]["model"]["label"], []
-            taken = [row.label for row in every] + [name for name, _ in found]
-            label += f" {members[0]['model']['fingerprint'][:8]}" if label in taken else ""
-        found.append((clean(label) or "model", table))
-    return found
 
 
 def common_name(views: Sequence[View], kind: str) -> str:

@@ -138,6 +138,8 @@ def choose_for(subject: Subject, sets: Sequence[PairSet]) -> dict[str, Any]:
     assert subject.form is not None
     try:
         pairs = {one.name: one.pairs for one in sets}
+        for name, some in pairs.items():
+            check_pairs(name, some)
         return _choose(subject.encoder, subject.form, subject.rank_weight, pairs).to_dict()
     except InputError as error:
         return {"sentence": f"Nothing was chosen. {error}"}
@@ -153,8 +155,6 @@ def _choose(
     progress: bool = False,
 ) -> Choice:
     """Encode every sentence once, let all candidates score all pairs, and choose."""
-    for name, pairs in sets.items():
-        check_pairs(name, pairs)
     candidates = candidates_for(form, rank_weight)
     encoded = encode_pairs(encoder, [pair for pairs in sets.values() for pair in pairs], progress=progress)
     similarities = candidate_similarities(form, candidates, encoded)
