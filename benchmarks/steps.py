@@ -22,7 +22,8 @@ from rankencoder.training.backbone import load_backbone
 from rankencoder.training.config import make_config
 from rankencoder.training.data import Sentences, store_sentences
 from rankencoder.training.methods import find_method
-from rankencoder.training.stage import Targets, train_stage
+from rankencoder.training.stage import train_stage
+from rankencoder.training.targets import Targets
 
 
 def random_vectors(number: int, dimension: int) -> np.ndarray:
@@ -73,7 +74,7 @@ def main() -> None:
         result: dict[str, Any] = {"settings": settings, "machine": platform.platform(), "stage 1": first}
         teacher = random_vectors(len(sentences), dimension).astype(np.float16)
         for number in options.references:
-            targets = Targets(teacher, random_vectors(number, dimension))
+            targets = Targets([teacher], [random_vectors(number, dimension)])
             second = step_time(settings, sentences, targets)
             ratio = second["milliseconds_per_step"] / first["milliseconds_per_step"]
             print(

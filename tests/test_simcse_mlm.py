@@ -19,7 +19,7 @@ def test_masking_has_berts_proportions(build_loss):
     torch.manual_seed(3)
     ids = torch.randint(size, (400, 100))
     before = ids.clone()
-    masked, selected = loss._mask(ids)
+    masked, selected = loss.mask(ids)
     assert torch.equal(ids, before)
     is_special = torch.isin(ids, torch.tensor(special))
     assert is_special.sum() > 1000
@@ -44,9 +44,9 @@ def test_masking_by_another_share_and_each_view_for_itself(build_loss):
     made = build_loss("bert", SimCSEWithMLM(mlm_probability=0.5))
     loss = made.loss
     ids = torch.full((2000, 10), 40)
-    assert binomtest(int(loss._mask(ids)[1].sum()), ids.numel(), 0.5).pvalue > 1e-4
+    assert binomtest(int(loss.mask(ids)[1].sum()), ids.numel(), 0.5).pvalue > 1e-4
     view = torch.randint(5, 40, (50, 10))
-    _, selected = loss._mask(torch.cat([view, view]))
+    _, selected = loss.mask(torch.cat([view, view]))
     assert not torch.equal(selected[:50], selected[50:])
 
 
@@ -58,11 +58,11 @@ def test_masked_language_modelling_is_that_of_transformers(build_loss, masked_mo
     inputs = {name: made.features[name] for name in ("input_ids", "attention_mask")}
     before = inputs["input_ids"].clone()
     torch.manual_seed(4)
-    masked, selected = made.loss._mask(inputs["input_ids"])
+    masked, selected = made.loss.mask(inputs["input_ids"])
     assert selected[:4].any()
     assert selected[4:].any()
     torch.manual_seed(4)
-    value = made.loss.auxiliary(inputs)["mlm"]
+    value = made.loss.auxiliary(inputs, torch.empty(0), {})["mlm"]
     oracle = AutoModelForMaskedLM.from_pretrained(masked_models[kind]).eval()
     labels = before.masked_fill(~selected, -100)
     expected = oracle(masked, attention_mask=inputs["attention_mask"], labels=labels).loss

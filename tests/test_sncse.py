@@ -32,7 +32,7 @@ def test_negations_get_a_margin_and_are_no_further_negatives(build_loss):
     loss = build_loss("bert", method).loss
     z = numbers(3, 3, 6, 32)
     z[1] += 0.5 * z[0]
-    value, logged = loss.contrast(z)
+    value, logged = loss.contrast(z, {})
     positive = np.diagonal(cosines_by_hand(z[0], z[1]))
     difference = np.diagonal(cosines_by_hand(z[0], z[2])) - positive
     margin = np.mean(np.maximum(difference + 0.1, 0) + np.maximum(-difference - 0.3, 0))

@@ -129,7 +129,7 @@ def train_killed(train, monkeypatch):
 
     def run(name, *, stage, step, **settings):
         def killing(self, *args, **kwargs):
-            if self.state.global_step == step and hasattr(self.loss, "reference") == (stage == 2):
+            if self.state.global_step == step and hasattr(self.loss, "similarity") == (stage == 2):
                 raise Killed
             return compute(self, *args, **kwargs)
 

@@ -11,6 +11,7 @@ from rankencoder.cli.console import Column, Json, Overwrite, console, is_watched
 from rankencoder.errors import InputError
 
 _METHOD, _RANK, _WORK = "Method", "RankEncoder (stage 2)", "Running"
+_MORE = "Beyond the paper (stage 2)"
 
 
 def _option(help: str, *names: str, panel: str = "Training", **kwargs: Any) -> Any:
@@ -34,13 +35,14 @@ def train(
     backbone: Annotated[str | None, _option("Language model: folder or hub name.", panel=_METHOD)] = None,
     revision: Annotated[str | None, _option("Branch, tag or commit of a hub name.", panel=_METHOD)] = None,
     method: Annotated[
-        str | None, _option("simcse, simcse-mlm, promptbert, sncse, or module:Class.", panel=_METHOD)
+        str | None, _option("A name of `rankencoder methods`, or module:Class.", panel=_METHOD)
     ] = None,
     option: Annotated[
         list[str] | None, _option("An option of the method, as NAME=VALUE.", panel=_METHOD)
     ] = None,
     base_encoder: Annotated[
-        str | None, _option("A finished encoder for E1; stage 1 is left out.", panel=_METHOD)
+        list[str] | None,
+        _option("A finished encoder for E1, in place of stage 1; several teach together.", panel=_METHOD),
     ] = None,
     only_base: Annotated[bool | None, _option("Stop after stage 1.", "--only-base", panel=_METHOD)] = None,
     dev: Annotated[list[str] | None, _option("Scored pairs; the best weights on them are kept.")] = None,
@@ -52,7 +54,9 @@ def train(
     gradient_accumulation: Annotated[int | None, _option("Batches per step of the optimiser (1).")] = None,
     learning_rate: Annotated[float | None, _option("At the first step.")] = None,
     weight_decay: Annotated[float | None, _option("Of AdamW (0).")] = None,
-    warmup_steps: Annotated[int | None, _option("Steps in which the learning rate rises (0).")] = None,
+    warmup_steps: Annotated[
+        float | None, _option("Steps in which the learning rate rises, or a share of all (0).")
+    ] = None,
     max_grad_norm: Annotated[float | None, _option("Longer gradients are cut (1).")] = None,
     max_length: Annotated[int | None, _option("Tokens of a sentence that training sees (32).")] = None,
     max_seq_length: Annotated[int | None, _option("Tokens that the encoder reads (128).")] = None,
@@ -68,12 +72,27 @@ def train(
     student: Annotated[str | None, _option("Whose cosines learn: encoder or head.", panel=_RANK)] = None,
     reference_size: Annotated[int | None, _option("Sentences of the reference corpus.", panel=_RANK)] = None,
     reference_seed: Annotated[int | None, _option("Draws another reference corpus.", panel=_RANK)] = None,
+    target: Annotated[
+        str | None, _option("What E2 learns: ranks, cosine, or a power such as -0.25 (ranks).", panel=_MORE)
+    ] = None,
+    listwise: Annotated[
+        str | None, _option("Learn the order in a batch too: listnet or listmle.", panel=_MORE)
+    ] = None,
+    listwise_weight: Annotated[float | None, _option("Weight of that loss (1).", panel=_MORE)] = None,
+    listwise_temperature: Annotated[float | None, _option("Its temperature (0.05).", panel=_MORE)] = None,
+    neighbors: Annotated[
+        int | None, _option("Put so many near neighbours of a sentence into its batch (0).", panel=_MORE)
+    ] = None,
+    rounds: Annotated[
+        int | None, _option("E2 becomes the next E1, at most so often (1).", panel=_MORE)
+    ] = None,
     rank_weight: Annotated[
         float | None, _option("λ of Eq. 7, of the written RankEncoder (0.1).", panel=_RANK)
     ] = None,
     form: Annotated[str | None, _option("Its form: exact, compact or linear.", panel=_RANK)] = None,
     logging_steps: Annotated[int | None, _option("Steps between log entries (10).", panel=_WORK)] = None,
     eval_steps: Annotated[int | None, _option("Steps between looks at dev (125).", panel=_WORK)] = None,
+    patience: Annotated[int | None, _option("Stop after so many looks without a gain.", panel=_WORK)] = None,
     save_steps: Annotated[int | None, _option("Steps between checkpoints (500).", panel=_WORK)] = None,
     report_to: Annotated[
         list[str] | None, _option("Also log to tensorboard, trackio or wandb.", panel=_WORK)
@@ -142,6 +161,12 @@ def _print(run: Any) -> None:
             f"stage {stage['stage']}: {stage['steps']:,} steps in {stage['seconds']:,.0f} s "
             f"({stage['milliseconds_per_step']:.1f} ms each){score}"
         )
+    rounds = run.record.get("rounds", {"rounds": []})
+    for ended in rounds["rounds"] if len(rounds["rounds"]) > 1 else []:
+        kept = ", kept" if ended["number"] == rounds["kept"] else ""
+        figure = "change in rank similarities" if ended["dev"] is None else "dev"
+        value = f"{ended['change']:.4f}" if ended["dev"] is None else f"{100 * ended['dev']:.2f}"
+        show(f"round {ended['number']}: {figure} {value}{kept}")
     show(f"{run.encoder}: the encoder, an ordinary SentenceTransformer", markup=False, soft_wrap=True)
     if (run.folder / "rankencoder").exists():
         text = f"{run.folder / 'rankencoder'}: the same with its reference corpus (Eq. 7)"

@@ -182,7 +182,9 @@ def _open_run(folder: Path, options: dict[str, Any], cache: Path | None, progres
         second = RankEncoder.load(folder / "rankencoder", **options)
     first = folder / "base"
     if not first.is_dir():
-        first = Path(record["config"].get("base_encoder") or first)
+        given = record["config"].get("base_encoder") or []
+        given = [given] if isinstance(given, str) else given
+        first = Path(given[0]) if len(given) == 1 else first  # of several, none is the one
     if first.is_dir():
         encoder = CachedEncoder(Encoder(first, **options), cache)
         subject = Subject("E1", encoder)

@@ -48,7 +48,7 @@ class Backbone:
     :param module: The model as sentence-transformers' first module.
     :param tokenizer: Its own tokenizer, before a method puts a template into the module's.
     :param kind: "masked" or "causal" language model.
-    :param dropout: The dropout that it was given because its own is 0 everywhere, else None.
+    :param dropout: The dropout that it was given in place of its own, else None.
     """
 
     name: str
@@ -85,13 +85,18 @@ class Backbone:
 
 
 def load_backbone(
-    name: str, *, revision: str | None = None, max_seq_length: int = MAX_SEQ_LENGTH
+    name: str,
+    *,
+    revision: str | None = None,
+    max_seq_length: int = MAX_SEQ_LENGTH,
+    dropout: float | None = None,
 ) -> Backbone:
     """Load a backbone from a folder or the hub: safetensors only, no code from the repository.
 
     A model whose dropout is 0 everywhere (ModernBERT, Llama) gets a dropout of 0.1: without any, the two
     views of a sentence would be the same.
 
+    :param dropout: The dropout that it is to have everywhere, in place of its own.
     :raises InputError: If there is none, or it is no language model; with the nearest names.
     """
     from sentence_transformers.sentence_transformer.modules import Transformer
@@ -100,7 +105,9 @@ def load_backbone(
     kind = _kind(config, name)
     positions = _positions(config)
     length = max_seq_length if positions is None else min(max_seq_length, positions)
-    dropout = dict.fromkeys(_dropouts(config), _DROPOUT) if not any(_dropouts(config).values()) else {}
+    if dropout is None and not any(_dropouts(config).values()):
+        dropout = _DROPOUT
+    given = {} if dropout is None else dict.fromkeys(_dropouts(config), dropout)
     try:
         import torch
 
@@ -110,14 +117,14 @@ def load_backbone(
                 max_seq_length=length,
                 model_kwargs={"revision": revision, "use_safetensors": True, "dtype": torch.float32},
                 processor_kwargs={"revision": revision},
-                config_kwargs={"revision": revision, **dropout},
+                config_kwargs={"revision": revision, **given},
             )
     except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
         raise InputError(f"cannot load backbone {name!r}: {first_line(error)}") from error
     if module.tokenizer is None or not module.tokenizer.is_fast:
         raise InputError(f"backbone {name!r} has no fast tokenizer (a tokenizer.json): convert it first")
     _freeze_pooler(module.model)
-    return Backbone(name, revision, module, module.tokenizer, kind, _DROPOUT if dropout else None)
+    return Backbone(name, revision, module, module.tokenizer, kind, dropout)
 
 
 @contextmanager

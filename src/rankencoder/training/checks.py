@@ -25,11 +25,11 @@ def check_machine(config: TrainConfig) -> None:
     for name in config.report_to:
         _check_logger(name)
     make_evaluator(config.dev)
-    if config.base_encoder is not None:
-        check_encoder_name(config.base_encoder)
+    for name in config.base_encoder or ():
+        check_encoder_name(name)
 
 
-def check_backbone(config: TrainConfig, method: type[Method], backbone: Backbone) -> None:
+def check_kind(config: TrainConfig, method: type[Method], backbone: Backbone) -> None:
     """Make sure that a method can train a backbone.
 
     :raises InputError: If not.
@@ -39,7 +39,14 @@ def check_backbone(config: TrainConfig, method: type[Method], backbone: Backbone
             f"method {config.method!r} trains {' and '.join(method.kinds)} language models, and "
             f"{config.backbone!r} is a {backbone.kind} one: use another backbone, or method 'simcse'"
         )
-    if backbone.positions is not None and config.max_length > backbone.positions:
+
+
+def check_length(config: TrainConfig, backbone: Backbone) -> None:
+    """Make sure that a backbone can read as many tokens as training shows it.
+
+    :raises InputError: If not.
+    """
+    if backbone.positions is not None and (config.max_length or 0) > backbone.positions:
         raise InputError(f"max_length {config.max_length} is more than the backbone's {backbone.positions}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,14 +21,14 @@ class ViewCollator:
 
     One forward pass then serves all views. The prefix of the names is what the trainer takes for one input.
 
-    :param teacher: E1's vectors of all training sentences, mapped into memory; those of the batch go along.
+    :param vectors: Vectors of all training sentences by name, mapped into memory; the batch's go along.
     :param multiple: Lengths are rounded up to a multiple of this: few different shapes make few CUDA graphs.
     """
 
     method: Method
     backbone: Backbone
     max_length: int
-    teacher: np.ndarray | None = None
+    vectors: dict[str, np.ndarray] = field(default_factory=dict)
     multiple: int = 1
     valid_label_columns: tuple[str, ...] = ()
 
@@ -54,6 +54,6 @@ class ViewCollator:
             "views_attention_mask": torch.from_numpy(mask),
             "views_rows": torch.tensor(columns["row"]),
         }
-        if self.teacher is not None:
-            batch["views_teacher"] = torch.from_numpy(np.asarray(self.teacher[columns["row"]]))
+        for name, vectors in self.vectors.items():
+            batch[f"views_{name}"] = torch.from_numpy(np.asarray(vectors[columns["row"]]))
         return batch

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from rankencoder.blend import check_rank_weight
 from rankencoder.errors import InputError
+from rankencoder.forms.linear import LinearForm
 from rankencoder.training.backbone import MAX_SEQ_LENGTH
 from rankencoder.training.settings_file import check_types, read_settings
 
@@ -30,7 +31,8 @@ class TrainConfig:
     :param revision: The branch, tag or commit of a hub name.
     :param method: How to train: "simcse", "simcse-mlm", "promptbert", "sncse" or one that you registered.
     :param options: The method's own options.
-    :param base_encoder: A finished encoder to take for E1: folder or hub name. Stage 1 is left out then.
+    :param base_encoder: A finished encoder to take for E1: folder or hub name. Stage 1 is left out then. E2
+        learns the average similarity of several.
     :param only_base: Stop after stage 1.
     :param dev: Files of scored pairs; the weights that do best on them (on average) are kept.
     :param seed: Of the head's weights, the order of the sentences and dropout.
@@ -41,7 +43,7 @@ class TrainConfig:
     :param gradient_accumulation: Batches per step of the optimiser; negatives come from one batch alone.
     :param learning_rate: At the first step; it falls linearly to 0.
     :param weight_decay: Of AdamW.
-    :param warmup_steps: Steps in which the learning rate rises first.
+    :param warmup_steps: Steps in which the learning rate rises first; below 1, a share of them all.
     :param max_grad_norm: Longer gradients are cut to this norm.
     :param max_length: Tokens of a sentence that training sees.
     :param max_seq_length: Tokens that the finished encoder reads.
@@ -56,9 +58,17 @@ class TrainConfig:
     :param reference_size: Sentences of the reference corpus.
     :param reference_seed: Draws another reference corpus.
     :param rank_weight: λ of Eq. 7, of the RankEncoder that is written.
+    :param target: The similarity that E2 learns: E1's "ranks" (the paper), E1's "cosine", or that of a power
+        of the reference corpus' covariance (−0.25, say).
+    :param listwise: Learn the order of each sentence's similarities besides: "listnet" or "listmle".
+    :param listwise_weight: Weight of that loss.
+    :param listwise_temperature: Temperature of both lists.
+    :param neighbors: Fill batches with so many of E1's nearest neighbours of each sentence in stage 2.
+    :param rounds: Let E2 be the E1 of a next round, at most so often; rounds end when they gain nothing.
     :param form: The form of the RankEncoder that is written: "exact", "compact" or "linear".
     :param logging_steps: Steps from one log entry to the next.
     :param eval_steps: Steps from one look at the dev set to the next.
+    :param patience: Stop a stage after so many looks without a better score.
     :param save_steps: Steps from one checkpoint to the next.
     :param report_to: Where logs go besides: "tensorboard", "trackio", "wandb".
     :param cuda_graphs: Replay training steps as CUDA graphs, on a GPU, where the method allows it.
@@ -73,20 +83,20 @@ class TrainConfig:
     revision: str | None = None
     method: str = "simcse"
     options: dict[str, Any] = field(default_factory=dict)
-    base_encoder: str | None = None
+    base_encoder: list[str] | None = None
     only_base: bool = False
     dev: list[str] = field(default_factory=list)
     seed: int = 42
     stage2_seed: int | None = None
-    epochs: float = 1.0
+    epochs: float | None = None
     max_steps: int | None = None
     batch_size: int | None = None
     gradient_accumulation: int = 1
     learning_rate: float | None = None
-    weight_decay: float = 0.0
-    warmup_steps: int = 0
+    weight_decay: float | None = None
+    warmup_steps: float | None = None
     max_grad_norm: float = 1.0
-    max_length: int = 32
+    max_length: int | None = None
     max_seq_length: int = MAX_SEQ_LENGTH
     precision: Precision | None = None
     preset: Literal["paper", "authors-code"] = "paper"
@@ -98,10 +108,17 @@ class TrainConfig:
     student: Literal["encoder", "head"] | None = None
     reference_size: int | None = None
     reference_seed: int = 42
+    target: Literal["ranks", "cosine"] | float = "ranks"
+    listwise: Literal["listnet", "listmle"] | None = None
+    listwise_weight: float = 1.0
+    listwise_temperature: float = 0.05
+    neighbors: int = 0
+    rounds: int = 1
     rank_weight: float = 0.1
     form: Literal["exact", "compact", "linear"] = "compact"
     logging_steps: int = 10
-    eval_steps: int = 125
+    eval_steps: int | None = None
+    patience: int | None = None
     save_steps: int = 500
     report_to: list[str] = field(default_factory=list)
     cuda_graphs: bool = True
@@ -116,7 +133,7 @@ class TrainConfig:
     def resolved(self, backbone: Backbone, method: type[Method]) -> TrainConfig:
         """Return the settings with the authors' choice for each that is None."""
         chosen: dict[str, Any] = {
-            "precision": "fp16",
+            **_COMMON,
             **_PRESETS[self.preset],
             **{key: value for key, value in method.defaults(backbone).items() if key in self.names()},
             **(_AUTHORS.get(method.name, {}) if self.preset == "authors-code" else {}),
@@ -127,6 +144,14 @@ class TrainConfig:
         return dataclasses.replace(self, **missing)
 
 
+_COMMON = {
+    "epochs": 1.0,
+    "weight_decay": 0.0,
+    "warmup_steps": 0.0,
+    "max_length": 32,
+    "precision": "fp16",
+    "eval_steps": 125,
+}
 _PAPER = {
     "lower": 0.5,
     "upper": 0.8,
@@ -156,20 +181,28 @@ def make_config(values: dict[str, Any], file: str | Path | None = None) -> Train
     _make_absolute(config)
     _check_numbers(config)
     check_rank_weight(config.rank_weight)
-    if config.only_base and config.base_encoder is not None:
+    LinearForm.check(power=config.target if isinstance(config.target, float) else 0.0)
+    if config.only_base and config.base_encoder:
         raise InputError("only_base trains E1 and base_encoder gives one: choose one of them")
     return config
 
 
 def _make_absolute(config: TrainConfig) -> None:
     """Let the settings mean the same wherever they are read again."""
-    for name in ("corpus", "backbone", "base_encoder"):
+    for name in ("corpus", "backbone"):
         value = getattr(config, name)
-        if value is not None and Path(value).expanduser().exists():
-            setattr(config, name, str(Path(value).expanduser().resolve()))
+        if value is not None:
+            setattr(config, name, _absolute(value))
+    config.base_encoder = [_absolute(name) for name in config.base_encoder or ()] or None
     config.dev = [str(Path(file).expanduser().resolve()) for file in config.dev]
     if config.output is not None:
         config.output = str(Path(config.output).expanduser().resolve())
+
+
+def _absolute(name: str) -> str:
+    """Return the whole path of what exists; hub names stay as they are."""
+    path = Path(name).expanduser()
+    return str(path.resolve()) if path.exists() else name
 
 
 _AT_LEAST = {
@@ -185,6 +218,11 @@ _AT_LEAST = {
     "max_seq_length": 3,
     "rank_loss_weight": 0,
     "reference_size": 2,
+    "listwise_weight": 0,
+    "listwise_temperature": 0,
+    "neighbors": 0,
+    "rounds": 1,
+    "patience": 1,
     "logging_steps": 1,
     "eval_steps": 1,
     "save_steps": 1,
@@ -192,7 +230,7 @@ _AT_LEAST = {
     "seed": 0,
     "stage2_seed": 0,
 }
-_POSITIVE = ("epochs", "learning_rate", "max_grad_norm")
+_POSITIVE = ("epochs", "learning_rate", "max_grad_norm", "listwise_temperature")
 
 
 def _check_numbers(config: TrainConfig) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from rankencoder.training.gather import gather
+from rankencoder.training.gather import gather, own_rows
 from rankencoder.training.losses import cosine_matrix, info_nce
 
 if TYPE_CHECKING:
@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
     from rankencoder.training.methods.base import Method
 
-SIDE_TENSORS = ("rows", "teacher")
-"""What the collator sends along with the views that is not for the encoder."""
+Features = dict[str, torch.Tensor]
+
+INPUTS = ("input_ids", "attention_mask")
+"""What the encoder reads of what the collator sends."""
 
 
 class Head(nn.Sequential):
@@ -28,6 +30,14 @@ class Head(nn.Sequential):
         nn.init.normal_(linear.weight, std=0.02)
         nn.init.zeros_(linear.bias)
         super().__init__(linear, nn.Tanh())
+
+
+def mean_cosines(cosines: torch.Tensor) -> Features:
+    """Return the mean cosine of positive pairs, on the diagonal, and of negative ones, to log."""
+    cosines, n = cosines.detach(), len(cosines)
+    positive = cosines.diagonal().mean()
+    negative = (cosines.sum() - positive * n) / max(1, n * (n - 1))
+    return {"positive_cosine": positive, "negative_cosine": negative}
 
 
 @dataclass
@@ -100,38 +110,46 @@ class ContrastiveLoss(nn.Module):
         self.logged = {"contrastive": objective.contrastive.detach(), **objective.logged}
         return objective.contrastive + sum(objective.auxiliary.values())
 
-    def objective(self, features: dict[str, Any]) -> Objective:
+    def objective(self, features: Features) -> Objective:
         """Return what the method makes of a batch."""
-        inputs = {name: value for name, value in features.items() if name not in SIDE_TENSORS}
+        inputs = {name: features[name] for name in INPUTS}
         own = self.encode(inputs, sentences=len(features["rows"]))
         adjusted = self.adjust(own, inputs)
         vectors = gather(own)
         outputs = self.head(vectors if adjusted is own else gather(adjusted)).transpose(0, 1)
-        contrastive, logged = self.contrast(outputs)
-        auxiliary = self.auxiliary(inputs)
+        contrastive, logged = self.contrast(outputs, features)
+        auxiliary = self.auxiliary(inputs, own_rows(outputs, dim=1), logged)
         logged.update({name: loss.detach() for name, loss in auxiliary.items()})
         return Objective(contrastive, vectors.transpose(0, 1), outputs, auxiliary, logged)
 
-    def encode(self, inputs: dict[str, Any], sentences: int) -> torch.Tensor:
+    def encode(self, inputs: Features, sentences: int) -> torch.Tensor:
         """Return the encoder's vectors of this process' views, ``[N, views, dimension]``."""
         vectors: torch.Tensor = self.model(dict(inputs))["sentence_embedding"]
         return vectors.reshape(-1, sentences, vectors.shape[-1]).transpose(0, 1)
 
-    def adjust(self, vectors: torch.Tensor, inputs: dict[str, Any]) -> torch.Tensor:
+    def adjust(self, vectors: torch.Tensor, inputs: Features) -> torch.Tensor:
         """Return what goes into the head for the encoder's vectors."""
         return vectors
 
-    def contrast(self, outputs: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Return l_cl of the head's outputs, ``[views, N, dimension]``, and figures to log."""
-        cosines = cosine_matrix(outputs[0], outputs[1])
-        n = len(cosines)
-        positive = cosines.detach().diagonal().mean()
-        negative = (cosines.detach().sum() - positive * n) / max(1, n * (n - 1))
-        logged = {"positive_cosine": positive, "negative_cosine": negative}
-        return info_nce(cosines, self.method.temperature), logged
+    def contrast(self, outputs: torch.Tensor, features: Features) -> tuple[torch.Tensor, Features]:
+        """Return l_cl of the head's outputs, and figures to log.
 
-    def auxiliary(self, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
-        """Return further losses of this process' views, already weighted."""
+        :param outputs: Those of all processes, ``[views, N, dimension]``.
+        :param features: This process' batch, with what came along with the views.
+        """
+        cosines = cosine_matrix(outputs[0], outputs[1])
+        return info_nce(cosines, self.method.temperature), mean_cosines(cosines)
+
+    def auxiliary(self, inputs: Features, outputs: torch.Tensor, logged: Features) -> Features:
+        """Return further losses of this process' views, already weighted.
+
+        :param outputs: The head's outputs of this process, ``[views, N, dimension]``.
+        :param logged: Figures to log; more can be added.
+        """
+        return {}
+
+    def state(self) -> Features:
+        """Return what changes in training and no gradient trains, to be kept in checkpoints."""
         return {}
 
     def get_config_dict(self) -> dict[str, Any]:

@@ -114,8 +114,8 @@ def _check_occupied(output: Path, config: TrainConfig, overwrite: bool) -> bool:
             f"{output} already holds {_what(output)}: use --resume, --overwrite or another folder"
         )
     check_free(output, overwrite=True)
-    for name in ("corpus", "backbone", "base_encoder"):
-        value = getattr(config, name)
+    given = [("base_encoder", name) for name in config.base_encoder or ()]
+    for name, value in [("corpus", config.corpus), ("backbone", config.backbone), *given]:
         if value is not None and Path(value).is_relative_to(output):
             raise InputError(f"{name} {value} is in the folder that would be overwritten: use another output")
     return True

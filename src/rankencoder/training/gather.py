@@ -33,6 +33,12 @@ def gather(rows: torch.Tensor) -> torch.Tensor:
     return cast(torch.Tensor, _Gather.apply(rows)) if world_size() > 1 else rows  # type: ignore[no-untyped-call]
 
 
+def own_rows(gathered: torch.Tensor, dim: int = 0) -> torch.Tensor:
+    """Return what `gather` got from this process."""
+    processes = world_size()
+    return gathered.chunk(processes, dim=dim)[distributed.get_rank()] if processes > 1 else gathered
+
+
 class _Gather(torch.autograd.Function):
     """Gathers rows; its backward adds up the gradients that the processes have for them.
 

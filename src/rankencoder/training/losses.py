@@ -75,6 +75,45 @@ def rank_loss(cosines: torch.Tensor, targets: torch.Tensor, chosen: torch.Tensor
     return ((cosines - targets).square() * chosen).sum() / chosen.sum().clamp(min=1)
 
 
+def listnet_loss(cosines: torch.Tensor, targets: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Return the loss of ListNet, as RankCSE has it: two distributions over the batch's other sentences.
+
+    Beyond the paper, whose loss (Eq. 5) learns each similarity by itself.
+
+    >>> round(listnet_loss(torch.eye(3), torch.eye(3), 0.05).item(), 6)  # a list of two equal ones: ln 2
+    0.693147
+    """
+    student, teacher = (_others(matrix) / temperature for matrix in (cosines, targets))
+    return functional.cross_entropy(student, teacher.softmax(dim=1))
+
+
+def listmle_loss(cosines: torch.Tensor, targets: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Return the loss of ListMLE, as RankCSE has it: how unlikely E1's order of the other sentences is.
+
+    The mean over lists of the sum over places. Where E1 has ties, a random order is taken for theirs.
+
+    >>> cosines = torch.tensor([[0, 2, 1, 0.5]] + [[0, 1, 1, 0]] * 3).double()
+    >>> targets = torch.tensor([[0, 0.5, 0.8, 0.1]] * 4).double()
+    >>> f"{_order_loss(_others(cosines), _others(targets))[0]:.7f}"
+    '1.6657821'
+    """
+    return _order_loss(_others(cosines) / temperature, _others(targets)).mean()
+
+
+def _order_loss(student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
+    shuffled = torch.rand_like(teacher).argsort(dim=1)
+    order = shuffled.gather(1, teacher.gather(1, shuffled).argsort(dim=1, descending=True, stable=True))
+    scores = student.gather(1, order)
+    rest = scores.flip(1).logcumsumexp(dim=1).flip(1)  # of each place and all below it
+    return (rest - scores).sum(dim=1)
+
+
+def _others(matrix: torch.Tensor) -> torch.Tensor:
+    """Return a square matrix without its diagonal: for each sentence the list of the others."""
+    n = len(matrix)
+    return matrix.flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1)
+
+
 def total_loss(
     contrastive: torch.Tensor, rank: torch.Tensor, weight: float, combine: Combine
 ) -> torch.Tensor:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-_TITLES = {1: "Stage 1: contrastive loss", 2: "Stage 2: contrastive and rank loss"}
 # colours of Okabe and Ito, which colour-blind people can tell apart
 _LOSSES = {"contrastive": ("contrastive loss", "#0072B2"), "weighted_rank": ("λ · rank loss", "#D55E00")}
 _DEV_COLOUR = "#007A5A"  # their green, darker: it is also the colour of text
@@ -29,8 +28,8 @@ def draw_losses(history: Sequence[Mapping[str, float]], path: Path, *, title: st
     The axis of the losses is logarithmic unless one is zero or less. In a ``.svg`` file each curve is a group
     whose id is its stage and key, such as "stage2-weighted_rank"; with "-raw" for the values behind a mean.
 
-    :param history: What was logged: "stage" (1 or 2), "step", "contrastive", and in some records
-        "weighted_rank" (λ times the rank loss) and "dev".
+    :param history: What was logged: "stage" (1, 2, and more with rounds), "step", "contrastive", and in some
+        records "weighted_rank" (λ times the rank loss) and "dev".
     :param path: The ``.svg`` or ``.png`` file to write.
     :raises InputError: If there is no loss to draw, or matplotlib is not installed.
     """
@@ -38,14 +37,17 @@ def draw_losses(history: Sequence[Mapping[str, float]], path: Path, *, title: st
     kind = path.suffix.lower().removeprefix(".")
     if kind not in ("svg", "png"):
         raise InputError(f"{path}: losses are drawn as .svg or .png; name the file so")
-    records = {stage: [record for record in history if record["stage"] == stage] for stage in _TITLES}
-    stages = [stage for stage in _TITLES if any(_LOSSES.keys() & record.keys() for record in records[stage])]
+    numbers = sorted({int(record["stage"]) for record in history})
+    records = {stage: [record for record in history if record["stage"] == stage] for stage in numbers}
+    stages = [stage for stage in numbers if any(_LOSSES.keys() & record.keys() for record in records[stage])]
     if not stages:
         raise InputError("no losses were logged, so there are none to draw; log more often")
     matplotlib, figure_class = _import_matplotlib()
     # a salt for the ids and no date: the same losses make the same file
     with matplotlib.rc_context({"svg.hashsalt": "rankencoder"}), new_file(path) as temporary:
-        figure = figure_class(figsize=(10 if len(stages) > 1 else 6.5, 4), dpi=100, layout="constrained")
+        figure = figure_class(
+            figsize=(5 * len(stages) if len(stages) > 1 else 6.5, 4), dpi=100, layout="constrained"
+        )
         figure.suptitle(title, fontsize=13, parse_math=False)
         figure.get_layout_engine().set(wspace=0.04)
         for number, stage in enumerate(stages, start=1):
@@ -60,7 +62,8 @@ def running_mean(values: np.ndarray) -> np.ndarray:
 
 
 def _draw_stage(axes: Axes, records: list[Mapping[str, float]], stage: int) -> None:
-    axes.set_title(_TITLES[stage], fontsize=11)
+    losses = "contrastive loss" if stage == 1 else "contrastive and rank loss"
+    axes.set_title(f"Stage {stage}: {losses}", fontsize=11)
     axes.set_xlabel("optimiser step")
     axes.locator_params(axis="x", integer=True, min_n_ticks=1)
     axes.set_ylabel("loss")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,21 +14,20 @@ from typing import TYPE_CHECKING, Any
 
 from rankencoder.errors import InputError
 from rankencoder.storage import new_file, read_json, write_json
-from rankencoder.training.checks import check_backbone, check_machine
+from rankencoder.training.checks import check_kind, check_length, check_machine
 from rankencoder.training.config import make_config
 from rankencoder.training.folder import Claim, claim_folder, locked
 from rankencoder.training.gather import WAIT, is_first_process
 
 if TYPE_CHECKING:
+    import numpy as np
     from datasets import Dataset
 
-    from rankencoder.encoders import Encoder
     from rankencoder.model import RankEncoder
-    from rankencoder.reference import Reference
     from rankencoder.training.data import Sentences
     from rankencoder.training.methods.base import Method
-
-_BATCH = 128  # sentences, when encoding
+    from rankencoder.training.rounds import Round
+    from rankencoder.training.targets import Targets
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,8 @@ class _Run:
     def __init__(self, claim: Claim, progress: bool) -> None:
         from accelerate import PartialState
 
-        from rankencoder.training.backbone import load_backbone
         from rankencoder.training.methods import find_method, make_method
-        from rankencoder.training.stage import on_gpu
+        from rankencoder.training.stage import backbone_of, on_gpu
 
         config = claim.config
         check_machine(config)
@@ -134,14 +133,13 @@ class _Run:
         self.processes = PartialState(cpu=config.device == "cpu", timeout=WAIT)
         self.progress = progress and self.processes.is_main_process
         cls = find_method(config.method)
-        backbone = load_backbone(
-            config.backbone, revision=config.revision, max_seq_length=config.max_seq_length
-        )
-        check_backbone(config, cls, backbone)
+        backbone = backbone_of(config, cls)
+        check_kind(config, cls, backbone)
         self.method: Method = make_method(config.method, config.options, cls.defaults(backbone))
-        self.method.check()
-        self.method.encoder(backbone)  # says what does not fit, such as a tokenizer without [MASK]
         self.config = config.resolved(backbone, cls)
+        check_length(self.config, backbone)
+        self.method.check(backbone)
+        self.method.encoder(backbone)  # says what does not fit, such as a tokenizer without [MASK]
         self.config.options = self.method.options()
         self.config.precision = self.config.precision if on_gpu(config) else "fp32"
         self.tokenizer = backbone.tokenizer
@@ -186,21 +184,36 @@ class _Run:
             rows = self.method.prepare(
                 self.sentences.rows, fingerprint=self.sentences.sha256, progress=self.progress
             )
-        base = self._base(rows)
+        teachers = self._teachers(rows)
         if not self.config.only_base:
-            self._rank_stage(rows, base)
+            self._rank_stages(rows, teachers)
         self._close()
         return TrainingRun(self.folder, self.record)
 
-    def _base(self, rows: Dataset) -> str:
-        """Return E1's folder or name, trained if it is not given."""
-        if self.config.base_encoder is not None:
+    def _teachers(self, rows: Dataset) -> list[str]:
+        """Return the folders or names of each E1, trained if none is given."""
+        if self.config.base_encoder:
             return self.config.base_encoder
         if not (self.folder / "base").exists():
-            self._stage(1, rows, "base", None)
-        return str(self.folder / "base")
+            self._stage(1, rows, self.folder / "base", None)
+        return [str(self.folder / "base")]
 
-    def _stage(self, number: int, rows: Dataset, name: str, targets: Any) -> None:
+    def _companion(self) -> np.ndarray | None:
+        """Return the vectors of the sentences that the method's loss wants, computed once."""
+        import numpy as np
+
+        from rankencoder.training.teacher import write_vectors
+
+        file = self.work / "companion.npy"
+        with self._first("companion"):
+            if self.processes.is_main_process and not file.with_suffix(".done").exists():
+                encoder = self.method.companion(self.config.device)
+                if encoder is not None:
+                    write_vectors(encoder, self.sentences, file, progress=self.progress)
+                file.with_suffix(".done").touch()
+        return np.load(file, mmap_mode="r") if file.exists() else None
+
+    def _stage(self, number: int, rows: Dataset, encoder: Path, targets: Targets | None) -> None:
         from rankencoder.training.outputs import save_encoder
         from rankencoder.training.stage import train_stage
 
@@ -211,76 +224,81 @@ class _Run:
             self.work / f"stage-{number}",
             number=number,
             targets=targets,
+            companion=self._companion(),
             progress=self.progress,
         )
         if self.processes.is_main_process:
             with new_file(self.work / f"stage-{number}.json") as path:
                 write_json(path, trained.about)
-            save_encoder(trained, self.folder / name, self.config, self.sentences)
+            save_encoder(trained, encoder, self.config, self.sentences)
         self.processes.wait_for_everyone()
         if trained.stopped:
             raise KeyboardInterrupt
 
-    def _rank_stage(self, rows: Dataset, base: str) -> None:
-        """Train E2 and write it with a reference corpus of its own."""
-        import numpy as np
+    def _rank_stages(self, rows: Dataset, teachers: list[str]) -> None:
+        """Train E2, round by round, and write the best with a reference corpus of its own."""
+        done = self.work / "rounds.json"
+        if not done.exists():
+            rounds = self._rounds(rows, teachers)
+            if self.processes.is_main_process:
+                with new_file(done) as path:
+                    write_json(path, rounds)
+        with self._first("rankencoder"):
+            self.record["rounds"] = read_json(done)
+            if self.processes.is_main_process:
+                if not (self.folder / "encoder").exists():
+                    kept = self._round_folder(self.record["rounds"]["kept"])
+                    os.replace(kept / "encoder", self.folder / "encoder")
+                if not (self.folder / "rankencoder").exists():
+                    self._make_rankencoder()
 
-        from rankencoder.reference import Reference
-        from rankencoder.training.stage import Targets
+    def _rounds(self, rows: Dataset, teachers: list[str]) -> dict[str, Any]:
+        """Let E2 be the next round's teacher until that gains nothing; return how the rounds ended."""
+        ended: list[Round] = []
+        best = 0
+        for number in range(1, self.config.rounds + 1):
+            ended.append(self._round(number, rows, teachers))
+            if number > 1 and not ended[-1].is_better_than(ended[best]):
+                break
+            best = number - 1
+            teachers = [str(self._round_folder(number) / "encoder")]
+        return {"kept": best + 1, "rounds": [vars(round) for round in ended]}
 
-        if not (self.folder / "encoder").exists():
+    def _round_folder(self, number: int) -> Path:
+        return self.work / f"round-{number}"
+
+    def _round(self, number: int, rows: Dataset, teachers: list[str]) -> Round:
+        """Train E2 on what its teachers say, unless that is done."""
+        from rankencoder.training.rounds import score_round
+        from rankencoder.training.teacher import clear_targets, load_targets, make_targets
+
+        folder = self._round_folder(number)
+        if not (folder / "encoder").exists():
             with self._first("targets"):
                 if self.processes.is_main_process:
-                    self._make_targets(base)
-            teacher = np.load(self.work / "teacher.npy", mmap_mode="r")
-            reference = Reference.load(self.work / "reference")
-            self._stage(2, rows, "encoder", Targets(teacher, reference.vectors))
-        with self._first("rankencoder"):
-            if self.processes.is_main_process and not (self.folder / "rankencoder").exists():
-                self._make_rankencoder()
-
-    def _make_targets(self, base: str) -> None:
-        """Draw the reference corpus; let E1 encode it, and all training sentences."""
-        from rankencoder.reference import Reference
-        from rankencoder.training.teacher import write_teacher_vectors
-
-        encoder = self._encoder(base)
-        folder = self.work / "reference"
-        if not folder.exists():
-            texts = (row["text"] for row in self.sentences.rows)
-            self._sample(encoder, texts, int(self.config.reference_size or 0), folder).save(folder)
-        Reference.load(folder).check_encoder(encoder)
-        write_teacher_vectors(encoder, self.sentences, self.work / "teacher.npy", progress=self.progress)
+                    make_targets(teachers, self.sentences, folder, self.config, progress=self.progress)
+            self._stage(number + 1, rows, folder / "encoder", load_targets(folder))
+        about = read_json(self.work / f"stage-{number + 1}.json")
+        with self._first("rounds"):
+            ended = score_round(number, folder, about, self.config)
+        if self.processes.is_main_process:
+            clear_targets(folder)
+        return ended
 
     def _make_rankencoder(self) -> None:
         """Write E2 with the same reference corpus, as E2 sees it."""
         from rankencoder.model import RankEncoder
         from rankencoder.reference import Reference
+        from rankencoder.training.teacher import draw_reference, load_encoder, reference_folder
 
-        drawn = Reference.load(self.work / "reference").sentences
-        encoder = self._encoder(str(self.folder / "encoder"))
-        own = self._sample(encoder, drawn, len(drawn), self.work / "own-reference")
+        drawn = Reference.load(reference_folder(self._round_folder(1))).sentences
+        encoder = load_encoder(str(self.folder / "encoder"), self.config)
+        beside = self.work / "own-reference"
+        own = draw_reference(encoder, drawn, len(drawn), beside, self.config, progress=self.progress)
         model = RankEncoder(
             encoder, own, form=self.config.form, rank_weight=self.config.rank_weight, progress=False
         )
         model.save(self.folder / "rankencoder")
-
-    def _encoder(self, name: str) -> Encoder:
-        from rankencoder.encoders import Encoder
-
-        return Encoder(name, device=self.config.device, batch_size=_BATCH)
-
-    def _sample(self, encoder: Encoder, texts: Iterable[str], size: int, beside: Path) -> Reference:
-        from rankencoder.reference import Reference
-
-        return Reference.build(
-            encoder,
-            texts,
-            size=size,
-            seed=self.config.reference_seed,
-            progress=self.progress,
-            resume_beside=beside,
-        )
 
     def _close(self) -> None:
         """Write record and picture, and delete checkpoints and vectors."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from rankencoder.training.backbone import Backbone, load_backbone
 from rankencoder.training.callbacks import Progress, StopAtSignal
 from rankencoder.training.collator import ViewCollator
 from rankencoder.training.gather import WAIT, world_size
+from rankencoder.training.neighbors import NeighborBatchSampler
 from rankencoder.training.rankloss import RankEncoderLoss
 from rankencoder.training.trainer import EncoderTrainer, drop_incomplete, last_checkpoint
 
@@ -34,17 +36,10 @@ if TYPE_CHECKING:
 
     from rankencoder.training.config import TrainConfig
     from rankencoder.training.methods.base import Method
+    from rankencoder.training.targets import Targets
 
 _METRIC = "sequential_score"
 _DEV = f"eval_{_METRIC}"
-
-
-@dataclass
-class Targets:
-    """What stage 2 learns from: E1's vectors of the training sentences and of the reference corpus."""
-
-    teacher: np.ndarray
-    reference: np.ndarray
 
 
 @dataclass
@@ -65,23 +60,31 @@ def train_stage(
     *,
     number: int,
     targets: Targets | None,
+    companion: np.ndarray | None = None,
     progress: bool,
 ) -> Trained:
     """Train an encoder, from the last checkpoint in the folder if there is one.
 
-    :param number: 1, or 2 with targets to learn.
+    :param number: 1, or 2 with targets to learn; more in further rounds.
+    :param companion: Vectors of the training sentences that the method's loss wants.
     :raises KeyboardInterrupt: If it was interrupted; a checkpoint is written before.
     """
     seed = config.seed if number == 1 else int(config.stage2_seed or 0)
     set_seed(seed)
-    backbone = load_backbone(config.backbone, revision=config.revision, max_seq_length=config.max_seq_length)
+    backbone = backbone_of(config, method)
     model = method.encoder(backbone)
     loss = make_loss(config, method, model, backbone, targets)
     args = training_arguments(config, folder, seed)
+    if targets is not None and targets.neighbors is not None:
+        args.batch_sampler = partial(
+            NeighborBatchSampler, nearest=targets.neighbors, neighbors=config.neighbors
+        )
     graphs = _graphs(config, method)
     args.dataloader_pin_memory = args.device.type == "cuda" and not graphs  # pinning would disturb a capture
     evaluator = make_evaluator(config.dev)
-    teacher = targets.teacher if targets else None
+    vectors = {f"teacher{i}": table for i, table in enumerate(targets.teachers if targets else ())}
+    if companion is not None:
+        vectors["companion"] = companion
     with _tensorboard_folder(folder.parents[1] / "logs" / folder.name):
         trainer = EncoderTrainer(
             model=model,
@@ -89,8 +92,11 @@ def train_stage(
             train_dataset=rows,
             loss=loss,
             evaluator=evaluator,
-            data_collator=ViewCollator(method, backbone, config.max_length, teacher, 8 if graphs else 1),
+            data_collator=ViewCollator(
+                method, backbone, int(config.max_length or 0), vectors, 8 if graphs else 1
+            ),
             metric=_METRIC if evaluator is not None else None,
+            patience=config.patience,
             graphs=graphs,
         )
     trainer.remove_callback(PrinterCallback)
@@ -113,6 +119,16 @@ def train_stage(
     trainer.step = None
     gc.collect()  # frees the graphs and their memory now, not in the midst of the next stage
     return Trained(model, loss, _about(trainer, number, seconds, checkpoint), stop.stopped)
+
+
+def backbone_of(config: TrainConfig, method: type[Method] | Method) -> Backbone:
+    """Load the backbone as a method wants it."""
+    return load_backbone(
+        config.backbone,
+        revision=config.revision,
+        max_seq_length=config.max_seq_length,
+        dropout=method.dropout,
+    )
 
 
 @contextmanager
@@ -143,13 +159,17 @@ def make_loss(
     assert config.upper is not None
     return RankEncoderLoss(
         base,
-        torch.from_numpy(targets.reference),
+        [torch.from_numpy(reference) for reference in targets.references],
         weight=config.rank_loss_weight,
         lower=config.lower,
         upper=config.upper,
         combine=config.combine or "max",
         diagonal=config.diagonal or "auto",
         student=config.student or "encoder",
+        target=config.target,
+        listwise=config.listwise,
+        listwise_weight=config.listwise_weight,
+        listwise_temperature=config.listwise_temperature,
     )
 
 
@@ -162,13 +182,13 @@ def training_arguments(config: TrainConfig, folder: Path, seed: int) -> Sentence
     args = SentenceTransformerTrainingArguments(
         output_dir=str(folder),
         seed=seed,
-        num_train_epochs=config.epochs,
+        num_train_epochs=config.epochs or 0.0,
         max_steps=config.max_steps or -1,
         per_device_train_batch_size=config.batch_size or 0,
         gradient_accumulation_steps=config.gradient_accumulation,
         learning_rate=config.learning_rate or 0.0,
-        weight_decay=config.weight_decay,
-        warmup_steps=config.warmup_steps,
+        weight_decay=config.weight_decay or 0.0,
+        warmup_steps=config.warmup_steps or 0.0,
         max_grad_norm=config.max_grad_norm,
         lr_scheduler_type="linear",
         fp16=gpu and config.precision == "fp16",

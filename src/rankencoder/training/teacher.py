@@ -1,8 +1,12 @@
-"""E1's vectors of all training sentences: computed once, in half precision, in a file mapped into memory."""
+"""What the teachers of stage 2 say, on disk: vectors of the training sentences and of the reference corpus.
+
+Vectors of training sentences are computed once, in half precision, in a file that is mapped into memory.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,15 +17,94 @@ from rankencoder.storage import new_file, read_json, write_json
 
 if TYPE_CHECKING:
     from rankencoder.encoders import Encoder
+    from rankencoder.reference import Reference
+    from rankencoder.training.config import TrainConfig
     from rankencoder.training.data import Sentences
+    from rankencoder.training.targets import Targets
 
 _PART = 8192
+_BATCH = 128  # sentences
+_NEIGHBORS = "neighbors.npy"
 
 
-def write_teacher_vectors(encoder: Encoder, sentences: Sentences, file: Path, *, progress: bool) -> None:
-    """Write a teacher's unit vectors of the training sentences, ``[number, dimension]`` float16, to a file.
+def load_encoder(name: str, config: TrainConfig) -> Encoder:
+    """Return a finished encoder."""
+    from rankencoder.encoders import Encoder
 
-    What is in the file already, of the same teacher and sentences, is not computed again.
+    return Encoder(name, device=config.device, batch_size=_BATCH)
+
+
+def make_targets(
+    teachers: Sequence[str], sentences: Sentences, folder: Path, config: TrainConfig, *, progress: bool
+) -> None:
+    """Draw the reference corpus; let each teacher encode it, and all training sentences.
+
+    All draw the same reference sentences. What is in the folder already is not made again.
+    """
+    from rankencoder.training.neighbors import nearest_rows, wanted
+
+    for i, name in enumerate(teachers):
+        encoder = load_encoder(name, config)
+        reference = reference_folder(folder, i)
+        if not reference.exists():
+            texts = (row["text"] for row in sentences.rows)
+            size = int(config.reference_size or 0)
+            draw_reference(encoder, texts, size, reference, config, progress=progress).save(reference)
+        _load(reference).check_encoder(encoder)
+        write_vectors(encoder, sentences, _table(folder, i), progress=progress)
+    if config.neighbors and not (folder / _NEIGHBORS).exists():
+        tables = [np.load(_table(folder, i), mmap_mode="r") for i in range(len(teachers))]
+        found = nearest_rows(tables, wanted(config.neighbors), device=encoder.device, progress=progress)
+        with new_file(folder / _NEIGHBORS) as path, path.open("wb") as file:
+            np.save(file, found)
+
+
+def load_targets(folder: Path) -> Targets:
+    """Open what `make_targets` made."""
+    from rankencoder.training.targets import Targets
+
+    number = len(list(folder.glob("reference-*")))
+    nearest = np.load(folder / _NEIGHBORS) if (folder / _NEIGHBORS).exists() else None
+    tables = [np.load(_table(folder, i), mmap_mode="r") for i in range(number)]
+    return Targets(tables, [_load(reference_folder(folder, i)).vectors for i in range(number)], nearest)
+
+
+def clear_targets(folder: Path) -> None:
+    """Delete what is large."""
+    for file in (*folder.glob("teacher-*"), folder / _NEIGHBORS):
+        file.unlink(missing_ok=True)
+
+
+def draw_reference(
+    encoder: Encoder, texts: Iterable[str], size: int, beside: Path, config: TrainConfig, *, progress: bool
+) -> Reference:
+    """Draw reference sentences and encode them; begun work is kept beside a folder."""
+    from rankencoder.reference import Reference
+
+    return Reference.build(
+        encoder, texts, size=size, seed=config.reference_seed, progress=progress, resume_beside=beside
+    )
+
+
+def reference_folder(folder: Path, i: int = 0) -> Path:
+    """Return where a teacher's reference corpus is kept."""
+    return folder / f"reference-{i}"
+
+
+def _load(folder: Path) -> Reference:
+    from rankencoder.reference import Reference
+
+    return Reference.load(folder)
+
+
+def _table(folder: Path, i: int) -> Path:
+    return folder / f"teacher-{i}.npy"
+
+
+def write_vectors(encoder: Encoder, sentences: Sentences, file: Path, *, progress: bool) -> None:
+    """Write an encoder's unit vectors of the training sentences, ``[number, dimension]`` float16, to a file.
+
+    What is in the file already, of the same encoder and sentences, is not computed again.
     """
     from tqdm.auto import tqdm
 
@@ -37,7 +120,7 @@ def write_teacher_vectors(encoder: Encoder, sentences: Sentences, file: Path, *,
     if vectors.shape != shape:
         raise InputError(f"{file} is damaged: its shape is {vectors.shape}, not {shape}; delete it")
     with tqdm(
-        total=len(sentences), initial=done, desc="Teacher", unit=" sentences", disable=not progress
+        total=len(sentences), initial=done, desc="Vectors", unit=" sentences", disable=not progress
     ) as bar:
         for start in range(done, len(sentences), _PART):
             stop = min(start + _PART, len(sentences))

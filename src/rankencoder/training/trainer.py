@@ -34,14 +34,23 @@ class EncoderTrainer(SentenceTransformerTrainer):
     by ``metric`` is kept; a loss that is no number ends the training.
 
     :param metric: The evaluator's figure that the best encoder has the highest value of; None keeps the last.
+    :param patience: Stop after so many evaluations without a better one.
     :param graphs: Replay the steps as CUDA graphs, where that is possible.
     """
 
     loss: Any
 
-    def __init__(self, *args: Any, metric: str | None = None, graphs: bool = False, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        metric: str | None = None,
+        patience: int | None = None,
+        graphs: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
         self.metric = metric
+        self.patience = patience
         self.best: dict[str, Any] | None = None
         self.finite = FiniteCheck(self.train_dataset)
         # a cast weight that outlives its step would be an old one in a captured graph
@@ -88,6 +97,10 @@ class EncoderTrainer(SentenceTransformerTrainer):
             name: p for name, p in self.loss.named_parameters() if id(p) not in models and p.requires_grad
         }
 
+    def _own_tensors(self) -> dict[str, torch.Tensor]:
+        """Return all of the loss that training changes."""
+        return {**self._own_parameters, **self.loss.state()}
+
     @cached_property
     def _trained_parameters(self) -> list[torch.nn.Parameter]:
         """All trained parameters, the model's and the loss' own."""
@@ -111,7 +124,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
         assert output_dir is not None
         folder = Path(output_dir)
         self.model.save_pretrained(str(folder), create_model_card=False)
-        save_file({name: p.detach().contiguous() for name, p in self._own_parameters.items()}, folder / _LOSS)
+        save_file({name: t.detach().contiguous() for name, t in self._own_tensors().items()}, folder / _LOSS)
         if self.best is not None:
             about = {"score": repr(self.best["score"]), "step": str(self.best["step"])}
             save_file(self.best["weights"], folder / _BEST, metadata=about)
@@ -119,9 +132,10 @@ class EncoderTrainer(SentenceTransformerTrainer):
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         super()._load_from_checkpoint(resume_from_checkpoint)
         folder = Path(resume_from_checkpoint)
+        own = self._own_tensors()
         with torch.no_grad():
             for name, value in load_file(folder / _LOSS).items():
-                self._own_parameters[name].copy_(value)
+                own[name].copy_(value)
         if (folder / _BEST).exists():
             from safetensors import safe_open
 
@@ -150,6 +164,13 @@ class EncoderTrainer(SentenceTransformerTrainer):
             weights = {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
             self.best = {"score": score, "step": self.state.global_step, "weights": weights}
 
+    def is_patience_over(self) -> bool:
+        """Say whether there was no better score for long."""
+        if self.patience is None or self.best is None:
+            return False
+        scored = {log["step"] for log in self.state.log_history if f"eval_{self.metric}" in log}
+        return len([step for step in scored if step > self.best["step"]]) >= self.patience
+
     def restore_best(self) -> None:
         """Give the model the weights with the highest score, where scores were taken."""
         if self.best is not None:
@@ -174,6 +195,8 @@ class _KeepBest(TrainerCallback):
     ) -> None:
         if self.trainer.metric is not None:
             self.trainer.keep_if_best(kwargs["metrics"][f"eval_{self.trainer.metric}"])
+            if self.trainer.is_patience_over():
+                control.should_training_stop = True
 
 
 def drop_incomplete(folder: Path) -> None:

@@ -7,7 +7,7 @@ import importlib
 import os
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from rankencoder.errors import InputError, nearest
 from rankencoder.training.settings_file import check_types
@@ -16,11 +16,28 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from sentence_transformers import SentenceTransformer
 
+    from rankencoder.encoders import Encoder
     from rankencoder.training.backbone import Backbone
     from rankencoder.training.contrastive import ContrastiveLoss
 
     Rows = dict[str, list[Any]]
     Views = list[list[list[int]]]
+
+
+class Traits(Protocol):
+    """What the authors' settings depend on; every `Backbone` has it."""
+
+    @property
+    def kind(self) -> Literal["masked", "causal"]:
+        """The kind of language model."""
+
+    @property
+    def is_roberta(self) -> bool:
+        """Whether it is of the RoBERTa family."""
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is of the "large" size."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +61,16 @@ class Method:
     graphs: ClassVar[bool] = True
     """Whether its loss can be captured as a CUDA graph: shapes by inputs alone, no look at values."""
 
+    dropout: ClassVar[float | None] = None
+    """The dropout that the backbone is to have everywhere; None leaves its own."""
+
     temperature: float = 0.05
 
     def __post_init__(self) -> None:
         check_option(self.temperature > 0, "temperature", self.temperature, "above 0")
 
     @classmethod
-    def defaults(cls, backbone: Backbone) -> dict[str, Any]:
+    def defaults(cls, backbone: Traits) -> dict[str, Any]:
         """Return the authors' settings for a backbone: of the training, and options that depend on it."""
         raise NotImplementedError
 
@@ -58,11 +78,18 @@ class Method:
         """Return the encoder as it is trained and saved: built-in modules only."""
         raise NotImplementedError
 
-    def check(self) -> None:
+    def check(self, backbone: Backbone) -> None:
         """Say what this machine lacks for the method, before anything long begins.
 
         :raises InputError: If something is missing.
         """
+
+    def companion(self, device: str | None) -> Encoder | None:
+        """Return an encoder whose unit vectors of the sentences the loss is to see, if there is one.
+
+        They are computed once, and come to `ContrastiveLoss.contrast` as "companion".
+        """
+        return None
 
     def prepare(self, sentences: Dataset, *, fingerprint: str, progress: bool) -> Dataset:
         """Return the sentences with the columns that the views need beside the text, all made once."""

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from rankencoder.training.backbone import Backbone
-    from rankencoder.training.methods.base import Rows, Views
+    from rankencoder.training.contrastive import Features
+    from rankencoder.training.methods.base import Rows, Traits, Views
 
 _BERT = (Template('This sentence of "', '" means{mask}.'), Template('This sentence : "', '" means{mask}.'))
 _ROBERTA = (
@@ -54,7 +55,7 @@ class PromptBERT(Method):
     roberta_bias_offset: Literal[0, 2] = 2
 
     @classmethod
-    def defaults(cls, backbone: Backbone) -> dict[str, Any]:
+    def defaults(cls, backbone: Traits) -> dict[str, Any]:
         """Return the authors' settings."""
         return {"batch_size": 256, "learning_rate": 1e-5}
 
@@ -106,7 +107,7 @@ class PromptBERTLoss(ContrastiveLoss):
         self.rows: dict[tuple[int, torch.device], dict[str, torch.Tensor]] = {}
         self.positions = backbone.is_roberta and method.roberta_bias_offset == 0
 
-    def adjust(self, vectors: torch.Tensor, inputs: dict[str, Any]) -> torch.Tensor:
+    def adjust(self, vectors: torch.Tensor, inputs: Features) -> torch.Tensor:
         """Subtract from each view its template's bias at the sentence's length."""
         mask = inputs["attention_mask"]
         tokens = mask.sum(dim=1).reshape(vectors.shape[1], -1)  # [views, N]

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from rankencoder.training.backbone import Backbone
-    from rankencoder.training.methods.base import Rows, Views
+    from rankencoder.training.methods.base import Rows, Traits, Views
 
 CAUSAL_PROMPT = Template('This sentence : "', '" means in one word:"')
 
@@ -35,7 +35,7 @@ class SimCSE(Method):
     kinds: ClassVar[tuple[str, ...]] = ("masked", "causal")
 
     @classmethod
-    def defaults(cls, backbone: Backbone) -> dict[str, Any]:
+    def defaults(cls, backbone: Traits) -> dict[str, Any]:
         """Return the authors' settings (those for causal models are ours)."""
         if backbone.is_roberta:
             return {"batch_size": 512, "learning_rate": 3e-5 if backbone.is_large else 1e-5}

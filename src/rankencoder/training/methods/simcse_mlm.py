@@ -14,6 +14,7 @@ from rankencoder.errors import TrainingWarning
 from rankencoder.training.backbone import quiet_transformers
 from rankencoder.training.contrastive import ContrastiveLoss
 from rankencoder.training.gather import total, world_size
+from rankencoder.training.masking import TokenMask
 from rankencoder.training.methods.base import check_option, register
 from rankencoder.training.methods.simcse import SimCSE
 from rankencoder.training.templates import check_mask_token
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from rankencoder.training.backbone import Backbone
+    from rankencoder.training.contrastive import Features
 
 
 @register
@@ -65,35 +67,21 @@ class MlmContrastiveLoss(ContrastiveLoss):
     """
 
     method: SimCSEWithMLM
-    special_ids: torch.Tensor
 
     def __init__(self, model: SentenceTransformer, method: SimCSEWithMLM, backbone: Backbone) -> None:
         super().__init__(model, method)
-        self.mask_id = int(backbone.tokenizer.mask_token_id)
-        self.vocabulary = int(backbone.config.vocab_size)
-        self.register_buffer(
-            "special_ids", torch.tensor(backbone.tokenizer.all_special_ids), persistent=False
-        )
+        self.mask = TokenMask(backbone, method.mlm_probability)
         self.language_head = LanguageHead(backbone)
 
-    def auxiliary(self, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
+    def auxiliary(self, inputs: Features, outputs: torch.Tensor, logged: Features) -> Features:
         """Return the weighted loss of guessing masked tokens, a mean over those of all processes."""
-        ids, selected = self._mask(inputs["input_ids"])
+        ids, selected = self.mask(inputs["input_ids"])
         states = self.model({**inputs, "input_ids": ids})["token_embeddings"][selected]
         logits = self.language_head(states)
         summed = functional.cross_entropy(logits.float(), inputs["input_ids"][selected], reduction="sum")
         count = total(selected.sum()).clamp(min=1)
         # the mean over the processes' gradients shall be that of one process with the whole batch
         return {"mlm": self.method.mlm_weight * summed * world_size() / count}
-
-    def _mask(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return ids with some masked (80%), random (10%) or left (10%), and which are to be guessed."""
-        draw = torch.rand(ids.shape, device=ids.device)
-        selected = (draw < self.method.mlm_probability) & ~torch.isin(ids, self.special_ids)
-        kind = torch.rand(ids.shape, device=ids.device)
-        random = torch.randint(self.vocabulary, ids.shape, device=ids.device)
-        masked = ids.masked_fill(selected & (kind < 0.8), self.mask_id)
-        return torch.where(selected & (kind >= 0.9), random, masked), selected
 
 
 class LanguageHead(nn.Module):

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from rankencoder.training.backbone import Backbone
-    from rankencoder.training.methods.base import Rows, Views
+    from rankencoder.training.contrastive import Features
+    from rankencoder.training.methods.base import Rows, Traits, Views
 
 _COLON = Template('This sentence : " ', ' " means {mask} .')
 _OF = Template('This sentence of " ', ' " means {mask} .')
@@ -68,7 +69,7 @@ class SNCSE(Method):
         check_option(self.alpha <= self.beta, "alpha", self.alpha, f"at most beta, {self.beta}")
 
     @classmethod
-    def defaults(cls, backbone: Backbone) -> dict[str, Any]:
+    def defaults(cls, backbone: Traits) -> dict[str, Any]:
         """Return the authors' settings."""
         size = {"batch_size": 128, "learning_rate": 5e-6} if backbone.is_large else {}
         weight = 5e-4 if backbone.is_roberta else 1e-3
@@ -84,7 +85,7 @@ class SNCSE(Method):
         """Return backbone and pooling of [MASK], with the template in the tokenizer."""
         return prompted_encoder(backbone, _COLON, full_stop="sncse")
 
-    def check(self) -> None:
+    def check(self, backbone: Backbone) -> None:
         """Make sure that the parser is there."""
         load_parser(self._parser())
 
@@ -151,9 +152,9 @@ class SNCSELoss(ContrastiveLoss):
 
     method: SNCSE
 
-    def contrast(self, outputs: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    def contrast(self, outputs: torch.Tensor, features: Features) -> tuple[torch.Tensor, Features]:
         """Return both losses' sum and figures to log."""
-        contrastive, logged = super().contrast(outputs)
+        contrastive, logged = super().contrast(outputs, features)
         first, second, negation = functional.normalize(outputs.float(), dim=-1)
         difference = (first * negation).sum(dim=-1) - (first * second).sum(dim=-1)
         margin = margin_loss(difference, self.method.alpha, self.method.beta)

@@ -1,0 +1,93 @@
+"""Batches of near neighbours: random ones hold few pairs that are similar enough to learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from sentence_transformers.base.sampler import DefaultBatchSampler
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+_CHUNK = 1024  # rows
+_SPARE = 4
+"""So many times as many neighbours are looked at as are wanted: some will be in other batches already."""
+
+
+def nearest_rows(
+    teachers: Sequence[np.ndarray], k: int, *, device: str | torch.device, progress: bool = False
+) -> np.ndarray:
+    """Return the rows of the nearest neighbours of each sentence, nearest first, by exact search.
+
+    :param teachers: Unit vectors of the sentences; with several teachers their mean cosine decides.
+    :param k: How many; fewer where there are not as many other sentences.
+    :return: ``[number, k]``; a sentence is none of its own neighbours.
+
+    >>> angles = np.array([0.0, 0.1, 0.3, 2.0, 2.1])
+    >>> nearest_rows([np.stack([np.cos(angles), np.sin(angles)], axis=1)], 2, device="cpu").tolist()
+    [[1, 2], [0, 2], [1, 0], [4, 2], [3, 2]]
+    """
+    from tqdm.auto import tqdm
+
+    number = len(teachers[0])
+    k = min(k, number - 1)
+    half = torch.device(device).type == "cuda"  # twice as fast there; not on a CPU
+    dtype = torch.float16 if half else torch.float32
+    tables = [torch.from_numpy(np.asarray(table)).to(device, dtype) for table in teachers]
+    found = np.empty((number, k), dtype=np.int32)
+    for start in tqdm(range(0, number, _CHUNK), desc="Neighbours", unit=" parts", disable=not progress):
+        rows = slice(start, min(start + _CHUNK, number))
+        cosines = sum(table[rows] @ table.T for table in tables)
+        assert isinstance(cosines, torch.Tensor)
+        cosines.diagonal(offset=start).fill_(-torch.inf)
+        found[rows] = cosines.topk(k, dim=1).indices.cpu().numpy()
+    return found
+
+
+def wanted(neighbors: int) -> int:
+    """Return how many neighbours to look up for batches with so many of them."""
+    return _SPARE * neighbors
+
+
+class NeighborBatchSampler(DefaultBatchSampler):
+    """Draws sentences at random, and puts near neighbours that are not drawn yet into the same batch.
+
+    Each sentence is drawn once an epoch, as it is without neighbours.
+
+    :param nearest: The rows of each sentence's neighbours, nearest first.
+    :param neighbors: How many of them to put beside a sentence.
+    """
+
+    def __init__(self, dataset: Dataset, *, nearest: np.ndarray, neighbors: int, **kwargs: Any) -> None:
+        super().__init__(dataset, **kwargs)
+        self.nearest = nearest
+        self.neighbors = neighbors
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Yield the rows of each batch."""
+        if self.generator is not None:
+            self.generator.manual_seed(self.seed + self.epoch)
+        order = torch.randperm(len(self.nearest), generator=self.generator).tolist()
+        taken = np.zeros(len(order), dtype=bool)
+        batch: list[int] = []
+        for first in order:
+            if taken[first]:
+                continue
+            near = self.nearest[first]
+            room = min(self.neighbors, self.batch_size - len(batch) - 1)
+            group = [first, *near[~taken[near]][:room].tolist()]
+            taken[group] = True
+            batch += group
+            if len(batch) == self.batch_size:
+                yield batch
+                batch = []
+        if batch and not self.drop_last:
+            yield batch
+
+    def __len__(self) -> int:
+        """Return the number of batches."""
+        number = len(self.nearest)
+        return number // self.batch_size if self.drop_last else -(-number // self.batch_size)
