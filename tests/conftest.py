@@ -197,3 +197,39 @@ def build_loss(masked_models):
         return SimpleNamespace(backbone=backbone, model=model, loss=loss, features={**features, **more})
 
     return make
+
+
+@pytest.fixture
+def train(tmp_path, backbone, corpus_file):
+    """Trains on a tiny BERT, a few steps."""
+    from training_runs import SMALL
+
+    import rankencoder
+
+    def run(name="run", corpus=corpus_file, **settings):
+        settings = {"backbone": str(backbone), **SMALL, **settings}
+        return rankencoder.train(corpus, tmp_path / name, progress=False, **settings)
+
+    return run
+
+
+@pytest.fixture
+def train_killed(train, monkeypatch):
+    """Trains until a step of a stage begins."""
+    from training_runs import Killed
+
+    from rankencoder.training.trainer import EncoderTrainer
+
+    compute = EncoderTrainer.compute_loss
+
+    def run(name, *, stage, step, **settings):
+        def killing(self, *args, **kwargs):
+            if self.state.global_step == step and self.args.output_dir.endswith(f"stage-{stage}"):
+                raise Killed
+            return compute(self, *args, **kwargs)
+
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            patch.setattr(EncoderTrainer, "compute_loss", killing)
+            train(name, **settings)
+
+    return run

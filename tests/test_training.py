@@ -6,47 +6,16 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
+from training_runs import SMALL, flags, losses, same_weights, weights
 
 import rankencoder
 from rankencoder import RankEncoder
 from rankencoder.errors import InputError
-from rankencoder.training.trainer import EncoderTrainer
 
 pytestmark = pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
-SMALL = {"batch_size": 8, "max_steps": 6, "reference_size": 1000, "logging_steps": 1, "learning_rate": 1e-3}
-
-
-@pytest.fixture
-def train(tmp_path, backbone, corpus_file):
-    def run(name="run", corpus=corpus_file, **settings):
-        settings = {"backbone": str(backbone), **SMALL, **settings}
-        return rankencoder.train(corpus, tmp_path / name, progress=False, **settings)
-
-    return run
-
-
-def flags(**settings):
-    return [part for name, value in settings.items() for part in (f"--{name.replace('_', '-')}", str(value))]
-
-
-def weights(folder):
-    return load_file(Path(folder) / "model.safetensors")
-
-
-def same_weights(a, b, atol=0.0):
-    a, b = weights(a), weights(b)
-    return a.keys() == b.keys() and all(np.allclose(a[name], b[name], rtol=0, atol=atol) for name in a)
-
-
-def losses(run):
-    return [
-        (entry["stage"], entry["step"], entry["loss"]) for entry in run.record["history"] if "loss" in entry
-    ]
 
 
 @pytest.mark.parametrize(
@@ -116,28 +85,6 @@ def test_a_settings_file_says_what_was_asked_for(train, tmp_path):
     config = other.record["config"]
     assert (config["seed"], config["stage2_seed"], config["options"]["roberta_bias_offset"]) == (7, 7, 2)
     assert "stage2_seed: null  # here 42" in (first.folder / "train.yaml").read_text()
-
-
-class Killed(BaseException):
-    pass
-
-
-@pytest.fixture
-def train_killed(train, monkeypatch):
-    """Trains until a step of a stage begins."""
-    compute = EncoderTrainer.compute_loss
-
-    def run(name, *, stage, step, **settings):
-        def killing(self, *args, **kwargs):
-            if self.state.global_step == step and hasattr(self.loss, "similarity") == (stage == 2):
-                raise Killed
-            return compute(self, *args, **kwargs)
-
-        with monkeypatch.context() as patch, pytest.raises(Killed):
-            patch.setattr(EncoderTrainer, "compute_loss", killing)
-            train(name, **settings)
-
-    return run
 
 
 @pytest.mark.parametrize(("stage", "step"), [(1, 4), (2, 3), (2, 5)])

@@ -15,6 +15,7 @@ from rankencoder.cli.demo import demo
 from rankencoder.cli.encode import encode
 from rankencoder.cli.evaluate import evaluate
 from rankencoder.cli.info import info, version
+from rankencoder.cli.methods import methods
 from rankencoder.cli.report import report
 from rankencoder.cli.train import train
 from rankencoder.cli.tune import tune
@@ -34,7 +35,20 @@ _RESUMED = {
     evaluate: "the same command",
     train: "rankencoder train --resume -o OUTPUT",
 }
-_COMMANDS = (train, build, evaluate, report, tune, encode, similarity, neighbors, explain, info, demo)
+_COMMANDS = (
+    train,
+    methods,
+    build,
+    evaluate,
+    report,
+    tune,
+    encode,
+    similarity,
+    neighbors,
+    explain,
+    info,
+    demo,
+)
 for command in _COMMANDS:
     app.command()(told_in_one_line(command, resumed_by=_RESUMED.get(command)))
 app.add_typer(data, name="data")

@@ -14,8 +14,7 @@ from rankencoder.training.backbone import MAX_SEQ_LENGTH
 from rankencoder.training.settings_file import check_types, read_settings
 
 if TYPE_CHECKING:
-    from rankencoder.training.backbone import Backbone
-    from rankencoder.training.methods.base import Method
+    from rankencoder.training.methods.base import Method, Traits
 
 Precision = Literal["fp32", "fp16", "bf16"]
 
@@ -130,7 +129,7 @@ class TrainConfig:
         """Return the names of all settings."""
         return [setting.name for setting in dataclasses.fields(cls)]
 
-    def resolved(self, backbone: Backbone, method: type[Method]) -> TrainConfig:
+    def resolved(self, backbone: Traits, method: type[Method]) -> TrainConfig:
         """Return the settings with the authors' choice for each that is None."""
         chosen: dict[str, Any] = {
             **_COMMON,

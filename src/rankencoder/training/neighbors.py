@@ -36,7 +36,7 @@ def nearest_rows(
     k = min(k, number - 1)
     half = torch.device(device).type == "cuda"  # twice as fast there; not on a CPU
     dtype = torch.float16 if half else torch.float32
-    tables = [torch.from_numpy(np.asarray(table)).to(device, dtype) for table in teachers]
+    tables = [torch.tensor(np.asarray(table), dtype=dtype, device=device) for table in teachers]
     found = np.empty((number, k), dtype=np.int32)
     for start in tqdm(range(0, number, _CHUNK), desc="Neighbours", unit=" parts", disable=not progress):
         rows = slice(start, min(start + _CHUNK, number))

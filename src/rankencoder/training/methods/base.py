@@ -41,6 +41,15 @@ class Traits(Protocol):
 
 
 @dataclass(frozen=True)
+class Family:
+    """A kind of backbone, without one: for showing settings."""
+
+    kind: Literal["masked", "causal"] = "masked"
+    is_roberta: bool = False
+    is_large: bool = False
+
+
+@dataclass(frozen=True)
 class Method:
     """A way to train an encoder on unlabelled sentences.
 

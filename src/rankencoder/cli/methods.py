@@ -1,0 +1,77 @@
+"""``rankencoder methods``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from rankencoder.cli.console import Json, console, print_json
+
+if TYPE_CHECKING:
+    from rankencoder.training.methods.base import Family, Method
+
+_SETTINGS = (
+    "batch_size",
+    "learning_rate",
+    "epochs",
+    "max_length",
+    "precision",
+    "weight_decay",
+    "warmup_steps",
+    "patience",
+)
+
+
+def methods(
+    family: Annotated[Literal["bert", "roberta"], typer.Option(help="The backbone's family.")] = "bert",
+    large: Annotated[bool, typer.Option("--large", help="The backbone is of the large size.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List the training methods: what they do, whose they are, and their authors' settings.
+
+    Example: `rankencoder methods --family roberta`
+    """
+    from rankencoder.training.methods import methods as registered
+    from rankencoder.training.methods.base import Family
+
+    backbone = Family(is_roberta=family == "roberta", is_large=large)
+    listed = {name: describe(method, backbone) for name, method in registered().items()}
+    listed = dict(sorted(listed.items(), key=lambda item: (item[1]["year"], item[0])))
+    print_json(listed) if as_json else _print(listed)
+
+
+def describe(method: type[Method], backbone: Family) -> dict[str, Any]:
+    """Return what a method says of itself, with its settings and options for a kind of backbone."""
+    from rankencoder.training.config import TrainConfig
+    from rankencoder.training.methods import make_method
+
+    config = TrainConfig().resolved(backbone, method)
+    chosen = {name: getattr(config, name) for name in _SETTINGS}
+    return {
+        "about": method.about,
+        "paper": method.paper,
+        "year": method.year,
+        "settings": {name: value for name, value in chosen.items() if value},
+        "options": make_method(method.name, {}, method.defaults(backbone)).options(),
+    }
+
+
+def _print(listed: dict[str, Any]) -> None:
+    from rich.padding import Padding
+
+    show = console().print
+    for name, told in listed.items():
+        show(
+            f"[bold]{name}[/bold]  {told['about']}".replace("[CLS]", r"\[CLS]").replace("[MASK]", r"\[MASK]")
+        )
+        for line in (
+            told["paper"],
+            ", ".join(
+                f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
+                for key, value in told["settings"].items()
+            ),
+            "options: " + ", ".join(f"{key}={value}" for key, value in told["options"].items()),
+        ):
+            show(Padding(line, (0, 0, 0, 4)), markup=False)
+    show("Settings are options of `rankencoder train`; a method's own are given as --option NAME=VALUE.")
