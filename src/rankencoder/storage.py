@@ -217,3 +217,13 @@ def import_pyarrow() -> tuple[Any, Any]:
 def user_cache() -> Path:
     """Return where what can be made or fetched again is kept between runs."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rankencoder"
+
+
+def absolute(name: Any) -> Any:
+    """Return the whole path of what exists; hub names and the like stay as they are.
+
+    >>> absolute("~/no/such/folder"), absolute("bert-base-uncased"), absolute(None)
+    ('~/no/such/folder', 'bert-base-uncased', None)
+    """
+    path = Path(name).expanduser() if isinstance(name, str) else None
+    return str(path.resolve()) if path is not None and path.exists() else name

@@ -2,7 +2,11 @@
 
 from rankencoder.training.config import TrainConfig
 from rankencoder.training.methods import (
+    DCLR,
     SNCSE,
+    ConSERT,
+    DiffCSE,
+    ESimCSE,
     Method,
     PromptBERT,
     SimCSE,
@@ -13,6 +17,10 @@ from rankencoder.training.methods import (
 from rankencoder.training.run import TrainingRun, train
 
 __all__ = [
+    "DCLR",
+    "ConSERT",
+    "DiffCSE",
+    "ESimCSE",
     "Method",
     "PromptBERT",
     "SNCSE",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rankencoder.blend import check_rank_weight
 from rankencoder.errors import InputError
 from rankencoder.forms.linear import LinearForm
+from rankencoder.storage import absolute
 from rankencoder.training.backbone import MAX_SEQ_LENGTH
 from rankencoder.training.settings_file import check_types, read_settings
 
@@ -191,17 +192,11 @@ def _make_absolute(config: TrainConfig) -> None:
     for name in ("corpus", "backbone"):
         value = getattr(config, name)
         if value is not None:
-            setattr(config, name, _absolute(value))
-    config.base_encoder = [_absolute(name) for name in config.base_encoder or ()] or None
+            setattr(config, name, absolute(value))
+    config.base_encoder = [absolute(name) for name in config.base_encoder or ()] or None
     config.dev = [str(Path(file).expanduser().resolve()) for file in config.dev]
     if config.output is not None:
         config.output = str(Path(config.output).expanduser().resolve())
-
-
-def _absolute(name: str) -> str:
-    """Return the whole path of what exists; hub names stay as they are."""
-    path = Path(name).expanduser()
-    return str(path.resolve()) if path.exists() else name
 
 
 _AT_LEAST = {

@@ -12,7 +12,7 @@ class Frozen(nn.Module):
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.model = model.eval().requires_grad_(False)
+        self.frozen = model.eval().requires_grad_(False)  # as "model" sentence-transformers would replace it
 
     def train(self, mode: bool = True) -> Frozen:
         """Stay as it is."""
@@ -20,4 +20,4 @@ class Frozen(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the model returns."""
-        return self.model(*args, **kwargs)
+        return self.frozen(*args, **kwargs)

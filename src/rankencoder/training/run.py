@@ -87,6 +87,8 @@ def train(
     (1, 32)
     """
     _need_libraries()
+    from rankencoder.training.methods.base import absolute_options
+
     if resume and config is not None:
         raise InputError("a resumed run has its own settings: leave the config file out")
     source = str(corpus) if isinstance(corpus, (str, Path)) else None
@@ -94,6 +96,7 @@ def train(
         name: str(value) for name, value in (("corpus", source), ("output", output)) if value is not None
     }
     chosen = make_config({**settings, **given}, config)
+    chosen.options = absolute_options(chosen.method, chosen.options)
     if chosen.output is None:
         raise InputError("where shall the result go? Give an output folder")
     watched = sys.stderr.isatty() if progress is None else progress

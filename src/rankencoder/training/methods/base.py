@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 from rankencoder.errors import InputError, nearest
+from rankencoder.storage import absolute
 from rankencoder.training.settings_file import check_types
 
 if TYPE_CHECKING:
@@ -72,6 +73,9 @@ class Method:
 
     dropout: ClassVar[float | None] = None
     """The dropout that the backbone is to have everywhere; None leaves its own."""
+
+    paths: ClassVar[tuple[str, ...]] = ()
+    """Its options that may name a folder."""
 
     temperature: float = 0.05
 
@@ -185,6 +189,12 @@ def find_method(name: str) -> type[Method]:
     except Exception as error:  # whatever is wrong with the module
         raise InputError(f"cannot import method {name!r}: {error}") from error
     return register(found)
+
+
+def absolute_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return a method's options with whole paths for folders: they mean the same wherever they are read."""
+    paths = find_method(name).paths
+    return {key: absolute(value) if key in paths else value for key, value in options.items()}
 
 
 def make_method(name: str, options: dict[str, Any], defaults: dict[str, Any]) -> Method:

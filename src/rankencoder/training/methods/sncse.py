@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import string
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch.nn import functional
@@ -57,6 +56,8 @@ class SNCSE(Method):
     year = "2023",
 }"""
 
+    paths: ClassVar[tuple[str, ...]] = ("parser",)
+
     margin_weight: float = 1e-3
     alpha: float = 0.1
     beta: float = 0.3
@@ -87,17 +88,14 @@ class SNCSE(Method):
 
     def check(self, backbone: Backbone) -> None:
         """Make sure that the parser is there."""
-        load_parser(self._parser())
-
-    def _parser(self) -> str:
-        return str(Path(self.parser).resolve()) if Path(self.parser).exists() else self.parser
+        load_parser(self.parser)
 
     def prepare(self, sentences: Dataset, *, fingerprint: str, progress: bool) -> Dataset:
         """Add the negations."""
         from datasets import concatenate_datasets
 
         negations = negate_sentences(
-            sentences["text"], fingerprint=fingerprint, parser=self._parser(), progress=progress
+            sentences["text"], fingerprint=fingerprint, parser=self.parser, progress=progress
         )
         return concatenate_datasets([sentences, negations], axis=1)
 

@@ -1,0 +1,289 @@
+"""ConSERT: the two views of a sentence are two augmentations of what leaves the embedding layer."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from rankencoder.errors import InputError
+from rankencoder.training.contrastive import ContrastiveLoss, mean_cosines
+from rankencoder.training.gather import gather
+from rankencoder.training.losses import cosine_matrix
+from rankencoder.training.methods.base import Method, check_option, register
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from rankencoder.training.backbone import Backbone
+    from rankencoder.training.contrastive import Features
+    from rankencoder.training.methods.base import Rows, Traits, Views
+
+Augmentation = Literal["none", "shuffle", "token-cutoff", "feature-cutoff", "dropout", "adversarial"]
+
+_SCALE = 1024.0  # of the loss whose gradient is wanted: in half precision, small ones would be lost
+
+
+@register
+@dataclass(frozen=True)
+class ConSERT(Method):
+    """Augmentations in place of dropout, and the mean of all tokens; there is no training head.
+
+    The authors trained on the texts of the STS sets themselves, and chose the learning rate for that: on
+    other text it has to be found anew. Theirs was an AdamW without bias correction, with an ε of 1e-6, and
+    a seed of 1; here it is the usual one.
+
+    Training compares means of the last layer; the encoder gives, as in the authors' results, that of the last
+    two layers. (They chose the best step by the last one.)
+
+    :param first: Augmentation of view 1.
+    :param second: Augmentation of view 2.
+    :param cutoff_rate: Share of tokens or features that are cut off.
+    :param dropout_rate: Share of numbers that dropout sets to 0.
+    :param adversarial_size: Length of what "adversarial" adds to each token. The authors used it with labels
+        only, against whose loss it goes; here it goes against the contrastive loss. Its size is our choice:
+        about a tenth of a BERT's embedding.
+    :param loss_weight: Factor of the loss.
+    """
+
+    name = "consert"
+    about = "Token embeddings with features cut off, against shuffled positions; the mean of two layers."
+    paper = (
+        "ConSERT: A Contrastive Framework for Self-Supervised Sentence Representation Transfer "
+        "(Yan et al., ACL 2021)"
+    )
+    year = 2021
+    citation = """@inproceedings{yan-etal-2021-consert,
+    title = "{C}on{SERT}: A Contrastive Framework for Self-Supervised Sentence Representation Transfer",
+    author = "Yan, Yuanmeng and Li, Rumei and Wang, Sirui and Zhang, Fuzheng and Wu, Wei and Xu, Weiran",
+    booktitle = "Proceedings of the 59th Annual Meeting of the Association for Computational Linguistics",
+    year = "2021",
+}"""
+    dropout: ClassVar[float | None] = 0.0
+
+    temperature: float = 0.1
+    first: Augmentation = "feature-cutoff"
+    second: Augmentation = "shuffle"
+    cutoff_rate: float = 0.2
+    dropout_rate: float = 0.2
+    adversarial_size: float = 1.0
+    loss_weight: float = 0.15
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("cutoff_rate", "dropout_rate"):
+            rate = getattr(self, name)
+            check_option(0 <= rate <= 1, name, rate, "between 0 and 1")
+        for name in ("adversarial_size", "loss_weight"):
+            check_option(getattr(self, name) > 0, name, getattr(self, name), "above 0")
+        # a gradient amid the forward pass cannot be captured
+        object.__setattr__(self, "graphs", "adversarial" not in self.augmentations)
+
+    @property
+    def augmentations(self) -> tuple[Augmentation, Augmentation]:
+        """Those of both views."""
+        return self.first, self.second
+
+    @classmethod
+    def defaults(cls, backbone: Traits) -> dict[str, Any]:
+        """Return the authors' settings."""
+        return {
+            "batch_size": 96,
+            "learning_rate": 5e-7,
+            "max_length": 64,
+            "weight_decay": 0.01,
+            "warmup_steps": 0.1,
+            "epochs": 10,
+            "eval_steps": 200,
+            "patience": 10,
+        }
+
+    def encoder(self, backbone: Backbone) -> SentenceTransformer:
+        """Return backbone and mean pooling of its last two layers."""
+        from sentence_transformers import SentenceTransformer
+        from sentence_transformers.sentence_transformer.modules import Pooling, WeightedLayerPooling
+
+        self._check_backbone(backbone)
+        backbone.config.output_hidden_states = True
+        layers = int(backbone.config.num_hidden_layers)
+        both = WeightedLayerPooling(backbone.dimension, num_hidden_layers=layers, layer_start=layers - 1)
+        pooling = Pooling(backbone.dimension, pooling_mode="mean")
+        return SentenceTransformer(modules=[backbone.module, both.requires_grad_(False), pooling])
+
+    def _check_backbone(self, backbone: Backbone) -> None:
+        model = backbone.module.model
+        if not isinstance(getattr(model, "embeddings", None), nn.Module):
+            raise InputError(f"backbone {backbone.name!r} has no module of embeddings to be augmented")
+        shuffles = "shuffle" in self.augmentations
+        if shuffles and "position_ids" not in inspect.signature(model.forward).parameters:
+            raise InputError(f"backbone {backbone.name!r} takes no positions, to be shuffled")
+
+    def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
+        """Return the sentence twice, cut to ``max_length`` tokens."""
+        ids = backbone.tokenizer(rows["text"], truncation=True, max_length=max_length)["input_ids"]
+        return [ids, ids]
+
+    def loss(self, model: SentenceTransformer, backbone: Backbone) -> ConSERTLoss:
+        """Return the loss of augmented views."""
+        return ConSERTLoss(model, self, backbone)
+
+
+def nt_xent(a: torch.Tensor, b: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Return the contrastive loss of both directions: of a row's negatives, half are of its own view.
+
+    >>> a, b = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[0.8, 0.6], [0.6, 0.8]])
+    >>> f"{nt_xent(a, b, 0.1):.5f}"
+    '1.93360'
+    """
+    rows = torch.cat([a, b])
+    itself = torch.eye(len(rows), dtype=torch.bool, device=rows.device)
+    logits = (cosine_matrix(rows, rows) / temperature).masked_fill(itself, -torch.inf)
+    partners = torch.arange(len(rows), device=rows.device).roll(len(a))
+    return 2 * functional.cross_entropy(logits, partners)  # a mean over both directions, made their sum
+
+
+def positions_of(mask: torch.Tensor, padding: int | None) -> torch.Tensor:
+    """Return the position ids that a model would give: from 0 on, or from behind the padding's as RoBERTa.
+
+    >>> mask = torch.tensor([[1, 1, 1, 0]])
+    >>> positions_of(mask, None).tolist(), positions_of(mask, 1).tolist()
+    ([[0, 1, 2, 3]], [[2, 3, 4, 1]])
+    """
+    if padding is None:
+        return torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
+    return mask.cumsum(dim=1) * mask + padding
+
+
+def shuffle(positions: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """Return position ids with those of each row's tokens permuted, [CLS] and [SEP] included.
+
+    The authors' RoBERTa counted from 0 here; we keep to the model's own positions.
+
+    :param mask: Of the tokens; padding is on the right, and keeps its positions.
+    """
+    keys = torch.rand(mask.shape, device=mask.device).masked_fill(mask == 0, torch.inf)
+    return positions.gather(1, keys.argsort(dim=1, stable=True))
+
+
+def choose(eligible: torch.Tensor, count: torch.Tensor | int) -> torch.Tensor:
+    """Choose so many of each row's eligible places at random, exactly."""
+    keys = torch.rand(eligible.shape, device=eligible.device).masked_fill(~eligible, torch.inf)
+    return keys.argsort(dim=1).argsort(dim=1) < count
+
+
+def token_cutoff(embeddings: torch.Tensor, mask: torch.Tensor, rate: float) -> torch.Tensor:
+    """Return embeddings with int(rate · n) of a row's n tokens set to 0.
+
+    >>> mask = torch.tensor([[1, 1, 1, 1, 1, 0]])
+    >>> token_cutoff(torch.ones(1, 6, 3), mask, 0.4).sum(dim=1).tolist()
+    [[4.0, 4.0, 4.0]]
+    """
+    count = (rate * mask.sum(dim=1, keepdim=True).double()).long()
+    return embeddings.masked_fill(choose(mask.bool(), count)[:, :, None], 0)
+
+
+def feature_cutoff(embeddings: torch.Tensor, mask: torch.Tensor, rate: float) -> torch.Tensor:
+    """Return embeddings with int(rate · d) of the d features set to 0, others for each row.
+
+    >>> feature_cutoff(torch.ones(1, 2, 5), torch.ones(1, 2), 0.2).sum(dim=2).tolist()
+    [[4.0, 4.0]]
+    """
+    rows, _, features = embeddings.shape
+    every = torch.ones(rows, features, dtype=torch.bool, device=embeddings.device)
+    return embeddings.masked_fill(choose(every, int(rate * features))[:, None], 0)
+
+
+def number_dropout(embeddings: torch.Tensor, mask: torch.Tensor, rate: float) -> torch.Tensor:
+    """Return embeddings with int(rate · n · d) numbers of a row's n tokens set to 0; the others stay.
+
+    >>> number_dropout(torch.ones(1, 3, 4), torch.tensor([[1, 1, 0]]), 0.5).sum().item()
+    8.0
+    """
+    eligible = mask.bool()[:, :, None].expand_as(embeddings).flatten(1)
+    count = (rate * mask.sum(dim=1, keepdim=True).double() * embeddings.shape[2]).long()
+    return embeddings.masked_fill(choose(eligible, count).view_as(embeddings), 0)
+
+
+_CHANGES = {"token-cutoff": token_cutoff, "feature-cutoff": feature_cutoff, "dropout": number_dropout}
+
+
+def attack(gradient: torch.Tensor, size: float) -> torch.Tensor:
+    """Return what raises the loss most, of a length ``size`` for each token.
+
+    >>> attack(torch.tensor([[0.3, 0.4], [0.0, 0.0]]), 2.0).tolist()
+    [[1.2000000476837158, 1.600000023841858], [0.0, 0.0]]
+    """
+    return size * functional.normalize(gradient, dim=-1)
+
+
+class ConSERTLoss(ContrastiveLoss):
+    """NT-Xent of the augmented views' means of the last layer."""
+
+    method: ConSERT
+
+    def __init__(self, model: SentenceTransformer, method: ConSERT, backbone: Backbone) -> None:
+        super().__init__(model, method)
+        body: Any = backbone.module.model
+        self.on_embeddings = body.embeddings.register_forward_hook
+        self.padding: int | None = getattr(body.embeddings, "padding_idx", None)
+        self.width = int(body.get_input_embeddings().weight.shape[1])
+
+    def make_head(self, dimension: int) -> nn.Module:
+        """Return nothing."""
+        return nn.Identity()
+
+    def encode(self, inputs: Features, sentences: int) -> torch.Tensor:
+        """Return the vectors of the augmented views, ``[N, 2, dimension]``."""
+        shift = self.attacks(inputs) if "adversarial" in self.method.augmentations else None
+        return self.augmented(inputs, shift)
+
+    def augmented(self, inputs: Features, shift: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the vectors of the augmented views.
+
+        :param shift: Is added to the augmented embeddings.
+        """
+        mask = inputs["attention_mask"]
+        views = list(zip(self.method.augmentations, mask.chunk(2), strict=True))
+        positions = torch.cat([self._positions(name, part) for name, part in views])
+
+        def augment(module: nn.Module, arguments: Any, output: torch.Tensor) -> torch.Tensor:
+            parts = zip(views, output.chunk(2), strict=True)
+            changed = torch.cat([self._embeddings(name, part, of) for (name, of), part in parts])
+            return changed if shift is None else changed + shift
+
+        hook = self.on_embeddings(augment)
+        try:
+            states = self.model({**inputs, "position_ids": positions})["all_layer_embeddings"][-1]
+        finally:
+            hook.remove()
+        summed = (states.float() * mask[:, :, None]).sum(dim=1)
+        return torch.stack((summed / mask.sum(dim=1, keepdim=True)).chunk(2), dim=1)
+
+    def _positions(self, name: Augmentation, mask: torch.Tensor) -> torch.Tensor:
+        positions = positions_of(mask, self.padding)
+        return shuffle(positions, mask) if name == "shuffle" else positions
+
+    def _embeddings(self, name: Augmentation, embeddings: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        change = _CHANGES.get(name)
+        rate = self.method.dropout_rate if name == "dropout" else self.method.cutoff_rate
+        return embeddings if change is None else change(embeddings, mask, rate)
+
+    def attacks(self, inputs: Features) -> torch.Tensor:
+        """Return what to add to the embeddings of adversarial views, by a first pass with the same draws."""
+        mask = inputs["attention_mask"]
+        shift = torch.zeros(*mask.shape, self.width, device=mask.device, requires_grad=True)
+        devices = [mask.device] if mask.device.type == "cuda" else []
+        with torch.enable_grad(), torch.random.fork_rng(devices):
+            loss, _ = self.contrast(gather(self.augmented(inputs, shift)).transpose(0, 1), {})
+            (gradient,) = torch.autograd.grad(_SCALE * loss, shift)
+        sizes = [self.method.adversarial_size * (name == "adversarial") for name in self.method.augmentations]
+        return torch.cat([attack(part, size) for part, size in zip(gradient.chunk(2), sizes, strict=True)])
+
+    def contrast(self, outputs: torch.Tensor, features: Features) -> tuple[torch.Tensor, Features]:
+        """Return the weighted loss, and figures to log."""
+        loss = nt_xent(outputs[0], outputs[1], self.method.temperature)
+        return self.method.loss_weight * loss, mean_cosines(cosine_matrix(outputs[0], outputs[1]))

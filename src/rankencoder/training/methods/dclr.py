@@ -1,0 +1,230 @@
+"""DCLR: negatives that mean nearly the same are left out, and noise is put in where no sentence is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import torch
+from torch.nn import functional
+
+from rankencoder.encoders import Encoder, check_device, check_encoder_name
+from rankencoder.errors import InputError
+from rankencoder.training.backbone import load_backbone
+from rankencoder.training.contrastive import ContrastiveLoss, mean_cosines
+from rankencoder.training.gather import gather
+from rankencoder.training.losses import cosine_matrix
+from rankencoder.training.methods.base import check_option, register
+from rankencoder.training.methods.simcse import SimCSE
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from rankencoder.training.backbone import Backbone
+    from rankencoder.training.contrastive import Features
+    from rankencoder.training.methods.base import Traits
+
+
+@register
+@dataclass(frozen=True)
+class DCLR(SimCSE):
+    """SimCSE's views; another encoder says which negatives are false, and noise gives further ones.
+
+    :param complementary: That encoder's folder or hub name; a plain transformer is read at [CLS].
+    :param threshold: φ, the other encoder's cosine above which two sentences are no negatives.
+    :param noise_ratio: k, noise vectors per sentence of the batch.
+    :param ascent_steps: How often the noise is moved towards the sentences.
+    :param ascent_size: How far each time.
+    :param variant: "paper", or "authors": their code lets the weights multiply the logits, and takes the
+        binary cross-entropy of every entry.
+    """
+
+    name = "dclr"
+    about = "SimCSE without the negatives that another encoder finds too similar, and with noise negatives."
+    paper = (
+        "Debiased Contrastive Learning of Unsupervised Sentence Representations "
+        "(Zhou, Zhang, Zhao and Wen, ACL 2022)"
+    )
+    year = 2022
+    citation = """@inproceedings{zhou-etal-2022-debiased,
+    title = "Debiased Contrastive Learning of Unsupervised Sentence Representations",
+    author = "Zhou, Kun and Zhang, Beichen and Zhao, Wayne Xin and Wen, Ji-Rong",
+    booktitle = "Proceedings of the 60th Annual Meeting of the Association for Computational Linguistics",
+    year = "2022",
+}"""
+    kinds: ClassVar[tuple[str, ...]] = ("masked",)
+    paths: ClassVar[tuple[str, ...]] = ("complementary",)
+
+    complementary: str | None = None
+    threshold: float = 0.9
+    noise_ratio: float = 1.0
+    ascent_steps: int = 4
+    ascent_size: float = 1e-3
+    variant: Literal["paper", "authors"] = "paper"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for option in ("noise_ratio", "ascent_steps", "ascent_size"):
+            value = getattr(self, option)
+            check_option(value >= 0, option, value, "0 or more")
+
+    @classmethod
+    def defaults(cls, backbone: Traits) -> dict[str, Any]:
+        """Return the authors' settings; but their large models began as SimCSE's, not as plain ones."""
+        roberta, large = backbone.is_roberta, backbone.is_large
+        family, case = ("roberta", "") if roberta else ("bert", "-uncased")
+        size = "large" if large else "base"
+        base = {"batch_size": 128, "learning_rate": 3e-5, "epochs": 3.0}
+        bigger = {"batch_size": 64, "learning_rate": 1e-5 if roberta else 3e-5, "epochs": 1.0}
+        return {
+            **(bigger if large else base),
+            "precision": "fp32",
+            "complementary": f"princeton-nlp/unsup-simcse-{family}-{size}{case}",
+            "threshold": 0.85 if roberta else 0.9,
+            "noise_ratio": (5.0 if large else 2.5) if roberta else (3.0 if large else 1.0),
+        }
+
+    def check(self, backbone: Backbone) -> None:
+        """Make sure that the complementary encoder is there."""
+        with self._wanted() as name:
+            check_encoder_name(name)
+
+    def companion(self, device: str | None) -> Encoder:
+        """Return the complementary encoder."""
+        from sentence_transformers.util import is_sentence_transformer_model
+
+        if device is not None:
+            check_device(device)
+        with self._wanted() as name:
+            cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")  # as sentence-transformers has it
+            if is_sentence_transformer_model(name, cache_folder=cache):
+                return Encoder(name, device=device)
+            model = SimCSE().encoder(load_backbone(name))
+        encoder = Encoder(model if device is None else model.to(device))
+        encoder.name = name
+        return encoder
+
+    @contextmanager
+    def _wanted(self) -> Iterator[str]:
+        """Give the complementary encoder's name; errors within say what to do."""
+        try:
+            if self.complementary is None:
+                raise InputError("none was given")
+            yield self.complementary
+        except InputError as error:
+            raise InputError(
+                f"method 'dclr' needs a complementary encoder: {error}; give one by --option "
+                "complementary=FOLDER, such as the folder 'base' of a SimCSE run"
+            ) from error
+
+    def loss(self, model: SentenceTransformer, backbone: Backbone) -> DCLRLoss:
+        """Return the loss with weighted and noise negatives."""
+        return DCLRLoss(model, self)
+
+
+class DCLRLoss(ContrastiveLoss):
+    """The contrastive loss without false negatives, and with noise vectors as further ones."""
+
+    method: DCLR
+
+    def contrast(self, outputs: torch.Tensor, features: Features) -> tuple[torch.Tensor, Features]:
+        """Return the loss and figures to log; the complementary vectors are in the features."""
+        method, first = self.method, outputs[0]
+        cosines = cosine_matrix(first, outputs[1])
+        count = int(method.noise_ratio * len(first))
+        noise = torch.randn(count, first.shape[1], device=first.device)
+        noise = ascend(noise, first, cosines, method.temperature, method.ascent_steps, method.ascent_size)
+        noise_cosines = cosine_matrix(first, noise)
+        kept = kept_negatives(gather(features["companion"]), method.threshold)
+        pairs, off_diagonal = kept.numel(), max(1, len(kept) * (len(kept) - 1))
+        logged = {
+            **mean_cosines(cosines),
+            "dropped_negatives": (pairs - kept.sum()) / off_diagonal,
+            "noise_cosine": noise_cosines.detach().sum() / max(1, noise_cosines.numel()),
+        }
+        logits = torch.cat([cosines, noise_cosines], dim=1) / method.temperature
+        function = dclr_loss if method.variant == "paper" else authors_dclr_loss
+        return function(logits, functional.pad(kept, (0, count), value=True)), logged
+
+
+def kept_negatives(vectors: torch.Tensor, threshold: float) -> torch.Tensor:
+    """Return which pairs count: those whose vectors have no cosine above a threshold, and the positive ones.
+
+    >>> kept_negatives(torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]]), 0.7).int().tolist()
+    [[1, 0, 1], [0, 1, 1], [1, 1, 1]]
+    """
+    return (cosine_matrix(vectors, vectors) <= threshold).fill_diagonal_(True)
+
+
+@torch.no_grad()
+def ascend(
+    noise: torch.Tensor,
+    sentences: torch.Tensor,
+    cosines: torch.Tensor,
+    temperature: float,
+    steps: int,
+    size: float,
+) -> torch.Tensor:
+    """Return noise after steps of one length each, up the gradient of the unweighted contrastive loss.
+
+    That gradient is Σ_i p_i (z_i − cos(z_i, h) h) for noise h, but for a factor; z and h at unit length, p_i
+    the share of h in the softmax of row i. A noise vector without a gradient stays where it is.
+
+    :param cosines: The sentences' cosines with their second views.
+    """
+    with torch.autocast(noise.device.type, enabled=False):
+        unit = functional.normalize(sentences.float(), dim=1)
+        for _ in range(steps):
+            direction = functional.normalize(noise, dim=1)
+            near = unit @ direction.T
+            shares = (torch.cat([cosines, near], dim=1) / temperature).log_softmax(dim=1)
+            # the factor is free: let the shares of a noise vector sum to 1, however small they are
+            shares = shares[:, cosines.shape[1] :].softmax(dim=0)
+            gradient = shares.T @ unit - (shares * near).sum(dim=0)[:, None] * direction
+            noise = noise + size * functional.normalize(gradient, dim=1)
+    return noise
+
+
+def dclr_loss(logits: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
+    """Return the paper's loss: the contrastive one, without the negatives that are not kept.
+
+    :param logits: Cosines over temperature, of N sentences with N second views and noise: ``[N, N + K]``.
+    :param kept: Which of them count; the diagonal does.
+
+    >>> logits = torch.tensor([[18.0, 4.0, 0.0, 1.0], [3.0, 17.0, 0.5, 0.0]]).double()
+    >>> kept = torch.tensor([[1, 0, 1, 1], [1, 1, 1, 1]]).bool()
+    >>> f"{dclr_loss(logits, kept):.4e}"
+    '4.9891e-07'
+    """
+    target = torch.arange(len(logits), device=logits.device)
+    return functional.cross_entropy(logits.masked_fill(~kept, -torch.inf), target)
+
+
+def authors_dclr_loss(logits: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
+    """Return the loss of the authors' code: the mean binary cross-entropy of all entries of the softmax.
+
+    The logits of what is not kept are 0: such a negative still has a share.
+
+    >>> logits = torch.tensor([[18.0, 4.0, 0.0, 1.0], [3.0, 17.0, 0.5, 0.0]]).double()
+    >>> kept = torch.tensor([[1, 0, 1, 1], [1, 1, 1, 1]]).bool()
+    >>> f"{authors_dclr_loss(logits, kept):.6e}"
+    '2.532607e-07'
+    """
+    logits = logits * kept
+    odds = logits - _others(logits)  # log P/(1 − P)
+    positive = torch.eye(*logits.shape, dtype=torch.bool, device=logits.device)
+    return functional.softplus(torch.where(positive, -odds, odds)).mean()
+
+
+def _others(logits: torch.Tensor) -> torch.Tensor:
+    """Return, for each entry, the logarithm of the sum of the exponentials of its row's others.
+
+    The largest entry is left out before summing, as 1 − P may be lost to rounding; of others P ≤ ½.
+    """
+    largest = torch.zeros_like(logits, dtype=torch.bool).scatter(1, logits.argmax(dim=1, keepdim=True), True)
+    rest = logits.masked_fill(largest, torch.finfo(logits.dtype).min).logsumexp(dim=1, keepdim=True)
+    shares = logits.softmax(dim=1).masked_fill(largest, 0)
+    return torch.where(largest, rest, logits.logsumexp(dim=1, keepdim=True) + torch.log1p(-shares))

@@ -1,0 +1,287 @@
+"""DiffCSE: a sentence's vector is to tell a discriminator which tokens of an edited sentence are not its."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from rankencoder.encoders import check_hub, first_line
+from rankencoder.errors import InputError
+from rankencoder.training.backbone import quiet_transformers
+from rankencoder.training.contrastive import ContrastiveLoss
+from rankencoder.training.frozen import Frozen
+from rankencoder.training.masking import TokenMask
+from rankencoder.training.methods.base import check_option, register
+from rankencoder.training.methods.simcse import SimCSE
+from rankencoder.training.templates import check_mask_token
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from rankencoder.training.backbone import Backbone
+    from rankencoder.training.contrastive import Features
+    from rankencoder.training.methods.base import Traits
+
+
+@register
+@dataclass(frozen=True)
+class DiffCSE(SimCSE):
+    """SimCSE plus the loss of detecting replaced tokens, given the sentence's vector.
+
+    :param generator: The masked language model that fills in masked tokens, folder or hub name; it has the
+        backbone's vocabulary.
+    :param mask_ratio: ρ, share of the tokens that are masked.
+    :param rtd_weight: λ of the detection's loss.
+    :param sampling: The generator's likeliest tokens, "argmax" as in the authors' code, or drawn ones,
+        "sample" as in the paper.
+    :param padding_counts: Whether padding, never replaced, is in the detection's loss, as in their code.
+    """
+
+    name = "diffcse"
+    about = "SimCSE, and a discriminator that finds replaced tokens by the sentence's vector."
+    paper = (
+        "DiffCSE: Difference-based Contrastive Learning for Sentence Embeddings (Chuang et al., NAACL 2022)"
+    )
+    year = 2022
+    citation = """@inproceedings{chuang-etal-2022-diffcse,
+    title = "{D}iff{CSE}: Difference-based Contrastive Learning for Sentence Embeddings",
+    author = "Chuang, Yung-Sung and Dangovski, Rumen and Luo, Hongyin and Zhang, Yang and Chang, Shiyu
+        and Solja{\\v{c}}i{\\'c}, Marin and Li, Shang-Wen and Yih, Wen-tau and Kim, Yoon and Glass, James",
+    booktitle = "Proceedings of the 2022 Conference of the North American Chapter of the Association for
+        Computational Linguistics: Human Language Technologies",
+    year = "2022",
+}"""
+    kinds: ClassVar[tuple[str, ...]] = ("masked",)
+    paths: ClassVar[tuple[str, ...]] = ("generator",)
+
+    generator: str | None = None
+    mask_ratio: float = 0.3
+    rtd_weight: float = 0.005
+    sampling: Literal["argmax", "sample"] = "argmax"
+    padding_counts: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_option(0 <= self.mask_ratio <= 1, "mask_ratio", self.mask_ratio, "from 0 to 1")
+        check_option(self.rtd_weight >= 0, "rtd_weight", self.rtd_weight, "0 or more")
+
+    @classmethod
+    def defaults(cls, backbone: Traits) -> dict[str, Any]:
+        """Return the authors' settings for similarity (of base models; there are no others)."""
+        roberta = backbone.is_roberta
+        return {
+            "batch_size": 64,
+            "learning_rate": 1e-5 if roberta else 7e-6,
+            "epochs": 2.0,
+            "generator": "distilroberta-base" if roberta else "distilbert-base-uncased",
+            "mask_ratio": 0.2 if roberta else 0.3,
+        }
+
+    def encoder(self, backbone: Backbone) -> SentenceTransformer:
+        """Return SimCSE's encoder, of a backbone that has a mask token."""
+        check_mask_token(backbone.tokenizer, backbone.name)
+        return super().encoder(backbone)
+
+    def check(self, backbone: Backbone) -> None:
+        """Make sure that the generator is there and that the backbone can be a discriminator."""
+        check_mask_token(backbone.tokenizer, backbone.name)
+        embeddings_of(backbone.module.model, backbone.name)
+        self.load_generator(backbone)
+
+    def load_generator(self, backbone: Backbone) -> nn.Module:
+        """Return the generator.
+
+        :raises InputError: If there is none, or it does not read what the backbone reads.
+        """
+        name = self.generator or self.defaults(backbone)["generator"]
+        try:
+            return _masked_language_model(name, backbone)
+        except InputError as error:
+            raise InputError(
+                f"method 'diffcse' needs a generator, a masked language model with the backbone's "
+                f"vocabulary: {error}; give one by --option generator=FOLDER_OR_NAME, such as the backbone"
+            ) from error
+
+    def loss(self, model: SentenceTransformer, backbone: Backbone) -> DiffCSELoss:
+        """Return the contrastive loss with that of the detection beside it."""
+        return DiffCSELoss(model, self, backbone)
+
+
+class DiffCSELoss(ContrastiveLoss):
+    """The contrastive loss, and that of detecting which tokens of both views were replaced."""
+
+    method: DiffCSE
+
+    def __init__(self, model: SentenceTransformer, method: DiffCSE, backbone: Backbone) -> None:
+        super().__init__(model, method)
+        self.mask = TokenMask(backbone, method.mask_ratio)
+        self.generator = Frozen(method.load_generator(backbone))
+        self.discriminator = Discriminator(backbone)
+
+    def make_head(self, dimension: int) -> nn.Module:
+        """Return the projector."""
+        return Projector(dimension)
+
+    def auxiliary(self, inputs: Features, outputs: torch.Tensor, logged: Features) -> Features:
+        """Return the weighted loss of the detection, a mean over this process' tokens."""
+        real = inputs["attention_mask"].bool()
+        edited = self.edit(inputs)
+        replaced = edited != inputs["input_ids"]
+        logits = self.discriminator({**inputs, "input_ids": edited}, outputs.flatten(0, 1))
+        right = (logits.detach().argmax(dim=-1) == 1) == replaced
+        logged["replaced"] = share(replaced, real)
+        logged["replaced_accuracy"] = share(right, replaced)
+        logged["kept_accuracy"] = share(right, real & ~replaced)
+        counted = torch.ones_like(real) if self.method.padding_counts else real
+        return {"rtd": self.method.rtd_weight * detection_loss(logits, replaced, counted)}
+
+    @torch.no_grad()
+    def edit(self, inputs: Features) -> torch.Tensor:
+        """Return what the generator makes of masked sentences; the first token and padding stay."""
+        ids = inputs["input_ids"]
+        logits = self.generator(**{**inputs, "input_ids": self.mask(ids)[0]}).logits
+        if self.method.sampling == "sample":
+            logits = logits.float()
+            logits = logits - torch.empty_like(logits).exponential_().log()  # Gumbel's noise
+        changes = inputs["attention_mask"].bool() & (torch.arange(ids.shape[1], device=ids.device) > 0)
+        return torch.where(changes, logits.argmax(dim=-1), ids)
+
+
+def detection_loss(logits: torch.Tensor, replaced: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
+    """Return the mean cross-entropy of the two classes, kept and replaced, over the tokens that count.
+
+    >>> logits = torch.tensor([[[0.0, 0.0], [0.0, 1.0], [9.0, 0.0]]])
+    >>> replaced, counted = torch.tensor([[0, 1, 0]]), torch.tensor([[1, 1, 0]])
+    >>> f"{detection_loss(logits, replaced, counted):.4f}"  # (log 2 + log(1 + 1/e)) / 2
+    '0.5032'
+    """
+    losses = functional.cross_entropy(logits.float().transpose(1, 2), replaced.long(), reduction="none")
+    return (losses * counted).sum() / counted.sum()
+
+
+def share(these: torch.Tensor, among: torch.Tensor) -> torch.Tensor:
+    """Return how many of some are these; 0 if there are none."""
+    return (these & among).sum() / among.sum().clamp(min=1)
+
+
+class Projector(nn.Module):
+    """The layers between encoder and loss: their statistics are of all views together."""
+
+    def __init__(self, dimension: int) -> None:
+        super().__init__()
+        first = nn.Linear(dimension, 2 * dimension, bias=False)
+        second = nn.Linear(2 * dimension, dimension, bias=False)
+        for linear in (first, second):
+            nn.init.normal_(linear.weight, std=0.02)
+        # only the batch's own statistics are ever used: nothing goes through here but in training
+        own = {"track_running_stats": False}
+        self.layers = nn.Sequential(
+            first,
+            nn.BatchNorm1d(2 * dimension, **own),
+            nn.ReLU(),
+            second,
+            nn.BatchNorm1d(dimension, affine=False, **own),
+        )
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Return projected vectors, ``[N, views, dimension]`` as given."""
+        projected: torch.Tensor = self.layers(vectors.flatten(0, 1))
+        return projected.view_as(vectors)
+
+
+class Discriminator(nn.Module):
+    """A second backbone, trained too, that says of each token whether it was replaced.
+
+    In place of its first token's embedding it gets the vector of the sentence as it was.
+    """
+
+    vectors: torch.Tensor | None = None
+
+    def __init__(self, backbone: Backbone) -> None:
+        super().__init__()
+        from transformers import AutoModel
+
+        with quiet_transformers():
+            model: Any = AutoModel.from_pretrained(
+                backbone.name,
+                revision=backbone.revision,
+                use_safetensors=True,
+                dtype=torch.float32,
+                config=copy.deepcopy(backbone.config),  # with its dropout
+            )
+        if hasattr(model, "pooler"):
+            model.pooler = None  # nobody reads it
+        self.model = model.train()
+        self.classes = nn.Linear(backbone.dimension, 2)
+        embeddings_of(model, backbone.name).register_forward_hook(self._put_vectors)
+
+    def forward(self, inputs: Features, vectors: torch.Tensor) -> torch.Tensor:
+        """Return the logits of kept and replaced for each token of ``[rows, length]``.
+
+        :param vectors: The rows' sentence vectors.
+        """
+        self.vectors = vectors
+        states = self.model(**inputs).last_hidden_state
+        self.vectors = None
+        logits: torch.Tensor = self.classes(states)
+        return logits
+
+    def _put_vectors(self, _: nn.Module, __: Any, embedded: torch.Tensor) -> torch.Tensor:
+        assert self.vectors is not None
+        return torch.cat([self.vectors[:, None].to(embedded.dtype), embedded[:, 1:]], dim=1)
+
+
+def embeddings_of(model: Any, name: str) -> nn.Module:
+    """Return the module whose output a model's first layer reads.
+
+    :raises InputError: If it is not where it mostly is, or its vectors are not as wide as the states.
+    """
+    found = getattr(model, "embeddings", None)
+    wide = getattr(model.config, "embedding_size", model.config.hidden_size) == model.config.hidden_size
+    if not isinstance(found, nn.Module) or not wide:
+        raise InputError(
+            f"method 'diffcse' cannot train {name!r}: no sentence vector fits in among its embeddings"
+        )
+    return found
+
+
+def _masked_language_model(name: str, backbone: Backbone) -> nn.Module:
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    revision = backbone.revision if name == backbone.name else None
+    if not Path(name).exists():
+        check_hub(name, revision, what="generator")
+    try:
+        with quiet_transformers():
+            tokenizer = AutoTokenizer.from_pretrained(name, revision=revision)
+            model, info = AutoModelForMaskedLM.from_pretrained(
+                name,
+                revision=revision,
+                use_safetensors=True,
+                dtype=torch.float32,
+                output_loading_info=True,
+            )
+    except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
+        raise InputError(f"cannot load generator {name!r}: {first_line(error)}") from error
+    if info["missing_keys"]:
+        raise InputError(f"generator {name!r} has no language modelling head")
+    for what, get in _SAME.items():
+        if get(tokenizer, model.config) != get(backbone.tokenizer, backbone.config):
+            raise InputError(f"generator {name!r} has {what}")
+    return model  # type: ignore[no-any-return]
+
+
+_SAME: dict[str, Callable[[Any, Any], Any]] = {
+    "another vocabulary": lambda tokenizer, _: tokenizer.get_vocab(),
+    "other special tokens": lambda tokenizer, _: [
+        getattr(tokenizer, f"{name}_token_id") for name in ("cls", "sep", "pad", "mask", "unk")
+    ],
+    "embeddings of another number": lambda _, config: config.vocab_size,
+}
