@@ -56,7 +56,7 @@ The larger of two losses (Eq. 6) is mostly the contrastive one, and no target ma
 targets, teachers, neighbours and rounds are compared with "sum", where the rank loss counts throughout.
 """
 
-LOGGED = ("contrastive", "weighted_rank", "pairs", "target", "listnet", "listmle")
+LOGGED = ("contrastive", "weighted_rank", "pairs", "target", "listnet", "listmle", "dropped_negatives")
 
 
 @dataclass

@@ -84,7 +84,49 @@ def stage_table(runs: Runs) -> str:
     return "\n".join(rows)
 
 
-TABLES = {"methods": methods_table, "stage 2": stage_table}
+RECIPES = {
+    "sum": "l_cl + l_r in place of max(0.05·l_r, l_cl)",
+    "target-cosine": "the same, target: E1's cosine",
+    "target-power": "the same, target: centred power −¼",
+    "teachers-seeds": "the same, teachers: E1 of all seeds",
+    "teachers-methods": "the same, teachers: SimCSE, PromptBERT, SNCSE",
+    "neighbors": "the same, batches with 3 neighbours of a sentence",
+    "rounds": "the same, up to 3 rounds",
+    "listnet": "the paper's and ListNet",
+    "listmle": "the paper's and ListMLE",
+}
+
+
+def recipes_table(runs: Runs) -> str:
+    """Return SimCSE's E2 by each recipe, and its gain over the paper's and over the sum, seed by seed."""
+    measured = [name for name in RECIPES if runs.get(name)]
+    if not measured:
+        return "Not measured yet."
+    head = ("E2", *SETS, "− the paper's", "− the sum's", "pairs a batch", "seeds")
+    rows = [line(*head), line(*["---"] * len(head))]
+    paper = {run["seed"]: value for run, value in _averages(runs["simcse"], "E2 cosine")}
+    total = {run["seed"]: value for run, value in _averages(runs.get("sum", []), "cosine")}
+    for name in ("simcse", *measured):
+        of, system = runs[name], "E2 cosine" if name == "simcse" else "cosine"
+        gains = [
+            [value - base[run["seed"]] for run, value in _averages(of, system) if run["seed"] in base]
+            for base in (paper, total)
+        ]
+        told = [
+            f"{fmean(gain):+.1f} ({min(gain):+.1f} to {max(gain):+.1f})" if gain else "" for gain in gains
+        ]
+        pairs = f"{fmean(run['stage_2']['pairs'] for run in of):,.0f}"
+        scores = [shown(values(of, system, s)) for s in SETS]
+        title = RECIPES.get(name, "the paper's recipe")
+        rows.append(line(title, *scores, *told, pairs, str(len(of))))
+    return "\n".join(rows)
+
+
+def _averages(runs: list[dict[str, Any]], system: str) -> list[tuple[dict[str, Any], float]]:
+    return list(zip(runs, values(runs, system, "AVG"), strict=True))
+
+
+TABLES = {"methods": methods_table, "stage 2": stage_table, "recipes": recipes_table}
 
 
 def updated(text: str) -> str:

@@ -102,4 +102,10 @@ def test_more_pairs_pass_the_filter(train):
         return np.mean([entry["pairs"] for entry in run.record["history"] if "pairs" in entry])
 
     assert pairs(second) > 1.3 * pairs(first)
+    told = second.record["pairs_per_batch"]
+    assert told == {
+        "random": pytest.approx(pairs(first), rel=0.2),
+        "neighbors": pytest.approx(pairs(second), rel=0.2),
+    }
+    assert "pairs_per_batch" not in first.record
     assert [stage["steps"] for stage in second.record["stages"]] == [6]

@@ -161,6 +161,9 @@ def _print(run: Any) -> None:
             f"stage {stage['stage']}: {stage['steps']:,} steps in {stage['seconds']:,.0f} s "
             f"({stage['milliseconds_per_step']:.1f} ms each){score}"
         )
+    if (pairs := run.record.get("pairs_per_batch")) is not None:
+        counts = f"{pairs['neighbors']:,.0f} ({pairs['random']:,.0f} at random)"
+        show(f"pairs that stage 2 learns from, a batch: {counts}")
     rounds = run.record.get("rounds", {"rounds": []})
     for ended in rounds["rounds"] if len(rounds["rounds"]) > 1 else []:
         kept = ", kept" if ended["number"] == rounds["kept"] else ""

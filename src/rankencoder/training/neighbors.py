@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,11 @@ from sentence_transformers.base.sampler import DefaultBatchSampler
 if TYPE_CHECKING:
     from datasets import Dataset
 
+    from rankencoder.training.config import TrainConfig
+    from rankencoder.training.targets import Targets
+
 _CHUNK = 1024  # rows
+_LOOKED_AT = 20  # batches
 _SPARE = 4
 """So many times as many neighbours are looked at as are wanted: some will be in other batches already."""
 
@@ -50,6 +55,40 @@ def nearest_rows(
 def wanted(neighbors: int) -> int:
     """Return how many neighbours to look up for batches with so many of them."""
     return _SPARE * neighbors
+
+
+def pairs_per_batch(targets: Targets, config: TrainConfig, *, device: str | torch.device) -> dict[str, float]:
+    """Return how many pairs pass the filter in a batch drawn at random and in one with neighbours.
+
+    :param targets: With neighbours. Means over a few batches are taken.
+    """
+    from datasets import Dataset
+
+    from rankencoder.training.losses import select_pairs
+    from rankencoder.training.targets import TeacherSimilarity
+
+    assert targets.neighbors is not None
+    references = [torch.from_numpy(reference) for reference in targets.references]
+    similarity = TeacherSimilarity(references, config.target).to(device)
+    rows = Dataset.from_dict({"row": range(len(targets.neighbors))})
+    found = {}
+    for name, neighbors in (("random", 0), ("neighbors", config.neighbors)):
+        sampler = NeighborBatchSampler(
+            rows,
+            nearest=targets.neighbors,
+            neighbors=neighbors,
+            batch_size=int(config.batch_size or 0),
+            drop_last=True,
+            generator=torch.Generator(),
+            seed=config.seed,
+        )
+        counts = []
+        for batch in islice(sampler, _LOOKED_AT):
+            vectors = [torch.from_numpy(np.asarray(table[batch])).to(device) for table in targets.teachers]
+            lower, upper = float(config.lower or 0), float(config.upper or 0)
+            counts.append(float(select_pairs(similarity(vectors), lower, upper, "never").sum()))
+        found[name] = sum(counts) / max(1, len(counts))
+    return found
 
 
 class NeighborBatchSampler(DefaultBatchSampler):

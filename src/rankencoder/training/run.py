@@ -240,6 +240,8 @@ class _Run:
 
     def _rank_stages(self, rows: Dataset, teachers: list[str]) -> None:
         """Train E2, round by round, and write the best with a reference corpus of its own."""
+        from rankencoder.training.teacher import PAIRS
+
         done = self.work / "rounds.json"
         if not done.exists():
             rounds = self._rounds(rows, teachers)
@@ -248,6 +250,8 @@ class _Run:
                     write_json(path, rounds)
         with self._first("rankencoder"):
             self.record["rounds"] = read_json(done)
+            if self.config.neighbors:
+                self.record["pairs_per_batch"] = read_json(self._round_folder(1) / PAIRS)
             if self.processes.is_main_process:
                 if not (self.folder / "encoder").exists():
                     kept = self._round_folder(self.record["rounds"]["kept"])
