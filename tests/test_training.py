@@ -310,6 +310,8 @@ def test_what_is_overwritten_cannot_be_read(train, tmp_path):
     base = train(only_base=True, max_steps=1).folder / "base"
     with pytest.raises(InputError, match="base_encoder .* is in the folder that would be overwritten"):
         train(base_encoder=str(base), overwrite=True)
+    with pytest.raises(InputError, match="option complementary .* is in the folder that would be"):
+        train(method="dclr", options={"complementary": str(base)}, overwrite=True)
     assert weights(base)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from rankencoder.training.config import TrainConfig
     from rankencoder.training.targets import Targets
 
-_CHUNK = 1024  # rows
+_CHUNK = 2**28  # cosines at a time
 _LOOKED_AT = 20  # batches
 _SPARE = 4
 """So many times as many neighbours are looked at as are wanted: some will be in other batches already."""
@@ -25,7 +24,9 @@ _SPARE = 4
 def nearest_rows(
     teachers: Sequence[np.ndarray], k: int, *, device: str | torch.device, progress: bool = False
 ) -> np.ndarray:
-    """Return the rows of the nearest neighbours of each sentence, nearest first, by exact search.
+    """Return the rows of the nearest neighbours of each sentence, nearest first.
+
+    Each is compared with all others; on a GPU in half precision, which cannot tell the very nearest apart.
 
     :param teachers: Unit vectors of the sentences; with several teachers their mean cosine decides.
     :param k: How many; fewer where there are not as many other sentences.
@@ -43,10 +44,12 @@ def nearest_rows(
     dtype = torch.float16 if half else torch.float32
     tables = [torch.tensor(np.asarray(table), dtype=dtype, device=device) for table in teachers]
     found = np.empty((number, k), dtype=np.int32)
-    for start in tqdm(range(0, number, _CHUNK), desc="Neighbours", unit=" parts", disable=not progress):
-        rows = slice(start, min(start + _CHUNK, number))
-        cosines = sum(table[rows] @ table.T for table in tables)
-        assert isinstance(cosines, torch.Tensor)
+    step = max(1, _CHUNK // number)
+    for start in tqdm(range(0, number, step), desc="Neighbours", unit=" parts", disable=not progress):
+        rows = slice(start, min(start + step, number))
+        cosines = tables[0][rows] @ tables[0].T
+        for table in tables[1:]:
+            cosines.addmm_(table[rows], table.T)
         cosines.diagonal(offset=start).fill_(-torch.inf)
         found[rows] = cosines.topk(k, dim=1).indices.cpu().numpy()
     return found
@@ -60,7 +63,8 @@ def wanted(neighbors: int) -> int:
 def pairs_per_batch(targets: Targets, config: TrainConfig, *, device: str | torch.device) -> dict[str, float]:
     """Return how many pairs pass the filter in a batch drawn at random and in one with neighbours.
 
-    :param targets: With neighbours. Means over a few batches are taken.
+    :param targets: With neighbours.
+    :return: Means over a few batches of an epoch. (Its last ones hold fewer neighbours than its first.)
     """
     from datasets import Dataset
 
@@ -80,10 +84,11 @@ def pairs_per_batch(targets: Targets, config: TrainConfig, *, device: str | torc
             batch_size=int(config.batch_size or 0),
             drop_last=True,
             generator=torch.Generator(),
-            seed=config.seed,
+            seed=int(config.stage2_seed or 0),
         )
+        batches = list(sampler)
         counts = []
-        for batch in islice(sampler, _LOOKED_AT):
+        for batch in batches[:: max(1, len(batches) // _LOOKED_AT)]:
             vectors = [torch.from_numpy(np.asarray(table[batch])).to(device) for table in targets.teachers]
             lower, upper = float(config.lower or 0), float(config.upper or 0)
             counts.append(float(select_pairs(similarity(vectors), lower, upper, "never").sum()))

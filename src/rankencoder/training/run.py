@@ -312,7 +312,8 @@ class _Run:
         from rankencoder.training.outputs import PICTURE, write_record
         from rankencoder.training.picture import draw_losses
 
-        stages = [read_json(path) for path in sorted(self.work.glob("stage-?.json"))]
+        stages = [read_json(path) for path in self.work.glob("stage-*.json")]
+        stages.sort(key=lambda stage: stage["stage"])
         history = [entry for stage in stages for entry in stage.pop("history")]
         self.record.update(
             finished=True,
