@@ -40,7 +40,7 @@ def nearest_rows(
 
     number = len(teachers[0])
     k = min(k, number - 1)
-    half = torch.device(device).type == "cuda"  # twice as fast there; not on a CPU
+    half = torch.device(device).type == "cuda"  # CPUs do not gain by it
     dtype = torch.float16 if half else torch.float32
     tables = [torch.tensor(np.asarray(table), dtype=dtype, device=device) for table in teachers]
     found = np.empty((number, k), dtype=np.int32)
