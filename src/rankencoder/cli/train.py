@@ -163,6 +163,9 @@ def _print(run: Any) -> None:
             f"stage {stage['stage']}: {stage['steps']:,} steps in {stage['seconds']:,.0f} s "
             f"({stage['milliseconds_per_step']:.1f} ms each){score}"
         )
+    if run.record["config"]["combine"] == "max" and run.record["rank_larger"] == 0:
+        text = "the rank loss was never the larger one (Eq. 6), so that E2 is E1's training once more"
+        show(f"{text}: --combine sum lets it count", markup=False)
     if (pairs := run.record.get("pairs_per_batch")) is not None:
         counts = f"{pairs['neighbors']:,.0f} ({pairs['random']:,.0f} at random)"
         show(f"pairs that stage 2 learns from, a batch: {counts}")

@@ -309,7 +309,7 @@ class _Run:
 
     def _close(self) -> None:
         """Write record and picture, and delete checkpoints and vectors."""
-        from rankencoder.training.outputs import PICTURE, write_record
+        from rankencoder.training.outputs import PICTURE, rank_share, write_record
         from rankencoder.training.picture import draw_losses
 
         stages = [read_json(path) for path in self.work.glob("stage-*.json")]
@@ -319,6 +319,7 @@ class _Run:
             finished=True,
             stages=stages,
             seconds={name: round(seconds, 3) for name, seconds in self.timings.items()},
+            rank_larger=rank_share(history),
             history=history,
         )
         if self.processes.is_main_process:
