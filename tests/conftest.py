@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("RANKENCODER_SHARED", ROOT.parent / "shared"))
 
 
-LONG = ("test_training", "test_real_methods", "test_rounds", "test_methods", "test_real")
+LONG = ("test_real", "test_real_methods", "test_training", "test_rounds", "test_methods")
 
 
 def pytest_collection_modifyitems(items):
