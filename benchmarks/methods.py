@@ -25,6 +25,8 @@ from typing import Any
 
 from sts import SHARED, wiki_sentences
 
+from rankencoder.training.outputs import rank_share
+
 BACKBONE = SHARED / "backbone"
 STS = SHARED / "data/sts-raw"
 COMMON = {
@@ -130,7 +132,7 @@ def summary(history: list[dict[str, Any]]) -> dict[str, float]:
     """Return what stage 2 logged, on average, and how often the rank loss was the larger of the two."""
     entries = [entry for entry in history if entry.get("stage", 2) == 2 and "contrastive" in entry]
     means = {key: fmean(e[key] for e in entries) for key in LOGGED if key in entries[0]}
-    return {**means, "rank_larger": fmean(e["weighted_rank"] > e["contrastive"] for e in entries)}
+    return {**means, "rank_larger": rank_share(entries) or 0.0}
 
 
 def run_all(jobs: list[Job], corpus: Path, work: Path, output: Path, lanes: int, until: float) -> None:

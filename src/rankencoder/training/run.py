@@ -187,6 +187,7 @@ class _Run:
             rows = self.method.prepare(
                 self.sentences.rows, fingerprint=self.sentences.sha256, progress=self.progress
             )
+        self.companion = self._companion()
         teachers = self._teachers(rows)
         if not self.config.only_base:
             self._rank_stages(rows, teachers)
@@ -209,11 +210,9 @@ class _Run:
 
         file = self.work / "companion.npy"
         with self._first("companion"):
-            if self.processes.is_main_process and not file.with_suffix(".done").exists():
-                encoder = self.method.companion(self.config.device)
-                if encoder is not None:
-                    write_vectors(encoder, self.sentences, file, progress=self.progress)
-                file.with_suffix(".done").touch()
+            encoder = self.method.companion(self.config.device) if self.processes.is_main_process else None
+            if encoder is not None:
+                write_vectors(encoder, self.sentences, file, progress=self.progress)
         return np.load(file, mmap_mode="r") if file.exists() else None
 
     def _stage(self, number: int, rows: Dataset, encoder: Path, targets: Targets | None) -> None:
@@ -227,7 +226,7 @@ class _Run:
             self.work / f"stage-{number}",
             number=number,
             targets=targets,
-            companion=self._companion(),
+            companion=self.companion,
             progress=self.progress,
         )
         if self.processes.is_main_process:
