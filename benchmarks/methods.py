@@ -14,29 +14,12 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import subprocess
-import sys
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
-from sts import SHARED, wiki_sentences
+from jobs import BACKBONE, COMMON, STS, Job, add_arguments, corpus_file, run_all, summary
 
-from rankencoder.training.outputs import rank_share
-
-BACKBONE = SHARED / "backbone"
-STS = SHARED / "data/sts-raw"
-COMMON = {
-    "backbone": str(BACKBONE),
-    "dev": [str(STS / "STSB/dev.tsv")],
-    "epochs": 1.0,
-    "reference_size": 10_000,
-    "save_steps": 1_000_000,  # nothing is resumed here
-    "workers": 2,
-}
 METHODS = ("simcse", "diffcse", "dclr", "esimcse", "sncse", "consert", "consert-lr", "promptbert")
 """Their authors' settings; "consert-lr" has another learning rate, as the authors' is one for STS texts."""
 
@@ -57,23 +40,6 @@ EXTENSIONS: dict[str, dict[str, Any]] = {
 The larger of two losses (Eq. 6) is mostly the contrastive one, and no target makes a difference then. So
 targets, teachers, neighbours and rounds are compared with "sum", where the rank loss counts throughout.
 """
-
-LOGGED = ("contrastive", "weighted_rank", "pairs", "target", "listnet", "listmle", "dropped_negatives")
-
-
-@dataclass
-class Job:
-    """A training of a name with a seed."""
-
-    name: str
-    seed: int
-    settings: dict[str, Any]
-    needs: list[str]
-
-    @property
-    def key(self) -> str:
-        """Its name and seed."""
-        return f"{self.name}-{self.seed}"
 
 
 def make_jobs(seeds: list[int], work: Path) -> list[Job]:
@@ -111,7 +77,7 @@ def run_job(job: dict[str, Any]) -> None:
     began = time.perf_counter()
     folder = Path(job["folder"])
     settings = {**COMMON, **job["settings"], "seed": job["seed"]}
-    run = rankencoder.train(job["corpus"], folder, overwrite=True, progress=False, **settings)
+    run = rankencoder.train(job["about"]["corpus"], folder, overwrite=True, progress=False, **settings)
     model = folder if "base_encoder" not in job["settings"] else folder / "rankencoder"
     scored = rankencoder.evaluate(model, data=STS, tasks=["sts"], cache=False, batch_size=256, progress=False)
     result = {
@@ -128,66 +94,26 @@ def run_job(job: dict[str, Any]) -> None:
     Path(job["result"]).write_text(json.dumps(result, indent=1) + "\n")
 
 
-def summary(history: list[dict[str, Any]]) -> dict[str, float]:
-    """Return what stage 2 logged, on average, and how often the rank loss was the larger of the two."""
-    entries = [entry for entry in history if entry.get("stage", 2) == 2 and "contrastive" in entry]
-    means = {key: fmean(e[key] for e in entries) for key in LOGGED if key in entries[0]}
-    return {**means, "rank_larger": rank_share(entries) or 0.0}
-
-
-def run_all(jobs: list[Job], corpus: Path, work: Path, output: Path, lanes: int, until: float) -> None:
-    """Run what is not finished, each when what it needs is."""
-    futures: dict[str, Future[bool]] = {}
-
-    def run(job: Job) -> bool:
-        file = output / f"{job.key}.json"
-        if file.exists():
-            return True
-        if not all(futures[key].result() for key in job.needs) or time.perf_counter() > until:
-            return False
-        told = {**vars(job), "folder": str(work / job.key), "corpus": str(corpus)}
-        told["result"] = str(file)
-        with (work / f"{job.key}.log").open("w") as log:
-            done = subprocess.run(
-                [sys.executable, __file__, "--job", json.dumps(told)], stdout=log, stderr=log, check=False
-            )
-        print(f"{time.strftime('%X')} {job.key}: {'FAILED' if done.returncode else 'done'}", flush=True)
-        return done.returncode == 0
-
-    with ThreadPoolExecutor(lanes) as pool:
-        for job in jobs:
-            futures[job.key] = pool.submit(run, job)
-    left = [key for key, future in futures.items() if not future.result()]
-    print(f"not finished: {', '.join(left)}" if left else "all finished")
-
-
 def main() -> None:
     """Run one job, or all."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--job", help=argparse.SUPPRESS)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--only", nargs="+", default=[*METHODS, *EXTENSIONS])
-    parser.add_argument("--sentences", type=int, default=64_000)
-    parser.add_argument("--steps", type=int, help="stop each stage after so many, for a try")
-    parser.add_argument("--lanes", type=int, default=4, help="trainings at a time")
-    parser.add_argument("--minutes", type=float, default=1e9, help="begin nothing after so many")
-    parser.add_argument("--work", type=Path, default=Path("methods-work"))
-    parser.add_argument("--output", type=Path, default=Path("results/methods"))
+    add_arguments(parser, work=Path("methods-work"), output=Path("results/methods"))
     options = parser.parse_args()
     if options.job:
         run_job(json.loads(options.job))
         return
     for folder in (options.work, options.output):
         folder.mkdir(parents=True, exist_ok=True)
-    corpus = options.work / f"wiki-{options.sentences}.txt"
-    if not corpus.exists():
-        corpus.write_text("\n".join(wiki_sentences(options.sentences)) + "\n")
-    jobs = [job for job in make_jobs(options.seeds, options.work.resolve()) if job.name in options.only]
-    if options.steps:
-        for job in jobs:
+    work = options.work.resolve()
+    corpus = str(corpus_file(work, options.sentences))
+    jobs = [job for job in make_jobs(options.seeds, work) if job.name in options.only]
+    for job in jobs:
+        job.about["corpus"] = corpus
+        if options.steps:
             job.settings["max_steps"] = options.steps
     until = time.perf_counter() + 60 * options.minutes
-    run_all(jobs, corpus, options.work.resolve(), options.output.resolve(), options.lanes, until)
+    run_all(jobs, __file__, work, options.output.resolve(), options.lanes, until)
 
 
 if __name__ == "__main__":

@@ -31,10 +31,16 @@ from rankencoder.forms import fit_form
 SHARED = Path(os.environ.get("RANKENCODER_SHARED", Path(__file__).parents[2] / "shared"))
 
 
+def wiki_lines() -> Iterator[str]:
+    """Yield Wikipedia sentences, up to a million."""
+    for part in sorted((SHARED / "data/wiki").glob("wiki1m-part*.txt.xz")):
+        with lzma.open(part, "rt", encoding="utf-8") as file:
+            yield from (line.strip() for line in file)
+
+
 def wiki_sentences(number: int) -> list[str]:
-    """Return Wikipedia sentences."""
-    with lzma.open(SHARED / "data/wiki/wiki1m-part0.txt.xz", "rt", encoding="utf-8") as file:
-        return [line.strip() for line in islice(file, number)]
+    """Return the first Wikipedia sentences."""
+    return list(islice(wiki_lines(), number))
 
 
 def similarities(reference: torch.Tensor, encoded: PairVectors) -> Iterator[tuple[str, np.ndarray]]:
