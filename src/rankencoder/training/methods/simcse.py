@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from rankencoder.training.methods.base import Method, register
 from rankencoder.training.templates import Template, install_template, sentence_ids, wrap
@@ -20,7 +20,10 @@ CAUSAL_PROMPT = Template('This sentence : "', '" means in one word:"')
 @register
 @dataclass(frozen=True)
 class SimCSE(Method):
-    """The state of [CLS]; of a causal language model, the last token's after a prompt."""
+    """The state of [CLS]; of a causal language model, the last token's after a prompt.
+
+    :param pooling: "auto" for these, or "mean" for the mean over all tokens.
+    """
 
     name = "simcse"
     about = "Twice the same sentence under two dropout masks; the state of [CLS]."
@@ -33,6 +36,8 @@ class SimCSE(Method):
     year = "2021",
 }"""
     kinds: ClassVar[tuple[str, ...]] = ("masked", "causal")
+
+    pooling: Literal["auto", "mean"] = "auto"
 
     @classmethod
     def defaults(cls, backbone: Traits) -> dict[str, Any]:
@@ -49,7 +54,8 @@ class SimCSE(Method):
 
         if backbone.kind == "causal":
             install_template(backbone.module, CAUSAL_PROMPT, full_stop="none")
-        mode = "lasttoken" if backbone.kind == "causal" else "cls"
+        own = "lasttoken" if backbone.kind == "causal" else "cls"
+        mode = own if self.pooling == "auto" else self.pooling
         return SentenceTransformer(modules=[backbone.module, Pooling(backbone.dimension, pooling_mode=mode)])
 
     def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
