@@ -1,6 +1,6 @@
 """One encoder in brief: what every similarity scores on STS, and what its space looks like without labels.
 
-All of it comes from one encoding of the STS sentences, 10,000 reference sentences and 2,000 disturbed ones:
+All of it comes from one encoding of the STS sentences, 10,000 reference sentences and parts of 2,000 of them:
 seconds on a GPU. `when.py` looks for a rule that predicts the first from the second.
 """
 
@@ -62,8 +62,8 @@ def profile(encoder: CachedEncoder, sets: Sequence[PairSet], corpus: Sequence[st
     :param sets: Scored pairs.
     :param corpus: Reference sentences.
     :return: ``scores`` (Spearman ×100 by similarity and set), ``space`` (Table 2's figures on STS-B); and of
-        no labels ``features`` (numbers), ``proxies`` (by similarity: how well it tells a sentence's disturbed
-        copy from others), ``eigenvalues``.
+        no labels ``features`` (numbers), ``proxies`` (by similarity: Spearman ×100 with how much of a
+        sentence is left, say), ``eigenvalues``.
     """
     reference = encoder(corpus)
     measures = similarities(reference)
@@ -134,48 +134,52 @@ def unlabelled(
     encoder: Encoder, corpus: Sequence[str], reference: torch.Tensor, measures: dict[str, Similarity]
 ) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
     """Return how well each similarity tells related sentences from others, and features of the space."""
-    draw = random.Random(SEED)
     texts = [text for text in corpus if len(text.split()) >= 8][:DISTURBED]
-    relations = {
-        "dropped": (texts, [_dropped(text, draw) for text in texts]),
-        "halves": (
-            [" ".join(text.split()[: len(text.split()) // 2]) for text in texts],
-            [" ".join(text.split()[len(text.split()) // 2 :]) for text in texts],
-        ),
-    }
     features = space_features(reference)
     proxies: dict[str, dict[str, float]] = {}
-    for name, (first, second) in relations.items():
+    for name, related in relations(texts).items():
+        first, second, levels = zip(*related, strict=True)
         a, b = encoder(first), encoder(second)
         features[f"alignment_{name}"] = alignment(a, b)
-        proxies[name] = separations(torch.cat([a, b]), measures)
+        proxies[name] = agreement(torch.cat([a, b]), np.array(levels), measures)
     views = dropout_views(encoder, texts)
     features["alignment_dropout"] = alignment(*views) if views else 0.0
     return proxies, features
 
 
-def _dropped(text: str, draw: random.Random, share: float = 0.3) -> str:
-    """Return a sentence less some of its words."""
-    kept = [word for word in text.split() if draw.random() >= share]
-    return " ".join(kept or text.split()[:1])
+def relations(texts: Sequence[str]) -> dict[str, list[tuple[str, str, float]]]:
+    """Return pairs of texts that are related more or less, with a number that says how much.
+
+    "dropped" are a sentence and what is left of it when some of its words are dropped, the number being the
+    share that is left; "halves" the two halves of a sentence.
+    """
+    draw = random.Random(SEED)
+    dropped, halves = [], []
+    for text in texts:
+        words = text.split()
+        kept = sorted(draw.sample(range(len(words)), draw.randint(1, len(words) - 1)))
+        dropped.append((text, " ".join(words[i] for i in kept), len(kept) / len(words)))
+        middle = len(words) // 2
+        halves.append((" ".join(words[:middle]), " ".join(words[middle:]), 1.0))
+    return {"dropped": dropped, "halves": halves}
 
 
-def separations(vectors: torch.Tensor, measures: dict[str, Similarity]) -> dict[str, float]:
-    """Return by similarity how far related pairs are above others, in the others' standard deviations.
+def agreement(vectors: torch.Tensor, levels: np.ndarray, measures: dict[str, Similarity]) -> dict[str, float]:
+    """Return by similarity its Spearman correlation with how much sentences are related.
+
+    As many pairs that are not related are put beside those that are: it is a little STS without labels.
 
     :param vectors: Of n sentences, then of what is related to each.
+    :param levels: ``[n]``, above 0.
     """
     number = len(vectors) // 2
     first = np.arange(number)
-    random_state = np.random.default_rng(SEED)
-    others = [number + (first + shift) % number for shift in random_state.integers(1, number, 10)]
-    pairs = np.concatenate([np.stack([first, second], 1) for second in (number + first, *others)])
+    others = number + np.roll(first, number // 2)
+    pairs = np.concatenate([np.stack([first, second], 1) for second in (number + first, others)])
     encoded = PairVectors(vectors, pairs)
+    gold = np.concatenate([levels, np.zeros(number)])
     values = with_blends({name: measure(encoded) for name, measure in measures.items()})
-    return {
-        name: float((v[:number].mean() - v[number:].mean()) / max(float(v[number:].std()), 1e-12))
-        for name, v in values.items()
-    }
+    return {name: 100 * spearman(gold, v) for name, v in values.items()}
 
 
 def dropout_views(encoder: Encoder, texts: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor] | None:

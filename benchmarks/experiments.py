@@ -261,7 +261,8 @@ def tidied(value: Any, work: Path) -> Any:
     if isinstance(value, float):
         return float(f"{value:.6g}")
     if isinstance(value, (str, Path)):
-        return str(value).replace(f"{work}/", "").replace(str(SHARED), "../shared")
+        text = str(value).replace(f"{work}/", "")
+        return text.replace(str(SHARED), "../shared").replace(str(SHARED.resolve()), "../shared")
     return value
 
 

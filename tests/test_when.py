@@ -1,0 +1,147 @@
+"""Rules for choosing a similarity, on encoders and spaces where the best choice is known."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from encoder_profile import agreement, relations, similarities, space_features
+from when import CHOICES, COSINE, FEATURES, PROXIES, Encoders, Threshold, judge, main, threshold
+
+LOW, HIGH = CHOICES.index("centred -0.25"), CHOICES.index("plain +0.5")
+
+
+def made_up(*, learnable, families=12, each=4, seed=0):
+    """Encoders whose best similarity depends on the uniformity, or on nothing that can be seen."""
+    random = np.random.default_rng(seed)
+    number = families * each
+    names = np.repeat([f"family {i}" for i in range(families)], each)
+    narrow = np.repeat(np.arange(families) % 2 == 0, each)
+    seen = narrow if learnable else np.repeat(random.random(families) < 0.5, each)
+    features = random.normal(size=(number, len(FEATURES)))
+    features[:, 0] = np.where(seen, -1.0, -3.0) + 0.3 * random.normal(size=number)
+    gains = -2 + 0.1 * random.normal(size=(number, len(CHOICES)))
+    gains[:, COSINE] = 0
+    gains[:, LOW] = np.where(narrow, 2.0, -2.0) + 0.1 * random.normal(size=number)
+    gains[:, HIGH] = np.where(narrow, -2.0, 2.0) + 0.1 * random.normal(size=number)
+    proxies = 1 + random.random((number, len(PROXIES), len(CHOICES)))
+    return Encoders([str(i) for i in range(number)], names, features, proxies, gains)
+
+
+def test_a_rule_that_can_be_learnt_is_found_and_beats_every_safe_choice():
+    encoders = made_up(learnable=True)
+    found = judge(encoders)
+    assert found["works"]
+    assert "better than any safe choice" in found["verdict"]
+    assert found["rules"]["selected"]["gain"] == pytest.approx(2, abs=0.2)
+    assert found["rules"]["selected"]["regret"] == pytest.approx(0, abs=0.2)
+    learnt = threshold(encoders)
+    assert learnt.feature == "uniformity"
+    assert -2.9 < learnt.threshold < -1.1
+    assert (learnt.above, learnt.below) == (CHOICES[LOW], CHOICES[HIGH])
+    assert found["rules"]["always cosine"]["gain"] == 0
+    assert found["rules"]["oracle"]["regret"] == 0
+
+
+def test_where_nothing_can_be_learnt_no_rule_is_claimed():
+    found = judge(made_up(learnable=False, seed=1))
+    assert not found["works"]
+    assert "No rule is proved better" in found["verdict"]
+
+
+def test_a_family_is_judged_by_what_the_others_taught():
+    encoders = made_up(learnable=True)
+    changed = encoders.gains.copy()
+    own = encoders.families == "family 0"
+    changed[own] = 50  # what the rule would love to have seen
+    changed[own, LOW] = -50
+    found = judge(Encoders(encoders.names, encoders.families, encoders.features, encoders.proxies, changed))
+    choices = np.array(found["rules"]["threshold"]["choices"])
+    assert set(choices[own]) == {CHOICES[LOW]}
+
+
+def test_families_count_alike():
+    encoders = made_up(learnable=True, families=4)
+    twice = encoders.only(np.ones(len(encoders), dtype=bool))
+    rows = [*range(len(encoders)), *([0] * 100)]
+    more = Encoders(
+        [twice.names[i] for i in rows],
+        twice.families[rows],
+        twice.features[rows],
+        twice.proxies[rows],
+        twice.gains[rows],
+    )
+    assert more.weights().sum() == pytest.approx(1)
+    assert more.weights()[more.families == "family 0"].sum() == pytest.approx(0.25)
+
+
+def space(noise, number=1500, seed=0):
+    """Vectors of meanings in eight directions, beside directions of noise, and of related meanings."""
+    random = np.random.default_rng(seed)
+
+    def seen(meaning):
+        rows = np.concatenate([meaning, random.normal(size=(len(meaning), len(noise))) * noise], axis=1)
+        return torch.nn.functional.normalize(torch.from_numpy(rows).float(), dim=1)
+
+    meaning, other = random.normal(size=(2, number, 8))
+    extent = random.random((number, 1))
+    related = extent * meaning + np.sqrt(1 - extent**2) * other
+    return seen(random.normal(size=(5000, 8))), seen(meaning), seen(related), extent[:, 0]
+
+
+@pytest.mark.parametrize(("noise", "sign"), [([6.0, 5.0], -1), ([0.4] * 100, 1)])
+def test_related_sentences_tell_which_power_is_best(noise, sign):
+    reference, first, second, extent = space(noise)
+    found = agreement(torch.cat([first, second]), extent, similarities(reference))
+    powers = {power: found[f"centred {power:+g}"] for power in (-0.25, 0.25)}
+    assert powers[sign * 0.25] > found["cosine"] > powers[-sign * 0.25]
+    assert set(CHOICES) <= set(found)
+    assert found["plain +0.5"] == pytest.approx(found["ranks"], abs=3)  # Pearson in place of Spearman
+
+
+def test_parts_of_a_sentence_are_parts_of_it():
+    texts = [f"one two three four five six seven eight {i}" for i in range(50)]
+    found = relations(texts)
+    for text, (whole, left, share) in zip(texts, found["dropped"], strict=True):
+        assert whole == text
+        assert 0 < share == len(left.split()) / 9 < 1
+        assert [word for word in text.split() if word in left.split()] == left.split()
+    assert all(f"{a} {b}" == text for text, (a, b, _) in zip(texts, found["halves"], strict=True))
+    assert relations(texts) == found
+
+
+def test_features_are_numbers_that_describe_the_space():
+    wide = torch.nn.functional.normalize(torch.randn(2000, 16, generator=torch.manual_seed(0)), dim=1)
+    narrow = torch.nn.functional.normalize(wide + 3 * torch.ones(16) / 4, dim=1)
+    a, b = space_features(wide), space_features(narrow)
+    assert all(np.isfinite(value) for value in (*a.values(), *b.values()))
+    assert a["participation_ratio"] == pytest.approx(16, rel=0.05)
+    assert a["relative_rank"] == pytest.approx(1, abs=0.02)
+    assert b["mean_norm"] > 0.9 > a["mean_norm"]
+    assert b["uniformity"] > a["uniformity"]
+    assert set(FEATURES) - set(a) == {"alignment_dropped", "alignment_halves"}
+
+
+def test_the_program_reads_profiles_and_writes_what_it_found(tmp_path, capsys):
+    encoders = made_up(learnable=True, families=6, each=2)
+    for i, name in enumerate(encoders.names):
+        profile = {
+            "features": dict(zip(FEATURES, encoders.features[i].tolist(), strict=True)),
+            "proxies": {
+                of: dict(zip(CHOICES, encoders.proxies[i, j].tolist(), strict=True))
+                for j, of in enumerate(PROXIES)
+            },
+            "scores": {c: {"AVG": 60 + g} for c, g in zip(CHOICES, encoders.gains[i].tolist(), strict=True)},
+        }
+        result = {"group": "when", "name": name, "seed": 1, "family": str(encoders.families[i])}
+        (tmp_path / "runs/when").mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"runs/when/{name}-1.json").write_text(
+            json.dumps({**result, "profiles": {"E1": profile}})
+        )
+    main(["--runs", str(tmp_path / "runs"), "--json", str(tmp_path / "when.json")])
+    assert "12 encoders of 6 families" in capsys.readouterr().out
+    found = json.loads((tmp_path / "when.json").read_text())
+    assert Threshold(**found["threshold"]).feature == "uniformity"
+    main(["--runs", str(tmp_path / "none"), "--json", str(tmp_path / "none.json")])
+    assert "nothing can be said" in capsys.readouterr().out
+    assert not (tmp_path / "none.json").exists()
