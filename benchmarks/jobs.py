@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -78,6 +81,30 @@ def corpus_file(work: Path, sentences: int) -> Path:
     return path
 
 
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Wait until no other process does the same; the lock ends with its process, however that ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def do(job: Job, script: str, folder: Path, result: Path) -> bool:
+    """Do a job in a process of its own, whose output goes beside the folder; say how it went."""
+    told = {**vars(job), "folder": str(folder), "result": str(result)}
+    log = folder.with_name(f"{folder.name}.log")
+    result.parent.mkdir(parents=True, exist_ok=True)
+    began = time.perf_counter()
+    with log.open("w") as written:
+        command = [sys.executable, script, "--job", json.dumps(told)]
+        done = subprocess.run(command, stdout=written, stderr=written, check=False)
+    took = time.perf_counter() - began
+    how = "done" if done.returncode == 0 else f"FAILED, see {log}"
+    print(f"{time.strftime('%X')} {job.key}: {how} in {took:.0f} s", flush=True)
+    return done.returncode == 0
+
+
 def run_all(jobs: list[Job], script: str, work: Path, output: Path, lanes: int, until: float) -> list[str]:
     """Run what is not finished, each when what it needs is; return the keys of what was left.
 
@@ -93,20 +120,12 @@ def run_all(jobs: list[Job], script: str, work: Path, output: Path, lanes: int, 
             return True
         ready = all(futures[key].result() for key in job.needs if key in futures)
         missing = [key for key in job.needs if key not in futures and not (output / f"{key}.json").exists()]
-        if not ready or missing or time.perf_counter() > until:
+        if not ready or missing:
             return False
-        told = {**vars(job), "folder": str(work / job.key), "result": str(file)}
-        log = work / f"{job.key}.log"
-        for path in (file, log):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        began = time.perf_counter()
-        with log.open("w") as written:
-            command = [sys.executable, script, "--job", json.dumps(told)]
-            done = subprocess.run(command, stdout=written, stderr=written, check=False)
-        took = time.perf_counter() - began
-        how = "done" if done.returncode == 0 else f"FAILED, see {log}"
-        print(f"{time.strftime('%X')} {job.key}: {how} in {took:.0f} s", flush=True)
-        return done.returncode == 0
+        with locked(work / f"{job.key}.lock"):
+            if file.exists():
+                return True  # someone else has done it in the meantime
+            return time.perf_counter() < until and do(job, script, work / job.key, file)
 
     with ThreadPoolExecutor(lanes) as pool:
         for job in jobs:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import Any
+
+from pages import gain, line, replaced, shown
 
 from rankencoder.evaluation.sts_data import SEVEN
 
@@ -42,16 +44,6 @@ def values(runs: list[dict[str, Any]], system: str, name: str) -> list[float]:
         scores = {label.rpartition(", ")[2]: of for label, of in run["scores"].items()}
         found.append(scores[system][name])
     return found
-
-
-def shown(numbers: list[float]) -> str:
-    """Return mean ± standard deviation, or the one number."""
-    return f"{fmean(numbers):.1f}" + (f" ± {stdev(numbers):.1f}" if len(numbers) > 1 else "")
-
-
-def line(*cells: str) -> str:
-    """Return a row of a table."""
-    return f"| {' | '.join(cells)} |"
 
 
 def methods_table(runs: Runs) -> str:
@@ -112,9 +104,7 @@ def recipes_table(runs: Runs) -> str:
             [value - base[run["seed"]] for run, value in _averages(of, system) if run["seed"] in base]
             for base in (paper, total)
         ]
-        told = [
-            f"{fmean(gain):+.1f} ({min(gain):+.1f} to {max(gain):+.1f})" if gain else "" for gain in gains
-        ]
+        told = [gain(values) if values else "" for values in gains]
         pairs = f"{fmean(run['stage_2']['pairs'] for run in of):,.0f}"
         scores = [shown(values(of, system, s)) for s in SETS]
         title = RECIPES.get(name, "the paper's recipe")
@@ -132,13 +122,7 @@ TABLES = {"methods": methods_table, "stage 2": stage_table, "recipes": recipes_t
 def updated(text: str) -> str:
     """Return a page with its tables made anew."""
     runs = read()
-    for name, make in TABLES.items():
-        before, begin, rest = text.partition(f"<!-- {name} -->\n")
-        _, end, after = rest.partition("\n<!-- end -->")
-        assert begin, f"no place for the table {name!r}"
-        assert end, f"no end of the table {name!r}"
-        text = f"{before}{begin}{make(runs)}{end}{after}"
-    return text
+    return replaced(text, {name: make(runs) for name, make in TABLES.items()})
 
 
 if __name__ == "__main__":

@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
+import result_tables
 from methods_table import PAPER, read, updated
+from pages import MISSING
+from result_runs import read as read_runs
 
 PAGE = Path(__file__).parents[1] / "results/README.md"
 
@@ -19,3 +22,26 @@ def test_runs_of_a_name_differ_in_their_seeds_alone():
         assert len({run["seed"] for run in of}) == len(of)
         for name in ("corpus", "backbone", "method", "learning_rate", "batch_size", "epochs"):
             assert len({run["config"][name] for run in of}) == 1
+
+
+def test_tables_of_the_experiments_are_made_of_the_raw_results():
+    page = PAGE.read_text(encoding="utf-8")
+    assert result_tables.updated(page) == page
+
+
+def test_what_was_not_measured_is_said_to_be_so():
+    page = PAGE.read_text(encoding="utf-8")
+    tables = [make({}) for name, make in result_tables.TABLES.items() if name != "when"]
+    assert set(tables) == {MISSING}
+    assert all(f"<!-- {name} -->" in page for name in result_tables.TABLES)
+
+
+def test_raw_results_say_what_they_are_and_not_where_they_were_made():
+    for file in (PAGE.parent / "runs").glob("*/*.json"):
+        text = file.read_text(encoding="utf-8")
+        assert not any(place in text for place in ('"/tmp', '"/work', '"/root', '"/home'))
+    for key, of in read_runs().items():
+        assert len({run["seed"] for run in of}) == len(of)
+        for run in of:
+            assert f"{run['group']}/{run['name']}" == key
+            assert {"settings", "versions", "machine", "seconds"} <= run.keys()

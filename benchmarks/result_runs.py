@@ -1,0 +1,61 @@
+"""The runs that `experiments.py` wrote, and figures out of them."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from pages import MISSING, table
+
+RESULTS = Path(__file__).parents[1] / "results"
+NAMES = {"simcse": "SimCSE", "promptbert": "PromptBERT", "sncse": "SNCSE"}
+POOLINGS = {"cls": "[CLS]", "mean": "mean", "prompt": "prompt"}
+SYSTEMS = {
+    "E1 cosine": "E1",
+    "E1 ranks": "E1's ranks",
+    "E2 cosine": "E2",
+    "E2 blend 0.1": "E2, Eq. 7 (λ = 0.1)",
+}
+"""Without training: E, RankEncoder_E; with it: retrain, retrain-inf."""
+
+Result = dict[str, Any]
+Runs = dict[str, list[Result]]
+
+
+def read(folder: Path = RESULTS / "runs") -> Runs:
+    """Return the runs of each group and name, by seed."""
+    found: Runs = defaultdict(list)
+    for file in sorted(folder.glob("*/*.json")):
+        result = json.loads(file.read_text(encoding="utf-8"))
+        found[f"{result['group']}/{result['name']}"].append(result)
+    return found
+
+
+def scores(runs: Sequence[Result], system: str, name: str = "AVG") -> list[float]:
+    """Return a set's score of each run that has it."""
+    return [run["scores"][system][name] for run in runs if name in run.get("scores", {}).get(system, {})]
+
+
+def profiled(runs: Sequence[Result], similarity: str, name: str = "AVG") -> list[float]:
+    """Return a set's score of each run by a similarity of its profile."""
+    of = [profile for run in runs for profile in run.get("profiles", {}).values()]
+    return [profile["scores"][similarity][name] for profile in of]
+
+
+def differences(a: Sequence[float], b: Sequence[float]) -> list[float]:
+    """Return a − b run by run, where both were measured."""
+    return [x - y for x, y in zip(a, b, strict=True)] if len(a) == len(b) else []
+
+
+def less(ours: Sequence[float], published: float, digits: int = 1) -> str:
+    """Return the difference from a published figure."""
+    return f"{fmean(ours) - published:+.{digits}f}" if ours else "–"
+
+
+def if_any(head: Sequence[str], rows: list[list[str]]) -> str:
+    """Return a table, unless nothing in it was measured."""
+    return table(head, rows) if any(any(c.isdigit() for c in row[1]) for row in rows) else MISSING

@@ -1,0 +1,161 @@
+"""What goes beyond the paper: a better E1, other recipes, when which similarity helps, and the speed."""
+
+from __future__ import annotations
+
+import json
+from statistics import fmean
+
+from pages import MISSING, gain, shown, table
+from result_runs import RESULTS, Result, Runs, differences, profiled, scores
+from when import table as rules
+
+
+def e1_table(runs: Runs) -> str:
+    """Return every E1 that was tried, the best on STS-B dev first."""
+    rows = []
+    for key, of in runs.items():
+        if not key.startswith(("e1/", "tables/")) or not of[0].get("profiles", {}).get("E1"):
+            continue
+        found = [run["profiles"]["E1"] for run in of]
+        space = [profile["space"]["STS-B"] for profile in found]
+        dev = [profile["scores"]["cosine"]["STS-B dev"] for profile in found]
+        numbers = [shown([s[name] for s in space], 2) for name in ("uniformity", "alignment")]
+        rank = shown([s["effective_rank"] for s in space], 0)
+        half = shown(profiled(of, "centred -0.25"))
+        config = of[0]["config"]
+        told = (
+            f"{config['learning_rate']:.0e}, {config['batch_size']}, {config['options'].get('temperature')}"
+        )
+        cells = [
+            shown(dev),
+            shown(profiled(of, "cosine")),
+            half,
+            shown(profiled(of, "ranks")),
+            *numbers,
+            rank,
+        ]
+        rows.append((fmean(dev), [key, told, f"{of[0]['sentences']:,}", *cells, str(len(of))]))
+    head = (
+        "",
+        "lr, batch, τ",
+        "sentences",
+        "STS-B dev",
+        "AVG",
+        "centred −¼",
+        "ranks",
+        "uniformity",
+        "alignment",
+        "effective rank",
+        "seeds",
+    )
+    return table(head, [row for _, row in sorted(rows, key=lambda pair: -pair[0])])
+
+
+def second_stage_table(runs: Runs, group: str) -> str:
+    """Return E2 of SimCSE by the weight of the rank loss, or by the pairs that it learns."""
+    base = {run["seed"]: run for run in runs.get("tables/simcse", [])}
+    rows = []
+    if base:
+        first = scores(list(base.values()), "E2 cosine")
+        rows.append(
+            ["the paper's: max, 0.05, [0.5, 0.8]", shown(first), *_stage(list(base.values())), str(len(base))]
+        )
+        rows[0].insert(2, "")
+    for key in sorted(runs, key=_number):
+        if not key.startswith(f"{group}/") and not (group == "tau" and key == "lambda/sum-10"):
+            continue
+        of = runs[key]
+        same = [base[run["seed"]] for run in of if run["seed"] in base]
+        away = differences(scores(of, "E2 cosine"), scores(same, "E2 cosine"))
+        config = of[0]["config"]
+        title = (
+            f"{config['combine']}, {config['rank_loss_weight']:g}, [{config['lower']:g}, {config['upper']:g}]"
+        )
+        rows.append([title, shown(scores(of, "E2 cosine")), gain(away), *_stage(of), str(len(of))])
+    head = ("E2", "AVG", "− the paper's", "λ·l_r > l_cl", "pairs a batch", "seeds")
+    return table(head, rows) if len(rows) > 1 else MISSING
+
+
+def _number(key: str) -> tuple[str, float]:
+    name, _, last = key.rpartition("-")
+    try:
+        return name, float(last)
+    except ValueError:
+        return key, 0.0
+
+
+def _stage(runs: list[Result]) -> list[str]:
+    logged = [run["stage_2"] for run in runs if run.get("stage_2")]
+    if not logged:
+        return ["–", "–"]
+    larger, pairs = (fmean(of.get(key, 0.0) for of in logged) for key in ("rank_larger", "pairs"))
+    return [f"{larger:.0%} of the time", f"{pairs:,.0f}"]
+
+
+def recipe_table(runs: Runs) -> str:
+    """Return E2 by other recipes, the best on STS-B dev first, with their gains over the same pooling."""
+    rows = []
+    for key, of in runs.items():
+        if not key.startswith("recipe/"):
+            continue
+        base = _same_pooling(runs, of[0])
+        by_seed = {run["seed"]: profiled([run], "cosine")[0] for run in base}
+        first = [by_seed.get(run["seed"], fmean(by_seed.values())) if by_seed else None for run in of]
+        second = scores(of, "E2 cosine")
+        gains = [b - a for a, b in zip(first, second, strict=True) if a is not None]
+        dev = scores(of, "E2 cosine", "STS-B dev")
+        half = profiled(of, "centred -0.25")
+        cells = [shown(dev), shown(second), gain(gains), shown(half), str(len(of))]
+        rows.append((fmean(dev), [key.removeprefix("recipe/"), *cells]))
+    head = ("E2", "STS-B dev", "AVG", "− SimCSE, same pooling", "AVG, centred −¼", "seeds")
+    return table(head, [row for _, row in sorted(rows, key=lambda pair: -pair[0])])
+
+
+def _same_pooling(runs: Runs, result: Result) -> list[Result]:
+    """Return the SimCSE runs (PromptBERT's for a prompt) that a recipe is to be compared with."""
+    method = result["config"]["method"]
+    return runs.get("tables/promptbert" if method == "promptbert" else "e1/mean", [])
+
+
+def speed_table(runs: Runs) -> str:
+    """Return steps and memory at two sizes, and what a million sentences would take."""
+    rows = []
+    for key, of in runs.items():
+        if not key.startswith("speed/"):
+            continue
+        run, batch = of[0], of[0]["config"]["batch_size"]
+        first, second = (stage["milliseconds_per_step"] for stage in run["stages"])
+        scale = 1_000_000 / run["sentences"]
+        read, vectors = (scale * run["seconds"].get(f"train: {part}", 0.0) for part in ("read", "targets"))
+        steps = 1_000_000 / batch / 1000
+        total = read + vectors + steps * (first + second)
+        busy = f"{fmean(run['utilisation']):.0f}%" if run.get("utilisation") else "–"
+        memory = f"{run['peak_gpu_bytes'] / 2**30:.1f} GiB" if "peak_gpu_bytes" in run else "–"
+        cells = [
+            f"{first:.1f}",
+            f"{second:.1f}",
+            *(f"{s:.0f}" for s in (steps * first, vectors, steps * second, total)),
+        ]
+        rows.append([key.removeprefix("speed/"), *cells, memory, busy])
+    head = (
+        "",
+        "stage 1, ms a step",
+        "stage 2, ms a step",
+        "stage 1, s",
+        "E1's vectors, s",
+        "stage 2, s",
+        "all, s",
+        "memory",
+        "utilisation",
+    )
+    return table(head, rows)
+
+
+def when_table(_: Runs) -> str:
+    """Return how the rules for choosing a similarity do."""
+    file = RESULTS / "when.json"
+    if not file.exists():
+        return MISSING
+    found = json.loads(file.read_text(encoding="utf-8"))
+    number = f"{len(found['encoders'])} encoders of {len(set(found['families']))} families."
+    return f"{rules(found)}\n\n{number} {found['verdict']}"
