@@ -180,12 +180,13 @@ def do_references(run: Run) -> None:
 
 
 def do_speed(run: Run) -> None:
-    """Time both stages, and watch how busy the GPU is."""
+    """Time both stages and inference, and watch how busy the GPU is in training."""
     import torch
 
     with watched() as busy:
         run.train()
     run.result["utilisation"] = busy
+    run.evaluate(run.folder, ["STS-B", "cost"])
     if torch.cuda.is_available():
         run.result["device"] = torch.cuda.get_device_name()
         run.result["peak_gpu_bytes"] = torch.cuda.max_memory_allocated()

@@ -190,10 +190,10 @@ def overlap_table(runs: Runs) -> str:
 def cost_table(runs: Runs) -> str:
     """Return what stage 2 and ranks cost, in per cent."""
     rows = []
-    for name, title in NAMES.items():
-        of = [
-            run for run in runs.get(f"tables/{name}", []) if len(run.get("stages", [])) > 1 and "cost" in run
-        ]
+    titles = {f"tables/{name}": title for name, title in NAMES.items()}
+    alone = {key: f"SimCSE, {key.removeprefix('speed/')}, alone" for key in runs if key.startswith("speed/")}
+    for key, title in {**titles, **alone}.items():
+        of = [run for run in runs.get(key, []) if len(run.get("stages", [])) > 1 and "cost" in run]
         steps = [[run["stages"][i]["milliseconds_per_step"] for run in of] for i in (0, 1)]
         targets = [run["seconds"].get("train: targets", 0.0) for run in of]
         cost = [run["cost"]["E2"] for run in of]
@@ -220,9 +220,5 @@ def cost_table(runs: Runs) -> str:
         "more, %",
     )
     made = if_any(head, rows)
-    training, inference = paper.COST
-    return (
-        made
-        if made == MISSING
-        else f"{made}\n\nThe paper: training +{training:.0f}%, inference +{inference}%."
-    )
+    told = "" if made == MISSING else "\n\nThe paper: training +{:.0f}%, inference +{}%.".format(*paper.COST)
+    return made + told
