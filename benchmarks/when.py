@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -226,7 +226,9 @@ def judge(encoders: Encoders) -> dict[str, Any]:
         rows[name] = {**_row(encoders, gains, oracle), "choices": [CHOICES[i] for i in choices]}
     rows["oracle"] = _row(encoders, oracle, oracle)
     against = {name: interval(encoders, by_rule["selected"] - by_rule[f"always {name}"]) for name in SAFE}
-    works = all(low > 0 for _, low, _ in against.values())
+    strict = on_other_backbones(rules, encoders)
+    safe = max(strict.get(f"always {name}", 0.0) for name in SAFE)
+    works = all(low > 0 for _, low, _ in against.values()) and strict.get("selected", 0.0) >= safe
     fitted = threshold(encoders)
     return {
         "encoders": encoders.names,
@@ -234,10 +236,23 @@ def judge(encoders: Encoders) -> dict[str, Any]:
         "oracle_choices": [CHOICES[i] for i in encoders.gains.argmax(axis=1)],
         "rules": rows,
         "selected_against": against,
+        "left_out_backbones": strict,
         "threshold": vars(fitted),
         "works": works,
-        "verdict": verdict(against, works),
+        "verdict": verdict(against, strict, works),
     }
+
+
+def on_other_backbones(rules: dict[str, Rule], encoders: Encoders) -> dict[str, float]:
+    """Return each rule's gain over cosine on backbones that it was not fitted on, if there are several.
+
+    That is the question of whoever comes with another backbone, and harder: families of one are much alike.
+    """
+    own = np.array([name.split()[0] for name in encoders.families])
+    if len(set(own)) < 2:
+        return {}
+    backbones = replace(encoders, families=own)
+    return {name: float(backbones.weights() @ left_out(rule, backbones)[1]) for name, rule in rules.items()}
 
 
 def _row(encoders: Encoders, gains: np.ndarray, oracle: np.ndarray) -> dict[str, float]:
@@ -258,12 +273,18 @@ def interval(encoders: Encoders, values: np.ndarray, rounds: int = 2000) -> tupl
     return float(means.mean()), float(low), float(high)
 
 
-def verdict(against: dict[str, tuple[float, float, float]], works: bool) -> str:
+def verdict(against: dict[str, tuple[float, float, float]], strict: dict[str, float], works: bool) -> str:
     """Say in words whether a rule is worth having."""
     told = [f"{v:+.2f} ({low:+.2f} to {high:+.2f}) over always {n}" for n, (v, low, high) in against.items()]
     found = (
         f"On families that it was not fitted on, the rule that is selected gains {' and '.join(told)} AVG."
     )
+    if strict:
+        others = [f"always {name} {strict[f'always {name}']:+.2f}" for name in SAFE]
+        found += (
+            f" On backbones that it was not fitted on, it gains {strict['selected']:+.2f} over cosine"
+            f" ({', '.join(others)})."
+        )
     if works:
         return f"{found} So there is a rule that is better than any safe choice."
     safe = max(SAFE, key=lambda name: -against[name][0])
@@ -307,6 +328,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     found = judge(encoders)
     print(f"{len(encoders)} encoders of {len(set(encoders.families.tolist()))} families\n{table(found)}")
     print(found["verdict"])
+    strict = ", ".join(f"{name} {value:+.2f}" for name, value in found["left_out_backbones"].items())
+    if strict:
+        print(f"Gain over cosine on backbones that a rule was not fitted on: {strict}.")
     one = Threshold(**found["threshold"])
     print(
         f"The best threshold: {one.above} where {one.feature} > {one.threshold:.4g}, else {one.below}"

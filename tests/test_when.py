@@ -60,6 +60,19 @@ def test_a_family_is_judged_by_what_the_others_taught():
     assert set(choices[own]) == {CHOICES[LOW]}
 
 
+def test_a_rule_that_fails_on_other_backbones_is_not_claimed():
+    encoders = made_up(learnable=True)
+    other = made_up(learnable=True, families=2, seed=2)
+    names = np.array([f"another {name}" for name in other.families])
+    turned = other.gains.copy()
+    turned[:, [LOW, HIGH]] = other.gains[:, [HIGH, LOW]]  # on this backbone it is the other way round
+    parts = [(encoders.families, names), (encoders.features, other.features)]
+    parts += [(encoders.proxies, other.proxies), (encoders.gains, turned)]
+    found = judge(Encoders([*encoders.names, *other.names], *(np.concatenate(pair) for pair in parts)))
+    assert found["left_out_backbones"]["selected"] < 0
+    assert not found["works"]
+
+
 def test_families_count_alike():
     encoders = made_up(learnable=True, families=4)
     twice = encoders.only(np.ones(len(encoders), dtype=bool))
