@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import matplotlib.colors
 import numpy as np
 from matplotlib.figure import Figure
 from result_runs import NAMES, Result, Runs
@@ -99,7 +100,8 @@ def draw_overlap(runs: Runs, path: Path) -> None:
 
 def _colours(runs: Runs) -> dict[str, str]:
     families = sorted({run["family"] for run, _ in encoders(runs)})
-    return {family: COLOURS[i % len(COLOURS)] for i, family in enumerate(families)}
+    shades = matplotlib.colormaps["tab20"]
+    return {family: matplotlib.colors.to_hex(shades(i % 20)) for i, family in enumerate(families)}
 
 
 PLOTS = {

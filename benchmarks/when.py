@@ -204,11 +204,17 @@ def selected(known: Encoders) -> Chooser:
     return rules[max(gains, key=lambda name: gains[name])](known)
 
 
-def left_out(rule: Rule, encoders: Encoders) -> tuple[np.ndarray, np.ndarray]:
-    """Return each encoder's choice and gain by a rule that was fitted on the other families."""
+def left_out(
+    rule: Rule, encoders: Encoders, together: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return each encoder's choice and gain by a rule that was fitted on the other families.
+
+    :param together: What is left out together in place of families, ``[n]`` names.
+    """
+    groups = encoders.families if together is None else together
     choices = np.zeros(len(encoders), dtype=int)
-    for family in np.unique(encoders.families):
-        own = encoders.families == family
+    for group in np.unique(groups):
+        own = groups == group
         if (~own).any():
             choices[own] = rule(encoders.only(~own))(encoders.only(own))
     return choices, encoders.gains[np.arange(len(encoders)), choices]
@@ -251,8 +257,8 @@ def on_other_backbones(rules: dict[str, Rule], encoders: Encoders) -> dict[str, 
     own = np.array([name.split()[0] for name in encoders.families])
     if len(set(own)) < 2:
         return {}
-    backbones = replace(encoders, families=own)
-    return {name: float(backbones.weights() @ left_out(rule, backbones)[1]) for name, rule in rules.items()}
+    weights = replace(encoders, families=own).weights()
+    return {name: float(weights @ left_out(rule, encoders, own)[1]) for name, rule in rules.items()}
 
 
 def _row(encoders: Encoders, gains: np.ndarray, oracle: np.ndarray) -> dict[str, float]:
