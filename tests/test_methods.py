@@ -460,7 +460,7 @@ def test_a_method_from_a_module_trains(train, folders, own_module):
     run = train(folders["bert"], SENTENCES, method="my_methods:Louder", options={"mark": "!!"}, **settings)
     config = run.record["config"]
     assert (config["method"], config["batch_size"]) == ("my_methods:Louder", 6)
-    assert config["options"] == {"temperature": 0.05, "mark": "!!"}
+    assert config["options"] == {"temperature": 0.05, "pooling": "auto", "mark": "!!"}
     assert SentenceTransformer(str(run.encoder), device="cpu").encode("A cat").shape == (32,)
     assert find_method("louder") is sys.modules["my_methods"].Louder
     assert make_method("louder", {}, {"mark": "?", "batch_size": 6}).mark == "?"
