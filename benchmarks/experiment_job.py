@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -186,27 +187,31 @@ def do_speed(run: Run) -> None:
     with watched() as busy:
         run.train()
     run.result["utilisation"] = busy
-    run.evaluate(run.folder, ["STS-B", "cost"])
     if torch.cuda.is_available():
         run.result["device"] = torch.cuda.get_device_name()
-        run.result["peak_gpu_bytes"] = torch.cuda.max_memory_allocated()
+        run.result["peak_gpu_bytes"] = torch.cuda.max_memory_reserved()
+    run.evaluate(run.folder, ["STS-B", "cost"])
 
 
 @contextmanager
 def watched() -> Iterator[list[float]]:
-    """Collect the GPU's utilisation in per cent, twice a second, where there is one."""
+    """Collect the GPU's utilisation in per cent, about once a second, where there is one."""
     busy: list[float] = []
-    query = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits", "-lms", "500"]
-    if shutil.which(query[0]) is None:
+    over = threading.Event()
+    query = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]
+
+    def watch() -> None:
+        while shutil.which(query[0]) and not over.wait(1.0):
+            told = subprocess.run(query, capture_output=True, text=True, check=False).stdout
+            busy.extend(float(line) for line in told.split() if line.isdigit())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
         yield busy
-        return
-    with subprocess.Popen(query, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            yield busy
-        finally:
-            process.terminate()
-            text = process.stdout.read() if process.stdout else ""
-            busy += [float(line) for line in text.split() if line.isdigit()]
+    finally:
+        over.set()
+        watcher.join()
 
 
 DO = {

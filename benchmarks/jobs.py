@@ -19,6 +19,7 @@ from typing import Any
 
 from sts import SHARED, wiki_lines
 
+from rankencoder.storage import new_file
 from rankencoder.training.outputs import rank_share
 
 BACKBONE = SHARED / "backbone"
@@ -76,7 +77,7 @@ def corpus_file(work: Path, sentences: int) -> Path:
     path = work / f"wiki-{sentences}.txt"
     if not path.exists():
         work.mkdir(parents=True, exist_ok=True)
-        with path.open("w", encoding="utf-8") as file:
+        with new_file(path) as new, new.open("w", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in islice(wiki_lines(), sentences))
     return path
 

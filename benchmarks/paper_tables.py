@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from statistics import fmean
 
 from pages import MISSING, gain, shown, table
@@ -23,15 +24,27 @@ def table_1(runs: Runs) -> str:
         published = paper.UNTRAINED[title][-1]
         for similarity, added in (("cosine", ""), ("centred -0.5", ", whitened")):
             figure = None if added else published
-            rows.append(_row(f"untrained {title}{added}", lambda s: profiled(of, similarity, s), figure))  # noqa: B023
+            rows.append(_row(f"untrained {title}{added}", partial(profiled, of, similarity), figure))
     for name, title in NAMES.items():
         of = runs.get(f"tables/{name}", [])
         for system, label in SYSTEMS.items():
             figure = {"E1 cosine": paper.STS[title][-1]}.get(system)
             if (title, system) == ("SNCSE", "E2 blend 0.1"):
                 figure = paper.STS["RankEncoder (of SNCSE)"][-1]
-            rows.append(_row(f"{title}: {label}", lambda s: scores(of, system, s), figure))  # noqa: B023
+            rows.append(_row(f"{title}: {label}", partial(scores, of, system), figure))
     return if_any(("", *SETS, "seeds", "paper, AVG", "difference"), rows)
+
+
+def smollm2_table(runs: Runs) -> str:
+    """Return the seven sets of SmolLM2, untrained and after SimCSE."""
+    rows = []
+    first, trained = runs.get("smollm2/untrained", []), runs.get("smollm2/simcse", [])
+    for name in ("cosine", "centred -0.25", "centred -0.5", "ranks"):
+        rows.append(_row(f"untrained, {name}", partial(profiled, first, name), None))
+    for name, label in SYSTEMS.items():
+        rows.append(_row(f"SimCSE: {label}", partial(scores, trained, name), None))
+    rows.append(_row("SimCSE: E1, centred −¼", partial(profiled, trained, "centred -0.25"), None))
+    return if_any(("", *SETS, "seeds"), [row[:-2] for row in rows])
 
 
 def _row(title: str, values: Callable[[str], list[float]], published: float | None) -> list[str]:

@@ -21,16 +21,16 @@ COLOURS = ("#0072B2", "#D55E00", "#007A5A", "#CC79A7", "#E69F00", "#56B4E9")  # 
 
 @contextmanager
 def axes(path: Path, x: str, y: str, title: str) -> Iterator[Any]:
-    """Give axes to draw on, and write them to a file; the same results make the same file."""
+    """Give axes to draw on, and write them to a file if something is; the same results, the same file."""
     with matplotlib.rc_context({"svg.hashsalt": "rankencoder"}):
         figure = Figure(figsize=(6, 3.8), layout="constrained")
         drawn: Any = figure.add_subplot()
         drawn.set(xlabel=x, ylabel=y, title=title)
         drawn.grid(alpha=0.3)
         yield drawn
-        if drawn.get_legend_handles_labels()[0]:
+        if drawn.get_legend_handles_labels()[0]:  # something was measured
             drawn.legend(fontsize=8)
-        figure.savefig(path, metadata={"Date": None})
+            figure.savefig(path, metadata={"Date": None})
 
 
 def encoders(runs: Runs) -> list[tuple[Result, dict[str, Any]]]:
@@ -58,6 +58,8 @@ def draw_when(runs: Runs, path: Path) -> None:
     ) as drawn:
         for name, colour in (("ranks", COLOURS[1]), ("centred -0.25", COLOURS[0])):
             of = [(f["features"]["uniformity"], f["scores"]) for _, f in encoders(runs)]
+            if not of:
+                continue
             gains = [scores[name]["AVG"] - scores["cosine"]["AVG"] for _, scores in of]
             drawn.scatter([x for x, _ in of], gains, s=14, color=colour, label=name)
         drawn.axhline(0, color="black", lw=0.8)

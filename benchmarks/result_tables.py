@@ -19,6 +19,7 @@ TABLES: dict[str, Callable[[Runs], str]] = {
     "table 3": paper.table_3,
     "table 4": paper.table_4,
     "table 5": paper.table_5,
+    "smollm2 1": paper.smollm2_table,
     "smollm2 4": lambda runs: paper.table_4(runs, "smollm2"),
     "smollm2 5": lambda runs: paper.table_5(runs, "smollm2"),
     "e1": study.e1_table,
