@@ -90,6 +90,9 @@ def main() -> None:
     parser.add_argument("groups", nargs="*", help="by default all: " + ", ".join(groups({})))
     parser.add_argument("--only", nargs="+", default=["*"], help="jobs of these names, * matching anything")
     parser.add_argument("--best", default="{}", help="the best settings so far, as JSON, for e1-long")
+    parser.add_argument(
+        "--set", default="{}", help="settings of all jobs of these groups, as JSON, for a try"
+    )
     parser.add_argument("--plan", action="store_true", help="say what would be done, and do nothing")
     options = parser.parse_args()
     if options.job:
@@ -99,6 +102,9 @@ def main() -> None:
     if unknown := set(options.groups) - set(groups({})):
         parser.error(f"no such group: {', '.join(sorted(unknown))}")
     jobs = selected(options)
+    for job in jobs:
+        if not options.groups or job.group in options.groups:
+            job.settings |= json.loads(options.set)
     if options.plan:
         show_plan(jobs, options.output, options.lanes)
         return

@@ -125,8 +125,11 @@ def speed_table(runs: Runs) -> str:
             continue
         run, batch = of[0], of[0]["config"]["batch_size"]
         first, second = (stage["milliseconds_per_step"] for stage in run["stages"])
-        scale = 1_000_000 / run["sentences"]
-        read, vectors = (scale * run["seconds"].get(f"train: {part}", 0.0) for part in ("read", "targets"))
+        seconds, million = run["seconds"], 1_000_000
+        read = seconds.get("train: read", 0.0) * million / run["sentences"]
+        references = run["config"]["reference_size"]
+        encoded = (million + references) / (run["sentences"] + references)
+        vectors = seconds.get("train: targets", 0.0) * encoded
         steps = 1_000_000 / batch / 1000
         total = read + vectors + steps * (first + second)
         busy = f"{fmean(run['utilisation']):.0f}%" if run.get("utilisation") else "–"

@@ -5,8 +5,13 @@ import json
 import numpy as np
 import pytest
 import torch
-from encoder_profile import agreement, relations, similarities, space_features
-from when import CHOICES, COSINE, FEATURES, PROXIES, Encoders, Threshold, judge, main, threshold
+from encoder_profile import agreement, profile, relations, similarities, space_features
+from when import CHOICES, COSINE, FEATURES, POWERS, PROXIES, Encoders, Threshold, judge, main, threshold
+
+import rankencoder
+from rankencoder.encoders import Encoder
+from rankencoder.evaluation.embeddings import CachedEncoder
+from rankencoder.evaluation.sts_data import read_pair_set
 
 LOW, HIGH = CHOICES.index("centred -0.25"), CHOICES.index("plain +0.5")
 
@@ -133,6 +138,31 @@ def test_features_are_numbers_that_describe_the_space():
     assert b["mean_norm"] > 0.9 > a["mean_norm"]
     assert b["uniformity"] > a["uniformity"]
     assert set(FEATURES) - set(a) == {"alignment_dropped", "alignment_halves"}
+
+
+def test_a_profile_agrees_with_the_evaluation(callable_encoder, sentences, tmp_path):
+    random = np.random.default_rng(0)
+    sentences = [f"{text} here and now" for text in sentences]
+    drawn = random.integers(0, len(sentences), (200, 2))
+    lines = [f"{random.random() * 5:.2f}\t{sentences[a]}\t{sentences[b]}" for a, b in drawn]
+    file = tmp_path / "STS-B mine.tsv"
+    file.write_text("\n".join(lines))
+    found = profile(CachedEncoder(Encoder(callable_encoder), None), [read_pair_set(file)], sentences)
+    evaluation = rankencoder.evaluate(
+        callable_encoder, dev=file, tasks=["sts", "space", "curves"], corpus=sentences, size=1200, cache=False
+    )
+    result = evaluation.results[0]
+    scores = {name: of["STS-B mine"] for name, of in found["scores"].items()}
+    for system in ("cosine", "ranks", "blend 0.1"):
+        assert scores[system] == pytest.approx(result["sts"][system]["scores"]["STS-B mine"]["all"], abs=0.01)
+    for i, power in enumerate(POWERS):
+        expected = result["curves"][""]["power"]["centred"]["STS-B mine"][i]
+        assert scores[f"centred {power:+g}"] == pytest.approx(expected, abs=0.01)
+    space = result["space"]["STS-B mine"][""]["base"]
+    assert found["space"]["STS-B mine"]["uniformity"] == pytest.approx(space["uniformity"])
+    assert set(FEATURES) <= found["features"].keys()
+    assert set(CHOICES) <= found["proxies"]["dropped"].keys() & scores.keys()
+    assert len(found["eigenvalues"]) == 16
 
 
 def test_the_program_reads_profiles_and_writes_what_it_found(tmp_path, capsys):
