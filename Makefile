@@ -44,7 +44,8 @@ bench: $(VENV)/.ready  ## time the ranking against its peers
 
 # what is finished is not run again; on a CPU this would take weeks
 results: $(VENV)/.ready experiments-work/smollm2  ## run what is missing of results/ (hours of a GPU), make its tables
-	$(BIN)/python benchmarks/experiments.py --lanes 6
+	$(BIN)/python benchmarks/experiments.py untrained e1 e1-long tables smollm2 recipe lambda tau mlm when --lanes 6
+	$(BIN)/python benchmarks/experiments.py speed --lanes 1
 	$(BIN)/python benchmarks/methods.py --lanes 6
 	$(BIN)/python benchmarks/when.py
 	$(BIN)/python benchmarks/methods_table.py
