@@ -1,0 +1,1 @@
+"""A RankEncoder over HTTP: OpenAI's embeddings, similarities, explanations and search."""

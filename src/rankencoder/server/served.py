@@ -1,0 +1,58 @@
+"""The model behind a server: a RankEncoder, or any encoder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rankencoder.encoders import Encoder
+from rankencoder.model import RankEncoder
+from rankencoder.persistence import CONFIG
+
+
+class Encoded(NamedTuple):
+    """Vectors of sentences, and how many tokens of each the encoder read."""
+
+    vectors: np.ndarray
+    tokens: list[int]
+
+
+class Served:
+    """One way to ask a RankEncoder and a plain encoder. Not for several threads at once.
+
+    :param model: Either; an encoder's vectors are its unit vectors, and it explains nothing.
+    """
+
+    def __init__(self, model: RankEncoder | Encoder) -> None:
+        self.ranked = model if isinstance(model, RankEncoder) else None
+        self.encoder = model.encoder if isinstance(model, RankEncoder) else model
+        self.dimension = int(self.encode(["Warm up."]).vectors.shape[1])
+
+    def encode(self, sentences: list[str]) -> Encoded:
+        """Return the vectors of sentences that were checked, and their tokens."""
+        if self.ranked is not None:
+            vectors = self.ranked.encode(sentences)
+        else:
+            vectors = self.encoder(sentences).cpu().numpy()
+        return Encoded(vectors, self._tokens(sentences))
+
+    def _tokens(self, sentences: list[str]) -> list[int]:
+        """Count tokens as the encoder reads them, cut to its length; words where it has no tokenizer."""
+        tokenizer: Any = getattr(self.encoder.model, "tokenizer", None)
+        if self.encoder.model is None or not callable(tokenizer):
+            return [len(text.split()) for text in sentences]
+        longest = getattr(self.encoder.model, "max_seq_length", None) or float("inf")
+        ids = tokenizer(sentences, add_special_tokens=True, verbose=False)["input_ids"]
+        return [int(min(len(row), longest)) for row in ids]
+
+
+def open_served(source: str, *, device: str | None, batch_size: int) -> Served:
+    """Load a RankEncoder's folder, or an encoder by folder or hub name.
+
+    :raises InputError: If it is neither.
+    """
+    if (Path(source) / CONFIG).exists():
+        return Served(RankEncoder.load(source, device=device, batch_size=batch_size))
+    return Served(Encoder(source, device=device, batch_size=batch_size))
