@@ -1,0 +1,200 @@
+"""The rows of an index as a LanceDB table, on local disk or object storage."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+
+from rankencoder.encoders import first_line
+from rankencoder.errors import InputError
+from rankencoder.search.rows import OWN
+
+NAME = "rows"
+APPROXIMATE = 100_000
+"""Rows from which on an approximate index is made; below, every search is exact."""
+
+_PROBES = 64
+_REFINE = 10
+_COMMITS = 64  # after so many, small files are put together
+_KEPT = timedelta(hours=1)  # old versions, for searches that are still at them
+
+
+class LanceRows:
+    """A table of ids, texts, vectors and columns.
+
+    :param uri: A folder, or an address such as ``s3://bucket/folder``.
+    :param dimension: Numbers of a vector; makes the table where there is none.
+    :raises InputError: If there is no such table and no dimension to make it with, or lancedb is missing.
+    """
+
+    def __init__(self, uri: str, dimension: int | None = None) -> None:
+        lancedb, pa = _import()
+        self.uri = uri
+        with _told(f"cannot open the table in {uri}"):
+            # each look sees what other processes committed
+            database = lancedb.connect(uri, read_consistency_interval=timedelta(0))
+            if NAME not in _names(database):
+                if dimension is None:
+                    raise InputError(f"{uri} holds no table {NAME!r}: the index is not whole, make it again")
+                fields = [pa.field("id", pa.string(), nullable=False), pa.field("text", pa.string())]
+                fields.append(pa.field("vector", pa.list_(pa.float32(), dimension)))
+                database.create_table(NAME, schema=pa.schema(fields), exist_ok=True)
+            self.table = database.open_table(NAME)
+        self._commits = 0
+
+    def __len__(self) -> int:
+        return int(self.table.count_rows())
+
+    @property
+    def schema(self) -> Any:
+        """The Arrow schema."""
+        return self.table.schema
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the users' columns."""
+        return [name for name in self.schema.names if name not in OWN]
+
+    def find(self, ids: list[str]) -> dict[str, dict[str, Any]]:
+        """Return the rows with these ids, their vectors aside."""
+        query = self.table.search().where(with_ids(ids)).select(["id", "text", *self.columns])
+        return {row["id"]: row for row in query.to_list()}
+
+    def make_room(self, columns: Any) -> None:
+        """Add the columns that are missing."""
+        _, pa = _import()
+        known = self.schema.names
+        new = [field.with_nullable(True) for field in columns.schema if field.name not in known]
+        if new:
+            self.table.add_columns(pa.schema(new))
+
+    def write(self, rows: Any, *, replace: bool) -> None:
+        """Commit rows whose ids are new, all or none of them.
+
+        :param rows: An Arrow table.
+        :param replace: Let rows with known ids take the place of these.
+        """
+        merge = self.table.merge_insert("id").when_not_matched_insert_all()
+        if replace:
+            merge = merge.when_matched_update_all()
+        merge.execute(_complete(rows, self.schema))
+        self._commits += 1
+        if self._commits % _COMMITS == 0:
+            self.table.optimize(cleanup_older_than=_KEPT)
+
+    def delete(self, where: str) -> int:
+        """Delete rows by a filter and return how many there were.
+
+        :raises InputError: If the filter is at fault.
+        """
+        with _told(f"cannot filter by {where!r}"):
+            return int(self.table.delete(where).num_deleted_rows)
+
+    def search(
+        self, vectors: np.ndarray, k: int, where: str | None, *, exact: bool = False
+    ) -> list[list[dict[str, Any]]]:
+        """Return the rows nearest to each of some unit vectors, nearest first, with their ``_distance``.
+
+        :param where: An SQL filter.
+        :param exact: Look at every row, however many there are.
+        :raises InputError: If the filter is at fault.
+        """
+        query = self.table.search(list(vectors), vector_column_name="vector").distance_type("cosine")
+        query = query.select(["id", "text", *self.columns, "_distance"]).limit(k)
+        query = query.bypass_vector_index() if exact else query.nprobes(_PROBES).refine_factor(_REFINE)
+        if where is not None:
+            query = query.where(where)
+        with _told(f"cannot filter by {where!r}" if where else "cannot search"):
+            rows = query.to_list()
+        found: list[list[dict[str, Any]]] = [[] for _ in vectors]
+        for row in rows:
+            found[row.pop("query_index", 0)].append(row)
+        return found
+
+    def batches(self, columns: list[str], size: int = 4096) -> Iterator[Any]:
+        """Yield some columns of all rows as Arrow batches."""
+        yield from self.table.search().select(columns).to_batches(size)
+
+    def sample(self, size: int, seed: int = 0) -> np.ndarray:
+        """Return the vectors of some random rows."""
+        number = len(self)
+        chosen = np.random.default_rng(seed).choice(number, size=min(size, number), replace=False)
+        rows = self.table.take_offsets(np.sort(chosen).tolist()).select(["vector"]).to_arrow()
+        return vectors_of(rows)
+
+    def optimize(self) -> None:
+        """Put small files together, and make or refresh the indexes that a large table is searched by."""
+        from lancedb.index import BTree, IvfPq
+
+        if len(self) >= APPROXIMATE and not list(self.table.list_indices()):
+            self.table.optimize(cleanup_older_than=_KEPT)  # it is faster on few files
+            self.table.create_index("id", config=BTree())
+            dimension = self.schema.field("vector").type.list_size
+            config = IvfPq(distance_type="cosine", num_sub_vectors=_sub_vectors(dimension))
+            self.table.create_index("vector", config=config)
+        else:
+            self.table.optimize(cleanup_older_than=_KEPT)
+
+
+def with_ids(ids: list[str]) -> str:
+    """Return the SQL filter for rows with these ids."""
+    quoted = ", ".join("'" + identity.replace("'", "''") + "'" for identity in ids)
+    return f"id IN ({quoted})"
+
+
+def vectors_of(rows: Any) -> np.ndarray:
+    """Return the vectors of an Arrow table or batch as an array."""
+    column = rows["vector"]
+    column = column.combine_chunks() if hasattr(column, "combine_chunks") else column
+    return np.asarray(column.flatten().to_numpy(zero_copy_only=False)).reshape(len(rows), -1)
+
+
+def _sub_vectors(dimension: int) -> int:
+    """Return into how many parts vectors are cut: of 4 numbers, or of few where 4 does not divide."""
+    return next(dimension // size for size in (4, 5, 3, 2, 1) if dimension % size == 0)
+
+
+def _complete(rows: Any, schema: Any) -> Any:
+    """Return rows with all columns of a schema, in its order and types."""
+    _, pa = _import()
+    names = rows.schema.names
+    arrays = [
+        rows[field.name].cast(field.type) if field.name in names else pa.nulls(len(rows), field.type)
+        for field in schema
+    ]
+    return pa.table(arrays, schema=schema)
+
+
+def _names(database: Any) -> list[str]:
+    return list(database.table_names(limit=1000))
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Say in one line what LanceDB did not like."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (ValueError, RuntimeError, OSError) as error:
+        reason = first_line(error).partition(", /root/")[0].partition(", /home/")[0]
+        raise InputError(f"{what}: {reason}") from error
+
+
+def _import() -> tuple[Any, Any]:
+    """Return the modules lancedb and pyarrow.
+
+    :raises InputError: If they are not installed.
+    """
+    os.environ.setdefault("LANCE_LOG", "error")
+    try:
+        import lancedb
+        import pyarrow as pa
+    except ImportError as error:
+        raise InputError("an index needs lancedb: pip install 'rankencoder[search]'") from error
+    return lancedb, pa
