@@ -1,0 +1,285 @@
+import re
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import httpx
+import numpy as np
+import openai
+import pytest
+from live_server import Process, figure, serving, wait_for
+
+from rankencoder import RankEncoder
+from rankencoder.encoders import Encoder
+from rankencoder.errors import InputError
+
+A, B = "The cat sees the dog", "The dog sees the cat"
+
+
+@pytest.fixture(scope="module")
+def model(tiny_saved):
+    return RankEncoder.load(tiny_saved, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def url(tiny_saved):
+    with serving(RankEncoder.load(tiny_saved, device="cpu"), name="tiny") as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def client(url):
+    return openai.OpenAI(base_url=f"{url}/v1", api_key="none needed", max_retries=0)
+
+
+@pytest.mark.parametrize("encoding", ["float", "base64", None])
+def test_openai_client_gets_the_vectors_of_encode(client, model, sentences, encoding):
+    texts = sentences[::7]  # more than a batch, in no order of length
+    options = {"encoding_format": encoding} if encoding else {}  # without, it asks for base64 by itself
+    answer = client.embeddings.create(model="tiny", input=texts, **options)
+    vectors = [row.embedding for row in answer.data]
+    if encoding == "base64":
+        import base64
+
+        vectors = [np.frombuffer(base64.b64decode(row), dtype="<f4") for row in vectors]
+    np.testing.assert_allclose(np.array(vectors), model.encode(texts), atol=1e-6)
+    assert [row.index for row in answer.data] == list(range(len(texts)))
+    assert answer.model == "tiny"
+    read = model.encoder.model.preprocess(texts)["attention_mask"].sum()
+    assert answer.usage.prompt_tokens == answer.usage.total_tokens == int(read)
+
+
+def test_openai_client_one_sentence_model_list_and_refusals(client, model):
+    one = client.embeddings.create(model="tiny", input=A, dimensions=model.dimension, user="me")
+    np.testing.assert_allclose(one.data[0].embedding, model.encode(A), atol=1e-6)
+    long = client.embeddings.create(model="tiny", input="cat " * 200)
+    assert long.usage.prompt_tokens == 64  # what the encoder reads of it
+    assert [served.id for served in client.models.list()] == ["tiny"]
+    with pytest.raises(openai.NotFoundError, match="no model 'text-embedding-3-small' here, only 'tiny'"):
+        client.embeddings.create(model="text-embedding-3-small", input=A)
+    for wrong, param in (
+        ({"dimensions": 3}, "dimensions"),
+        ({"input": [1, 2, 3]}, "input"),
+        ({"input": [[1, 2], [3]]}, "input"),
+        ({"input": " "}, "input"),
+        ({"input": []}, "input"),
+    ):
+        with pytest.raises(openai.UnprocessableEntityError) as caught:
+            client.embeddings.create(**{"model": "tiny", "input": A, **wrong})
+        assert caught.value.param == param
+        assert caught.value.type == "invalid_request_error"
+
+
+def test_similarity_and_explain_are_the_librarys(url, model, sentences):
+    a, b = sentences[:70], [*sentences[100:110], "cat"]
+    answer = httpx.post(f"{url}/similarity", json={"a": a, "b": b}).json()
+    np.testing.assert_allclose(answer["similarity"], model.similarity(a, b), atol=1e-6)
+    one = httpx.post(f"{url}/similarity", json={"a": A, "b": B}).json()
+    np.testing.assert_allclose(one["similarity"], model.similarity(A, B), atol=1e-6)
+    explained = httpx.post(f"{url}/explain", json={"a": A, "b": B, "k": 20}).json()
+    expected = model.explain(A, B, 20).to_dict()
+    assert explained.keys() == expected.keys()
+    for name, value in expected.items():
+        if isinstance(value, float):
+            assert explained[name] == pytest.approx(value, abs=1e-6)
+    assert [n["sentence"] for n in explained["shared"]] == [n["sentence"] for n in expected["shared"]]
+    assert [n["rank"] for n in explained["neighbors_a"]] == list(range(1, 21))
+
+
+def test_a_plain_encoder_has_vectors_and_no_explanations(tiny_folder):
+    encoder = Encoder(tiny_folder, device="cpu")
+    with serving(encoder) as url:
+        answer = httpx.post(f"{url}/v1/embeddings", json={"input": [A, B]}).json()
+        np.testing.assert_allclose(
+            [row["embedding"] for row in answer["data"]], encoder([A, B]).numpy(), atol=1e-6
+        )
+        refused = httpx.post(f"{url}/explain", json={"a": A, "b": B})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "no_reference_corpus")
+
+
+class Index:
+    """Stands in for a RankIndex."""
+
+    def search(self, text, k, where=None):
+        if where == "nonsense":
+            raise InputError("cannot filter by 'nonsense': no such column")
+        columns = {"year": 1999, "nothing": float("nan")}
+        return [
+            SimpleNamespace(id=i, text=text, score=0.5, percentile=99.0, columns=columns) for i in range(k)
+        ]
+
+
+def test_search(model, url):
+    with serving(model, index=Index()) as other:
+        answer = httpx.post(f"{other}/search", json={"query": A, "k": 2}).json()
+        assert [(row["id"], row["text"]) for row in answer["results"]] == [(0, A), (1, A)]
+        assert answer["results"][0]["columns"] == {"year": 1999, "nothing": None}
+        refused = httpx.post(f"{other}/search", json={"query": A, "where": "nonsense"})
+        assert (refused.status_code, "no such column" in refused.text) == (422, True)
+    assert httpx.post(f"{url}/search", json={"query": A}).status_code == 409
+
+
+def test_health_docs_and_metrics(url, model):
+    assert httpx.get(f"{url}/health").json()["dimension"] == model.dimension
+    page = httpx.get(f"{url}/docs").text
+    assert "POST /v1/embeddings" in page
+    assert "<script" not in page  # nothing is loaded from anywhere
+    assert set(re.findall(r"(?:href|src)=([^> ]*)", page)) == {"openapi.json"}
+    schema = httpx.get(f"{url}/openapi.json").json()
+    assert {"/v1/embeddings", "/similarity", "/explain", "/search", "/health", "/metrics"} <= set(
+        schema["paths"]
+    )
+    before = figure(url, "rankencoder_sentences_total")
+    httpx.post(f"{url}/v1/embeddings", json={"input": [A, B]})
+    assert figure(url, "rankencoder_sentences_total") == before + 2
+    assert figure(url, "rankencoder_waiting_sentences") == 0
+    assert figure(url, 'rankencoder_requests_total{path="/v1/embeddings",status="200"}') > 0
+    httpx.get(f"{url}/never-heard-of")
+    assert figure(url, 'rankencoder_requests_total{path="other",status="404"}') > 0
+
+
+def test_64_clients_at_once_each_get_their_own(url, model, sentences):
+    def ask(number):
+        texts = [sentences[number + 64 * i] for i in range(4)]
+        with httpx.Client(timeout=60) as own:
+            answers = [own.post(f"{url}/v1/embeddings", json={"input": text}) for text in texts]
+        return texts, [answer.json()["data"][0]["embedding"] for answer in answers]
+
+    before = figure(url, "rankencoder_batch_sentences_count")
+    with ThreadPoolExecutor(64) as pool:
+        for texts, vectors in pool.map(ask, range(64)):
+            np.testing.assert_allclose(vectors, model.encode(texts), atol=1e-5)
+    assert figure(url, "rankencoder_batch_sentences_count") - before < 200  # of 256: some went together
+
+
+def test_a_sentence_that_cannot_be_encoded_harms_nobody_else():
+    def picky(texts):
+        if any("poison" in text for text in texts):
+            raise InputError("this poison is not for me")
+        if any("bomb" in text for text in texts):
+            raise RuntimeError("secret bomb")
+        return [[1.0, len(text)] for text in texts]
+
+    with serving(Encoder(picky), batch_wait=0.3) as url:
+
+        def ask(text):
+            return httpx.post(f"{url}/v1/embeddings", json={"input": text})
+
+        with ThreadPoolExecutor(4) as pool:
+            good, poison, bomb, other = pool.map(ask, ["good", "poison", "bomb", "other"])
+        assert (good.status_code, other.status_code) == (200, 200)
+        assert (poison.status_code, "for me" in poison.text) == (422, True)
+        assert bomb.status_code == 500
+        assert "secret" not in bomb.text
+        assert "Traceback" not in bomb.text
+        assert figure(url, "rankencoder_batch_sentences_count") == 2
+
+
+GATED = """
+    import sys, time
+    from pathlib import Path
+    from rankencoder.encoders import Encoder
+    from rankencoder.server.app import create_app
+    from rankencoder.server.run import bind, log_to_stderr, run
+
+    gate = Path(sys.argv[1])
+
+    def gated(texts):
+        while len(texts[0]) > 20 and not gate.exists():
+            time.sleep(0.02)
+        return [[1.0, len(text)] for text in texts]
+
+    app = create_app(Encoder(gated))
+    log_to_stderr()
+    run(app, bind("127.0.0.1", 0), timeout=30)
+"""
+
+
+def test_sigterm_finishes_what_is_in_flight(tmp_path):
+    script, gate = tmp_path / "gated.py", tmp_path / "gate"
+    script.write_text(textwrap.dedent(GATED))
+    with Process(script, gate, log=tmp_path / "log") as server, ThreadPoolExecutor(8) as pool:
+        body = {"input": "A sentence that has to wait for the gate."}
+        answers = [
+            pool.submit(httpx.post, f"{server.url}/v1/embeddings", json=body, timeout=60) for _ in range(8)
+        ]
+        wait_for(lambda: figure(server.url, "rankencoder_waiting_sentences") == 8)
+        server.terminate()
+        wait_for(lambda: refuses(server.url))
+        assert not any(answer.done() for answer in answers)
+        gate.touch()
+        assert [answer.result().status_code for answer in answers] == [200] * 8
+        assert server.wait() == 0
+        assert server.text().rstrip().endswith("ended")
+
+
+def refuses(url):
+    try:
+        httpx.get(f"{url}/health", timeout=1)
+    except httpx.ConnectError:
+        return True
+    except httpx.HTTPError:
+        return False
+    return False
+
+
+def test_key_is_asked_for_and_in_no_log(tiny_saved, tmp_path):
+    key, log = "sk-very-secret-8415", tmp_path / "log"
+    command = ("-m", "rankencoder", "serve", tiny_saved, "--port", 0, "--name", "tiny")
+    with Process(*command, log=log, RANKENCODER_API_KEY=key) as server:
+        wrong = (
+            None,
+            "",
+            "Bearer",
+            "Bearer wrong",
+            f"Basic {key}",
+            f"Bearer {key}x",
+            f"Bearer {key[:-1]}",
+            key,
+        )
+        for header in wrong:
+            headers = {} if header is None else {"Authorization": header}
+            for method, path in (("POST", "/v1/embeddings"), ("GET", "/metrics"), ("GET", "/nowhere")):
+                refused = httpx.request(method, server.url + path, headers=headers)
+                assert refused.status_code == 401, (header, path)
+                assert refused.headers["WWW-Authenticate"] == "Bearer"
+                assert key not in refused.text
+        assert httpx.get(f"{server.url}/health").status_code == 200
+        assert "securitySchemes" in httpx.get(f"{server.url}/openapi.json").json()["components"]
+        client = openai.OpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=0)
+        assert len(client.embeddings.create(model="tiny", input="A private sentence").data) == 1
+        httpx.get(f"{server.url}/{key}?q={key}", headers={"Authorization": f"Bearer {key}"})
+        with pytest.raises(openai.AuthenticationError, match="no API key, or a wrong one"):
+            openai.OpenAI(base_url=f"{server.url}/v1", api_key="wrong").models.list()
+        server.terminate()
+        assert server.wait() == 0
+    text = log.read_text()
+    assert "POST /v1/embeddings 401" in text
+    assert "POST /v1/embeddings 200" in text
+    assert key not in text
+    assert "private" not in text
+
+
+def test_command_line_says_what_is_wrong(run_cli, tiny_saved, tmp_path, monkeypatch):
+    from rankencoder.server.run import bind
+
+    taken = bind("127.0.0.1", 0)
+    taken.listen()
+    port = taken.getsockname()[1]
+    empty = tmp_path / "key"
+    empty.write_text("\n")
+    for arguments, message in (
+        ([tmp_path / "none"], "cannot load encoder"),
+        ([tiny_saved, "--port", port], f"cannot listen on 127.0.0.1:{port}"),
+        ([tiny_saved, "--api-key-file", empty], "holds no API key"),
+        ([tiny_saved, "--api-key-file", tmp_path / "none"], "cannot read the API key"),
+        ([tiny_saved, "--max-chars", 20_000], "max_chars must be at most 10,000"),
+        ([tiny_saved, "--max-waiting", 5], "max_waiting (5) must be at least max_sentences (2048)"),
+    ):
+        code, _, error = run_cli("serve", *arguments)
+        assert (code, error.count("\n")) == (2, 1)
+        assert message in error
+    taken.close()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    code, _, error = run_cli("serve", tiny_saved)
+    assert (code, "pip install 'rankencoder[serve]'" in error) == (2, True)
