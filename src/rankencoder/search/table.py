@@ -28,8 +28,8 @@ class LanceRows:
     """A table of ids, texts, vectors and columns.
 
     :param uri: A folder, or an address such as ``s3://bucket/folder``.
-    :param dimension: Numbers of a vector; makes the table where there is none.
-    :raises InputError: If there is no such table and no dimension to make it with, or lancedb is missing.
+    :param dimension: Numbers of a vector, to make the table where there is none.
+    :raises InputError: If there is no such table, or lancedb is missing.
     """
 
     def __init__(self, uri: str, dimension: int | None = None) -> None:
@@ -38,9 +38,7 @@ class LanceRows:
         with _told(f"cannot open the table in {uri}"):
             # each look sees what other processes committed
             database = lancedb.connect(uri, read_consistency_interval=timedelta(0))
-            if NAME not in _names(database):
-                if dimension is None:
-                    raise InputError(f"{uri} holds no table {NAME!r}: the index is not whole, make it again")
+            if dimension is not None:
                 fields = [pa.field("id", pa.string(), nullable=False), pa.field("text", pa.string())]
                 fields.append(pa.field("vector", pa.list_(pa.float32(), dimension)))
                 database.create_table(NAME, schema=pa.schema(fields), exist_ok=True)
@@ -168,10 +166,6 @@ def _complete(rows: Any, schema: Any) -> Any:
         for field in schema
     ]
     return pa.table(arrays, schema=schema)
-
-
-def _names(database: Any) -> list[str]:
-    return list(database.table_names(limit=1000))
 
 
 @contextmanager
