@@ -18,8 +18,9 @@ from rankencoder.encoders import Encoder
 from rankencoder.model import RankEncoder
 from rankencoder.server import schemas
 from rankencoder.server.batching import Batcher
+from rankencoder.server.description import add_limits
 from rankencoder.server.endpoints import Endpoints, JsonRoute
-from rankencoder.server.errors import of_http, of_validation
+from rankencoder.server.errors import json_response, of_http, of_validation
 from rankencoder.server.limits import Gate, KeyGate, Observer
 from rankencoder.server.metrics import Metrics
 from rankencoder.server.page import POLICY, docs_page
@@ -78,13 +79,12 @@ def create_app(
         description=_description(settings, served),
         version=__version__,
         lifespan=running,
-        docs_url=None,  # both would load scripts from other machines
-        redoc_url=None,
+        openapi_url=None,  # our own pages: FastAPI's know no limits, and load scripts from other machines
         redirect_slashes=False,
     )
     endpoints = Endpoints(served, settings, metrics, index)
     app.include_router(_router(endpoints, protected=settings.api_key is not None))
-    _add_docs(app)
+    _add_docs(app, settings, served.dimension)
     app.add_exception_handler(HTTPException, _refuse_http)
     app.add_exception_handler(RequestValidationError, _refuse_invalid)
     # the last one added comes first
@@ -119,10 +119,18 @@ def _router(endpoints: Endpoints, *, protected: bool) -> APIRouter:
     return router
 
 
-def _add_docs(app: FastAPI) -> None:
-    async def page() -> Response:
-        return HTMLResponse(docs_page(app.openapi()), headers={"Content-Security-Policy": POLICY})
+def _add_docs(app: FastAPI, settings: Settings, dimension: int) -> None:
+    document = app.openapi()
+    add_limits(document, settings, dimension)
+    text = docs_page(document)
 
+    async def openapi() -> Response:
+        return json_response(document)
+
+    async def page() -> Response:
+        return HTMLResponse(text, headers={"Content-Security-Policy": POLICY})
+
+    app.add_api_route("/openapi.json", openapi, include_in_schema=False)
     app.add_api_route("/docs", page, include_in_schema=False)
 
 

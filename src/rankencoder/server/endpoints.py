@@ -131,8 +131,10 @@ class Endpoints:
             message = "this server has no index: start it with rankencoder serve MODEL --index INDEX"
             raise Refusal(409, message, code="no_index")
         (query,) = self._checked("query", request.query)
-        k = self._checked_k(request.k)
-        found = await self._asked(self.batcher.call(lambda: index.search(query, k, where=request.where)))
+        k, where = self._checked_k(request.k), request.where
+        if where is not None:
+            (where,) = self._checked("where", where)
+        found = await self._asked(self.batcher.call(lambda: index.search(query, k, where=where)))
         names = schemas.Found.model_fields
         results = [{name: getattr(result, name) for name in names} for result in found]
         return json_response({"model": self.settings.name, "results": results})

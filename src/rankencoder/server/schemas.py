@@ -6,7 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-_TEXT: dict[str, Any] = {"type": "string", "minLength": 1, "pattern": r"\S", "example": "A cat sleeps."}
+NOT_BLANK = r"\S"
+"""What a sentence must hold."""
+
+_TEXT: dict[str, Any] = {"type": "string", "minLength": 1, "pattern": NOT_BLANK, "example": "A cat sleeps."}
 _LIST: dict[str, Any] = {"type": "array", "minItems": 1, "items": _TEXT}
 
 
@@ -29,9 +32,15 @@ def _is_token(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def _integer(value: Any) -> Any:
+    """JSON has but one kind of number: 5.0 is an integer."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 Sentence = Annotated[str, WithJsonSchema(_TEXT)]
 Sentences = Annotated[str | list[str], BeforeValidator(_sentences), WithJsonSchema({"anyOf": [_TEXT, _LIST]})]
-Neighbours = Annotated[int, Field(strict=True, ge=1)]
+Integer = Annotated[int, BeforeValidator(_integer), Field(strict=True)]
+Neighbours = Annotated[Integer, Field(ge=1), WithJsonSchema({"type": "integer", "minimum": 1})]
 
 
 class _Request(BaseModel):
@@ -46,9 +55,7 @@ class EmbeddingsRequest(_Request):
     encoding_format: Literal["float", "base64"] = Field(
         "float", description="Numbers, or float32 in little-endian order as base64."
     )
-    dimensions: Annotated[int, Field(strict=True)] | None = Field(
-        None, description="Only the model's own number is accepted."
-    )
+    dimensions: Integer | None = Field(None, description="Only the model's own number is accepted.")
     user: str | None = Field(None, description="Accepted and ignored.")
 
 
@@ -72,7 +79,7 @@ class SearchRequest(_Request):
 
     query: Sentence
     k: Neighbours = Field(10, description="Results.")
-    where: str | None = Field(None, description="A condition on the index's columns, as SQL has it.")
+    where: Sentence | None = Field(None, description="A condition on the index's columns, as SQL has it.")
 
 
 class Usage(BaseModel):
