@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import BatchSize, Device, quiet_libraries
+from rankencoder.cli.console import Device, quiet_libraries
 from rankencoder.errors import InputError
 
 _NEEDED = ("fastapi", "uvicorn", "prometheus_client")
@@ -31,7 +31,9 @@ def serve(
     batch_wait_ms: Annotated[float, typer.Option(min=0, help="How long to wait for more of them.")] = 3.0,
     max_waiting: Annotated[int, typer.Option(min=1, help="Sentences that may wait.")] = 16_384,
     device: Device = None,
-    batch_size: BatchSize = 32,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="Sentences per call of the encoder (16 on a CPU, otherwise 64).")
+    ] = None,
 ) -> None:
     """Answer over HTTP: OpenAI-compatible embeddings, similarity, explain and search.
 

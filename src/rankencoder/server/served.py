@@ -11,6 +11,8 @@ from rankencoder.encoders import Encoder
 from rankencoder.model import RankEncoder
 from rankencoder.persistence import CONFIG
 
+_ON_CPU, _ON_GPU = 16, 64  # a CPU gains nothing from more: they outgrow its caches, and are padded more
+
 
 class Encoded(NamedTuple):
     """Vectors of sentences, and how many tokens of each the encoder read."""
@@ -48,11 +50,16 @@ class Served:
         return [int(min(len(row), longest)) for row in ids]
 
 
-def open_served(source: str, *, device: str | None, batch_size: int) -> Served:
+def open_served(source: str, *, device: str | None, batch_size: int | None) -> Served:
     """Load a RankEncoder's folder, or an encoder by folder or hub name.
 
+    :param batch_size: Sentences per call of the encoder; by default as suits the device.
     :raises InputError: If it is neither.
     """
-    if (Path(source) / CONFIG).exists():
-        return Served(RankEncoder.load(source, device=device, batch_size=batch_size))
-    return Served(Encoder(source, device=device, batch_size=batch_size))
+    given: dict[str, Any] = {"device": device, "batch_size": batch_size or _ON_GPU}
+    ranked = (Path(source) / CONFIG).exists()
+    model = RankEncoder.load(source, **given) if ranked else Encoder(source, **given)
+    encoder = model.encoder if isinstance(model, RankEncoder) else model
+    if batch_size is None and encoder.device.type == "cpu":
+        encoder.batch_size = _ON_CPU
+    return Served(model)
