@@ -1,7 +1,7 @@
+import json
 import re
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import httpx
 import numpy as np
@@ -97,26 +97,54 @@ def test_a_plain_encoder_has_vectors_and_no_explanations(tiny_folder):
         assert (refused.status_code, refused.json()["error"]["code"]) == (409, "no_reference_corpus")
 
 
-class Index:
-    """Stands in for a RankIndex."""
+@pytest.fixture(scope="module")
+def index(tiny_saved, sentences, tmp_path_factory):
+    pytest.importorskip("lancedb")
+    from rankencoder.search import RankIndex
 
-    def search(self, text, k, where=None):
-        if where == "nonsense":
-            raise InputError("cannot filter by 'nonsense': no such column")
-        columns = {"year": 1999, "nothing": float("nan")}
-        return [
-            SimpleNamespace(id=i, text=text, score=0.5, percentile=99.0, columns=columns) for i in range(k)
-        ]
+    folder = tmp_path_factory.mktemp("index")
+    corpus = folder / "corpus.jsonl"
+    rows = [{"text": text, "year": 1900 + i, "nothing": None} for i, text in enumerate(sentences[:300])]
+    corpus.write_text("\n".join(map(json.dumps, rows)))
+    RankIndex.create(str(tiny_saved), folder / "index").add(corpus)
+    return folder / "index"
 
 
-def test_search(model, url):
-    with serving(model, index=Index()) as other:
-        answer = httpx.post(f"{other}/search", json={"query": A, "k": 2}).json()
-        assert [(row["id"], row["text"]) for row in answer["results"]] == [(0, A), (1, A)]
-        assert answer["results"][0]["columns"] == {"year": 1999, "nothing": None}
-        refused = httpx.post(f"{other}/search", json={"query": A, "where": "nonsense"})
-        assert (refused.status_code, "no such column" in refused.text) == (422, True)
-    assert httpx.post(f"{url}/search", json={"query": A}).status_code == 409
+def test_search_is_the_indexs(model, url, index, sentences):
+    from rankencoder.search import RankIndex
+    from rankencoder.server.served import Served, open_index
+
+    expected = RankIndex.load(index).search(A, 7, where="year > 1950")
+    with serving(model, index=open_index(index, Served(model))) as other:
+        answer = httpx.post(f"{other}/search", json={"query": A, "k": 7, "where": "year > 1950"}).json()
+        for found, hit in zip(answer["results"], expected, strict=True):
+            assert (found["id"], found["text"], found["columns"]) == (hit.id, hit.text, hit.columns)
+            assert found["score"] == pytest.approx(hit.score, abs=1e-6)
+            assert found["percentile"] == pytest.approx(hit.percentile, abs=1e-3)
+        assert (
+            httpx.post(f"{other}/search", json={"query": sentences[7]}).json()["results"][0]["text"]
+            == sentences[7]
+        )
+        for where in (
+            "nonsense",
+            "year >",
+            "year = 'a'",
+            "1; DROP TABLE x",
+            "\x00",
+            "(" * 500,
+            "'",
+            "year",
+            "text",
+        ):
+            refused = httpx.post(f"{other}/search", json={"query": A, "where": where})
+            assert refused.status_code == 422, (where, refused.text)
+            assert "cannot filter by" in refused.json()["error"]["message"]
+    assert httpx.post(f"{url}/search", json={"query": A}).json()["error"]["code"] == "no_index"
+
+
+def test_an_index_of_another_model_is_refused_at_once(run_cli, tiny_folder, index):
+    code, _, error = run_cli("serve", tiny_folder, "--index", index, "--port", 0)
+    assert (code, "was made with" in error) == (2, True)
 
 
 def test_health_docs_and_metrics(url, model):

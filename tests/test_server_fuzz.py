@@ -14,10 +14,10 @@ from rankencoder.errors import InputError
 class Index:
     """Stands in for a RankIndex."""
 
-    def search(self, text, k, where=None):
+    def search(self, vector, k, where=None):
         if where:
             raise InputError(f"cannot filter by {where!r}")
-        return [SimpleNamespace(id="1", text=text, score=0.5, percentile=None, columns={})] * min(k, 3)
+        return [SimpleNamespace(id="1", text="found", score=0.5, percentile=None, columns={})] * min(k, 3)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -16,7 +16,9 @@ _NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 
 def serve(
     model: Annotated[str, typer.Argument(help="A RankEncoder folder, or an encoder: folder or hub name.")],
-    index: Annotated[Path | None, typer.Option(help="An index for /search.")] = None,
+    index: Annotated[
+        Path | None, typer.Option(help="An index for /search, made with the same model.")
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of them.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
     name: Annotated[str | None, typer.Option(help="What clients call the model (its folder's name).")] = None,
@@ -70,23 +72,15 @@ def serve(
     quiet_libraries()
     from rankencoder.server.app import create_app
     from rankencoder.server.limits import LOG
-    from rankencoder.server.served import open_served
+    from rankencoder.server.served import open_index, open_served
 
     served = open_served(model, device=device, batch_size=batch_size)
-    app = create_app(served, settings, index=_open_index(index))
+    app = create_app(served, settings, index=None if index is None else open_index(index, served))
     log_to_stderr()
     LOG.info("%s, %d numbers a sentence", settings.name, served.dimension)
     if settings.api_key is None and host not in ("127.0.0.1", "localhost", "::1"):
         LOG.warning("no API key: everybody who reaches %s may ask", host)
     run(app, listener, timeout=timeout)
-
-
-def _open_index(folder: Path | None) -> Any:
-    if folder is None:
-        return None
-    from rankencoder.search import RankIndex
-
-    return RankIndex.load(folder)
 
 
 def _name(model: str) -> str:

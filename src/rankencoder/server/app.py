@@ -52,7 +52,7 @@ def create_app(
 
     :param model: A RankEncoder, or a plain encoder, which explains nothing.
     :param settings: Limits, batching, name and key.
-    :param index: A `RankIndex` for ``/search``.
+    :param index: A `RankIndex` for ``/search``, made with the same model.
     """
     settings = settings or Settings()
     served = model if isinstance(model, Served) else Served(model)

@@ -66,7 +66,7 @@ def _refuse(constant: str) -> None:
 class Endpoints:
     """What the paths of a server do.
 
-    :param index: A search index, or None.
+    :param index: An index made with the same model, or None.
     """
 
     served: Served
@@ -134,7 +134,8 @@ class Endpoints:
         k, where = self._checked_k(request.k), request.where
         if where is not None:
             (where,) = self._checked("where", where)
-        found = await self._asked(self.batcher.call(lambda: index.search(query, k, where=where)))
+        vector = (await self._encode([query])).vectors[0]
+        found = await self._asked(self.batcher.call(lambda: index.search(vector, k, where=where)))
         names = schemas.Found.model_fields
         results = [{name: getattr(result, name) for name in names} for result in found]
         return json_response({"model": self.settings.name, "results": results})

@@ -63,3 +63,15 @@ def open_served(source: str, *, device: str | None, batch_size: int | None) -> S
     if batch_size is None and encoder.device.type == "cpu":
         encoder.batch_size = _ON_CPU
     return Served(model)
+
+
+def open_index(folder: Path, served: Served) -> Any:
+    """Open an index to search with the served model's vectors.
+
+    :raises InputError: If there is none, or it was made with another model.
+    """
+    from rankencoder.search import RankIndex
+
+    index = RankIndex.load(folder, served.ranked or served.encoder)
+    _ = index.model, index.calibration  # now, and not in the first request
+    return index
