@@ -155,7 +155,7 @@ def find_duplicates(
     opened = open_model(model, device=device, batch_size=batch_size)
     if len(places) > EXACT:
         with TemporaryDirectory(prefix="rankencoder-") as folder:
-            index = RankIndex.build(opened, places, Path(folder) / "index", progress=progress)
+            index = RankIndex.build(opened, list(places), Path(folder) / "index", progress=progress)
             found = _in_index(index, threshold, progress)
         found.places = [places[text] for text in found.sentences]
     else:
