@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rankencoder.search.duplicates import find_duplicates
-from rankencoder.search.index import Hit, RankIndex
+from rankencoder.search.hits import Hit
+from rankencoder.search.index import RankIndex
 
 __all__ = ["Hit", "RankIndex", "find_duplicates"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from rankencoder.errors import InputError
 from rankencoder.search.calibration import SENTENCES, Calibration
 from rankencoder.search.folder import About, IndexFolder
 from rankencoder.search.given import GivenVectors, check_vectors
+from rankencoder.search.hits import Hit
 from rankencoder.search.model import SearchModel, check_model, open_model
 from rankencoder.search.rows import Row, changed, columns_of, make_rows
 from rankencoder.search.table import LanceRows, with_ids
@@ -25,26 +25,6 @@ _PART = 2048  # sentences that are encoded and committed together
 _GIVEN_PART = 32_768  # the same where vectors are given, and nothing is lost by an interruption
 REFERENCE = "the model's reference corpus"
 _IDS = 1000  # of one deletion
-
-
-@dataclass(frozen=True)
-class Hit:
-    """A sentence that was found.
-
-    :param score: Its similarity to the query, Eq. 7 for a RankEncoder.
-    :param percentile: The per cent of random pairs that this is higher than; None without a calibration.
-    :param columns: The other columns of its row.
-    """
-
-    id: str
-    text: str
-    score: float
-    percentile: float | None
-    columns: dict[str, Any] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
-        return asdict(self)
 
 
 class RankIndex:
@@ -273,7 +253,7 @@ class RankIndex:
             vectors = self.model(checked) if (checked := check_sentences(query)) else np.zeros((0, 0))
         found = self.rows.search(vectors, k, where, exact=exact) if len(vectors) else []
         calibration = self.calibration
-        hits = [[_hit(row, calibration) for row in rows] for rows in found]
+        hits = [[Hit.of_row(row, calibration) for row in rows] for rows in found]
         return hits[0] if one else hits
 
     @property
@@ -312,9 +292,3 @@ class RankIndex:
         """
         with self.folder.locked(), new_folder(folder) as new:
             shutil.copytree(self.folder.path, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".lock"))
-
-
-def _hit(row: dict[str, Any], calibration: Calibration | None) -> Hit:
-    score = 1 - row.pop("_distance")
-    percentile = float(calibration.percentile(score)) if calibration else None
-    return Hit(row.pop("id"), row.pop("text"), score, percentile, row)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ NAME = "rows"
 APPROXIMATE = 100_000
 """Rows from which on an approximate index is made; below, every search is exact."""
 
-_PROBES = 64
+_PARTITION = 8192  # rows of one partition of the approximate index
+_PROBES = 64  # partitions that are looked at: all of a small table, at least a quarter of a large one
 _REFINE = 10
 _ITERATIONS, _SAMPLE = 10, 64  # a fifth of LanceDB's time for training, and no neighbour less
 _COMMITS = 64  # after so many, small files are put together
@@ -105,7 +107,7 @@ class LanceRows:
         """
         query = self.table.search(list(vectors), vector_column_name="vector").distance_type("cosine")
         query = query.select(["id", "text", *self.columns, "_distance"]).limit(k)
-        query = query.bypass_vector_index() if exact else query.nprobes(_PROBES).refine_factor(_REFINE)
+        query = query.bypass_vector_index() if exact else query.nprobes(self._probes()).refine_factor(_REFINE)
         if where is not None:
             query = query.where(where)
         with _told(f"cannot filter by {where!r}" if where else "cannot search"):
@@ -114,6 +116,9 @@ class LanceRows:
         for row in rows:
             found[row.pop("query_index", 0)].append(row)
         return found
+
+    def _probes(self) -> int:
+        return max(_PROBES, ceil(len(self) / _PARTITION / 4))
 
     def batches(self, columns: list[str], size: int = 4096) -> Iterator[Any]:
         """Yield some columns of all rows as Arrow batches."""
@@ -135,7 +140,11 @@ class LanceRows:
             self.table.create_index("id", config=BTree())
             dimension = self.schema.field("vector").type.list_size
             parts = _sub_vectors(dimension)
-            training = {"max_iterations": _ITERATIONS, "sample_rate": _SAMPLE}
+            training = {
+                "max_iterations": _ITERATIONS,
+                "sample_rate": _SAMPLE,
+                "target_partition_size": _PARTITION,
+            }
             config = IvfPq(distance_type="cosine", num_sub_vectors=parts, **training)
             self.table.create_index("vector", config=config)
         else:
