@@ -14,6 +14,8 @@ from rankencoder.errors import InputError
 class Index:
     """Stands in for a RankIndex."""
 
+    columns = ("year",)
+
     def search(self, vector, k, where=None):
         if where:
             raise InputError(f"cannot filter by {where!r}")

@@ -20,6 +20,7 @@ from rankencoder.errors import InputError
 from rankencoder.server import schemas
 from rankencoder.server.batching import Batcher, Busy
 from rankencoder.server.errors import Refusal, clean, json_response
+from rankencoder.server.filters import check_filter
 from rankencoder.server.metrics import Metrics
 from rankencoder.server.served import Encoded, Served
 from rankencoder.server.settings import Settings
@@ -75,6 +76,9 @@ class Endpoints:
     index: Any = None
     created: int = field(default_factory=lambda: int(time.time()))
     batcher: Batcher = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.columns = () if self.index is None else ("id", "text", *self.index.columns)
 
     async def embeddings(self, request: schemas.EmbeddingsRequest) -> Response:
         """Return the vectors of sentences, as OpenAI does."""
@@ -134,6 +138,7 @@ class Endpoints:
         k, where = self._checked_k(request.k), request.where
         if where is not None:
             (where,) = self._checked("where", where)
+            self._checked_filter(where)
         vector = (await self._encode([query])).vectors[0]
         found = await self._asked(self.batcher.call(lambda: index.search(vector, k, where=where)))
         names = schemas.Found.model_fields
@@ -173,6 +178,12 @@ class Endpoints:
                 422, f"k must be at most {self.settings.max_neighbors:,}", param="k", code="invalid_value"
             )
         return k
+
+    def _checked_filter(self, where: str) -> None:
+        try:
+            check_filter(where, self.columns)
+        except InputError as error:
+            raise Refusal(422, str(error), param="where", code="invalid_value") from error
 
     async def _encode(self, sentences: list[str]) -> Encoded:
         encoded = await self._asked(self.batcher.encode(sentences))

@@ -79,7 +79,7 @@ class SearchRequest(_Request):
 
     query: Sentence
     k: Neighbours = Field(10, description="Results.")
-    where: Sentence | None = Field(None, description="A condition on the index's columns, as SQL has it.")
+    where: Sentence | None = Field(None, description="An SQL filter: columns compared with values.")
 
 
 class Usage(BaseModel):
