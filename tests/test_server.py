@@ -1,7 +1,9 @@
 import json
 import re
+import shlex
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import numpy as np
@@ -13,6 +15,7 @@ from rankencoder import RankEncoder
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 
+DOCS = Path(__file__).parents[1] / "docs/serving.md"
 A, B = "The cat sees the dog", "The dog sees the cat"
 
 
@@ -104,7 +107,7 @@ def index(tiny_saved, sentences, tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("index")
     corpus = folder / "corpus.jsonl"
-    rows = [{"text": text, "year": 1900 + i} for i, text in enumerate(sentences[:300])]
+    rows = [{"text": text, "year": 1900 + i, "lang": "en"} for i, text in enumerate(sentences[:300])]
     corpus.write_text("\n".join(map(json.dumps, rows)))
     RankIndex.create(str(tiny_saved), folder / "index").add(corpus)
     return folder / "index"
@@ -148,6 +151,23 @@ def test_search_is_the_indexs(model, url, index, sentences):
             refused = httpx.post(f"{other}/search", json={"query": A, "where": where})
             assert (refused.status_code, "cannot filter" in refused.text) == (422, True), where[:20]
     assert httpx.post(f"{url}/search", json={"query": A}).json()["error"]["code"] == "no_index"
+
+
+def test_the_documented_requests_work(model, tiny_saved, index):
+    from rankencoder.server.served import Served, open_index
+
+    text = DOCS.read_text(encoding="utf-8").replace('load("my-encoder")', f"load({str(tiny_saved)!r})")
+    commands = re.findall(r"^curl .*\\\n.*$", text, flags=re.MULTILINE)
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert (len(commands), len(blocks)) == (4, 2)
+    with serving(model, index=open_index(index, Served(model)), name="my-encoder") as other:
+        for command in commands:
+            words = shlex.split(command.replace("\\\n", " ").replace("http://127.0.0.1:8000", other))
+            kind, body = words[words.index("-H") + 1].partition(": ")[::2], words[words.index("-d") + 1]
+            answer = httpx.post(words[1], content=body, headers=[kind])
+            assert answer.status_code == 200, (command, answer.text)
+        for block in blocks:
+            exec(compile(block.replace("http://127.0.0.1:8000", other), "serving.md", "exec"), {})
 
 
 def test_an_index_of_another_model_is_refused_at_once(run_cli, tiny_folder, index):

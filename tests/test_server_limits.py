@@ -167,7 +167,6 @@ HEAD = b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Type: application/js
     "content",
     [
         b"nonsense\r\n\r\n",
-        b"GET / HTTP/9.9\r\n\r\n",
         HEAD + b"Content-Length: -5\r\n\r\n{}",
         HEAD + b"Content-Length: many\r\n\r\n{}",
         HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
