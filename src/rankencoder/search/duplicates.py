@@ -136,6 +136,12 @@ def find_duplicates(
     :param batch_size: Sentences per call of the encoder.
     :param progress: Show a progress bar.
     :raises InputError: If fewer than 2 sentences are usable, or the threshold is none.
+
+    >>> def letters(texts):  # any function from strings to vectors is an encoder
+    ...     return [[1 + text.count(c) for c in "aeiou"] for text in texts]
+    >>> found = find_duplicates(["a banana", "bananas", "unit", "onion"], letters, threshold=0.98)
+    >>> [(found.sentences[pair.a], found.sentences[pair.b]) for pair in found.pairs]
+    [('a banana', 'bananas')]
     """
     parse_threshold(threshold)
     if isinstance(corpus, (str, Path)) and (Path(corpus) / CONFIG).exists():

@@ -18,13 +18,12 @@ from rankencoder.search.given import GivenVectors, check_vectors
 from rankencoder.search.hits import Hit
 from rankencoder.search.model import SearchModel, check_model, open_model
 from rankencoder.search.rows import Row, changed, columns_of, make_rows
-from rankencoder.search.table import LanceRows, with_ids
+from rankencoder.search.table import LanceRows
 from rankencoder.storage import import_pyarrow, new_folder
 
 _PART = 2048  # sentences that are encoded and committed together
 _GIVEN_PART = 32_768  # the same where vectors are given, and nothing is lost by an interruption
 REFERENCE = "the model's reference corpus"
-_IDS = 1000  # of one deletion
 
 
 class RankIndex:
@@ -38,6 +37,14 @@ class RankIndex:
     :param device: Where to run the stored model.
     :param batch_size: Sentences per call of the encoder.
     :raises InputError: If there is no index.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> def letters(texts):  # any function from strings to vectors is an encoder
+    ...     return [[1 + text.count(c) for c in "aeiou"] for text in texts]
+    >>> with TemporaryDirectory() as folder:
+    ...     index = RankIndex.build(letters, ["banana", "avocado", "unit"], f"{folder}/index")
+    ...     [hit.text for hit in index.search("a papaya", k=1)]
+    ['banana']
     """
 
     def __init__(
@@ -222,9 +229,7 @@ class RankIndex:
         with self.folder.locked():
             if where is not None:
                 return self.rows.delete(where)
-            given = [ids] if isinstance(ids, str) else list(ids or ())
-            parts = [given[start : start + _IDS] for start in range(0, len(given), _IDS)]
-            return sum(self.rows.delete(with_ids(part)) for part in parts)
+            return self.rows.delete_ids([ids] if isinstance(ids, str) else list(ids or ()))
 
     def search(
         self,

@@ -23,6 +23,7 @@ _PARTITION = 8192  # rows of one partition of the approximate index
 _PROBES = 64  # partitions that are looked at: all of a small table, at least a quarter of a large one
 _REFINE = 10
 _ITERATIONS, _SAMPLE = 10, 64  # a fifth of LanceDB's time for training, and no neighbour less
+_IDS = 1000  # of one deletion
 _COMMITS = 64  # after so many, small files are put together
 _KEPT = timedelta(hours=1)  # old versions, for searches that are still at them
 
@@ -95,6 +96,10 @@ class LanceRows:
         """
         with _told(f"cannot filter by {where!r}"):
             return int(self.table.delete(where).num_deleted_rows)
+
+    def delete_ids(self, ids: list[str]) -> int:
+        """Delete rows by their ids and return how many there were."""
+        return sum(self.delete(with_ids(ids[start : start + _IDS])) for start in range(0, len(ids), _IDS))
 
     def search(
         self, vectors: np.ndarray, k: int, where: str | None, *, exact: bool = False
