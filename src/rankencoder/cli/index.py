@@ -19,7 +19,7 @@ from rankencoder.cli.console import (
 )
 
 if TYPE_CHECKING:
-    from rankencoder.search.index import Hit, RankIndex
+    from rankencoder.search import Hit, RankIndex
 
 
 def index(

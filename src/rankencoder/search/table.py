@@ -24,8 +24,8 @@ _PROBES = 64  # partitions that are looked at: all of a small table, at least a 
 _REFINE = 10
 _ITERATIONS, _SAMPLE = 10, 64  # a fifth of LanceDB's time for training, and no neighbour less
 _IDS = 1000  # of one deletion
-_COMMITS = 64  # after so many, small files are put together
-_KEPT = timedelta(hours=1)  # old versions, for searches that are still at them
+_COMMITS = 64  # after so many, twice as many and so on, small files are put together
+_KEPT = timedelta(minutes=10)  # old versions, for searches that are still at them
 
 
 class LanceRows:
@@ -47,7 +47,7 @@ class LanceRows:
                 fields.append(pa.field("vector", pa.list_(pa.float32(), dimension)))
                 database.create_table(NAME, schema=pa.schema(fields), exist_ok=True)
             self.table = database.open_table(NAME)
-        self._commits = 0
+        self._commits, self._next = 0, _COMMITS
 
     def __len__(self) -> int:
         return int(self.table.count_rows())
@@ -86,7 +86,8 @@ class LanceRows:
             merge = merge.when_matched_update_all()
         merge.execute(_complete(rows, self.schema))
         self._commits += 1
-        if self._commits % _COMMITS == 0:
+        if self._commits == self._next:
+            self._next *= 2  # each time all rows are written anew
             self.table.optimize(cleanup_older_than=_KEPT)
 
     def delete(self, where: str) -> int:
