@@ -22,7 +22,7 @@ APPROXIMATE = 100_000
 _PARTITION = 8192  # rows of one partition of the approximate index
 _PROBES = 64  # partitions that are looked at: all of a small table, at least a quarter of a large one
 _REFINE = 10
-_ITERATIONS, _SAMPLE = 10, 64  # fewer than LanceDB has: training takes minutes otherwise, even of small tables
+_ITERATIONS, _SAMPLE = 10, 64  # fewer than LanceDB has, whose training takes minutes even of small tables
 _IDS = 1000  # of one deletion
 _COMMITS = 64  # after so many, twice as many and so on, small files are put together
 _KEPT = timedelta(minutes=10)  # old versions, for searches that are still at them
