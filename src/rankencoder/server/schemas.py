@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-NOT_BLANK = r"\S"
-"""What a sentence must hold."""
+NOT_BLANK = r"[^\s\x1c-\x1f]"
+"""What a sentence must hold; the separators are blank to Python, and not to other languages."""
 
 _TEXT: dict[str, Any] = {"type": "string", "minLength": 1, "pattern": NOT_BLANK, "example": "A cat sleeps."}
 _LIST: dict[str, Any] = {"type": "array", "minItems": 1, "items": _TEXT}
