@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-NOT_BLANK = r"[^\s\x1c-\x1f]"
+NOT_BLANK = r"[^\s\x1c-\x1f\x85]"
 """What a sentence must hold; the separators are blank to Python, and not to other languages."""
 
 _TEXT: dict[str, Any] = {"type": "string", "minLength": 1, "pattern": NOT_BLANK, "example": "A cat sleeps."}
