@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# two processes with one thread each: much of a test is not parallel by itself
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help demo browser test test-slow check bench clean
@@ -25,17 +27,17 @@ browser:
 	{ [ "$$(id -u)" = 0 ] && apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium; } \
 	>/dev/null 2>&1 || echo "no Chromium here: the tests in a browser are skipped"
 
-test: browser $(VENV)/.ready  ## run the tests (about 7 minutes)
-	$(BIN)/python -m pytest -q
+test: browser $(VENV)/.ready  ## run the tests (about 9 minutes)
+	$(PYTEST)
 
 test-slow: browser $(VENV)/.ready  ## run the tests that take minutes too (all seven STS sets)
-	$(BIN)/python -m pytest -q -m 'slow or not slow'
+	$(PYTEST) -m 'slow or not slow'
 
 check: browser $(VENV)/.ready  ## ruff, mypy and the tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q
+	$(PYTEST)
 
 bench: $(VENV)/.ready  ## time the ranking against its peers
 	$(BIN)/python benchmarks/ranking.py

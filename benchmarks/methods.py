@@ -6,7 +6,7 @@ chosen on STS-B dev, nothing else. Needs the development data (``../shared``, or
     python benchmarks/methods.py --output results/methods
 
 Each training is a process of its own, several at a time; what is finished is not done again. The tables are
-made of the results by ``python benchmarks/methods_table.py results/methods``.
+put into ``results/README.md`` by ``python benchmarks/methods_table.py``.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from sts import SHARED, wiki_sentences
+
+from rankencoder.training.outputs import rank_share
 
 BACKBONE = SHARED / "backbone"
 STS = SHARED / "data/sts-raw"
@@ -55,8 +58,7 @@ The larger of two losses (Eq. 6) is mostly the contrastive one, and no target ma
 targets, teachers, neighbours and rounds are compared with "sum", where the rank loss counts throughout.
 """
 
-
-LOGGED = ("step", "contrastive", "weighted_rank", "pairs", "target", "listnet", "listmle")
+LOGGED = ("contrastive", "weighted_rank", "pairs", "target", "listnet", "listmle", "dropped_negatives")
 
 
 @dataclass
@@ -112,19 +114,25 @@ def run_job(job: dict[str, Any]) -> None:
     run = rankencoder.train(job["corpus"], folder, overwrite=True, progress=False, **settings)
     model = folder if "base_encoder" not in job["settings"] else folder / "rankencoder"
     scored = rankencoder.evaluate(model, data=STS, tasks=["sts"], cache=False, batch_size=256, progress=False)
-    history = [entry for entry in run.record["history"] if entry["stage"] == 2]
     result = {
         **{key: job[key] for key in ("name", "seed", "settings")},
         "scores": scored.scores(),
         "stages": run.record["stages"],
         "rounds": run.record.get("rounds"),
-        "stage_2": [{key: entry[key] for key in LOGGED if key in entry} for entry in history],
+        "stage_2": summary(run.record["history"]),
         "config": run.record["config"],
         "versions": run.record["versions"],
         "seconds": round(time.perf_counter() - began, 1),
     }
     shutil.rmtree(folder / "rankencoder")
     Path(job["result"]).write_text(json.dumps(result, indent=1) + "\n")
+
+
+def summary(history: list[dict[str, Any]]) -> dict[str, float]:
+    """Return what stage 2 logged, on average, and how often the rank loss was the larger of the two."""
+    entries = [entry for entry in history if entry.get("stage", 2) == 2 and "contrastive" in entry]
+    means = {key: fmean(e[key] for e in entries) for key in LOGGED if key in entries[0]}
+    return {**means, "rank_larger": rank_share(entries) or 0.0}
 
 
 def run_all(jobs: list[Job], corpus: Path, work: Path, output: Path, lanes: int, until: float) -> None:

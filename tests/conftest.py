@@ -17,7 +17,12 @@ ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("RANKENCODER_SHARED", ROOT.parent / "shared"))
 
 
+LONG = ("test_real", "test_real_methods", "test_training", "test_rounds", "test_methods")
+
+
 def pytest_collection_modifyitems(items):
+    # the longest files first: no process of two is to be left alone with one of them
+    items.sort(key=lambda item: LONG.index(item.path.stem) if item.path.stem in LONG else len(LONG))
     if SHARED.is_dir():
         return
     for item in items:

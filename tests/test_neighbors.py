@@ -17,7 +17,7 @@ def units(seed, n, dimension):
 
 
 def test_neighbours_are_those_of_scikit_learn(monkeypatch):
-    monkeypatch.setattr("rankencoder.training.neighbors._CHUNK", 64)
+    monkeypatch.setattr("rankencoder.training.neighbors._CHUNK", 64 * 300)
     vectors = units(0, 300, 8)
     found = nearest_rows([vectors], 5, device="cpu")
     oracle = NearestNeighbors(n_neighbors=6, metric="cosine").fit(vectors).kneighbors(vectors)[1]
@@ -102,4 +102,8 @@ def test_more_pairs_pass_the_filter(train):
         return np.mean([entry["pairs"] for entry in run.record["history"] if "pairs" in entry])
 
     assert pairs(second) > 1.3 * pairs(first)
+    told = second.record["pairs_per_batch"]
+    assert told["random"] == pytest.approx(pairs(first), rel=0.2)
+    assert told["neighbors"] > 1.3 * told["random"]
+    assert "pairs_per_batch" not in first.record
     assert [stage["steps"] for stage in second.record["stages"]] == [6]

@@ -11,7 +11,17 @@ from rankencoder.training.config import TrainConfig
 from rankencoder.training.losses import (
     select_pairs,
 )
-from rankencoder.training.methods import SNCSE, PromptBERT, SimCSE, SimCSEWithMLM, make_method
+from rankencoder.training.methods import (
+    DCLR,
+    SNCSE,
+    ConSERT,
+    DiffCSE,
+    ESimCSE,
+    PromptBERT,
+    SimCSE,
+    SimCSEWithMLM,
+    make_method,
+)
 
 
 def stand_in(kind, hidden_size=768):
@@ -56,6 +66,45 @@ def test_settings_of_the_base_methods(method, kind, size, batch_size, learning_r
         assert made.margin_weight == (5e-4 if kind == "roberta" else 1e-3)
     if method is SimCSEWithMLM:
         assert (made.mlm_weight, made.mlm_probability) == (0.1, 0.15)
+
+
+@pytest.mark.parametrize(
+    ("method", "kind", "size", "settings", "options"),
+    [
+        (ConSERT, "bert", 768, (96, 5e-7, 10, 64, "fp16"), {"temperature": 0.1, "cutoff_rate": 0.2}),
+        (
+            ConSERT,
+            "roberta",
+            768,
+            (96, 5e-7, 10, 64, "fp16"),
+            {"first": "feature-cutoff", "second": "shuffle"},
+        ),
+        (ESimCSE, "bert", 768, (64, 3e-5, 1, 32, "fp16"), {"repetition_rate": 0.32, "queue_size": 160}),
+        (ESimCSE, "roberta", 768, (64, 1e-5, 1, 32, "fp16"), {"repetition_rate": 0.3, "momentum": 0.995}),
+        (ESimCSE, "bert", 1024, (64, 1e-5, 1, 32, "fp16"), {"repetition_rate": 0.32, "queue_size": 160}),
+        (ESimCSE, "roberta", 1024, (64, 1e-5, 1, 32, "fp16"), {"repetition_rate": 0.28, "queue_size": 128}),
+        (DCLR, "bert", 768, (128, 3e-5, 3, 32, "fp32"), {"threshold": 0.9, "noise_ratio": 1}),
+        (DCLR, "roberta", 768, (128, 3e-5, 3, 32, "fp32"), {"threshold": 0.85, "noise_ratio": 2.5}),
+        (DCLR, "bert", 1024, (64, 3e-5, 1, 32, "fp32"), {"threshold": 0.9, "noise_ratio": 3}),
+        (DCLR, "roberta", 1024, (64, 1e-5, 1, 32, "fp32"), {"threshold": 0.85, "noise_ratio": 5}),
+        (DiffCSE, "bert", 768, (64, 7e-6, 2, 32, "fp16"), {"mask_ratio": 0.3, "rtd_weight": 0.005}),
+        (DiffCSE, "roberta", 768, (64, 1e-5, 2, 32, "fp16"), {"mask_ratio": 0.2, "rtd_weight": 0.005}),
+    ],
+)
+def test_settings_of_the_other_methods(method, kind, size, settings, options):
+    """Sections 4.3, 5.4, 6.5, 7.3 and 12."""
+    backbone = stand_in(kind, size)
+    chosen = TrainConfig().resolved(backbone, method)
+    names = ("batch_size", "learning_rate", "epochs", "max_length", "precision")
+    assert tuple(getattr(chosen, name) for name in names) == settings
+    consert = method is ConSERT
+    assert (chosen.weight_decay, chosen.warmup_steps) == ((0.01, 0.1) if consert else (0, 0))
+    assert (chosen.eval_steps, chosen.patience) == ((200, 10) if consert else (125, None))
+    made = make_method(method.name, {}, method.defaults(backbone)).options()
+    assert {name: made[name] for name in options} == options
+    assert made["temperature"] == (0.1 if consert else 0.05)
+    given = TrainConfig(epochs=2.5, learning_rate=1e-4, warmup_steps=7, patience=3).resolved(backbone, method)
+    assert (given.epochs, given.learning_rate, given.warmup_steps, given.patience) == (2.5, 1e-4, 7, 3)
 
 
 PAPER = {"lower": 0.5, "upper": 0.8, "combine": "max", "student": "encoder", "reference_size": 100_000}

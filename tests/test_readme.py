@@ -56,7 +56,7 @@ def test_commands(folder, run_cli, backbone, sts_data, monkeypatch):
     commands = [words for words in (shlex.split(line, comments=True) for line in lines) if words[0] != "pip"]
     assert [command[1] for command in commands] == [
         *("demo", "info", "explain", "train", "evaluate", "report", "tune", "train"),
-        *("data", "evaluate", "report", "tune"),
+        *("methods", "data", "evaluate", "report", "tune"),
     ]
     monkeypatch.setenv("RANKENCODER_DATA", str(sts_data))
     for command in commands:

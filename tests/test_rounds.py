@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import spearmanr
 from scored_pairs import make_pairs, write_pairs
 from sentence_transformers import SentenceTransformer
-from training_runs import same_weights
+from training_runs import losses, same_weights
 
 import rankencoder
 from rankencoder.errors import InputError
@@ -131,7 +131,7 @@ def test_the_target_makes_a_difference(train, tmp_path):
     assert not same_weights(ranks, cosine)
     assert not same_weights(cosine, power)
     assert '"target": -0.25' in (power / "README.md").read_text()
-    with pytest.raises(InputError, match="power must be between -2 and 2, not 5"):
+    with pytest.raises(InputError, match=r"target 5\.0 is no similarity: power must be between -2 and 2"):
         train("no", target=5)
     with pytest.raises(InputError, match=r"target is 'cosin'.*did you mean 'cosine'\?"):
         train("no", target="cosin")
@@ -149,6 +149,51 @@ def test_patience_ends_a_stage(train, tmp_path, sentences, monkeypatch):
     (stage,) = run.record["stages"]
     assert stage["steps"] == 4
     assert stage["best"] == {"step": 2, "dev": 0.7}
+
+
+def test_a_stage_that_patience_ended_is_not_taken_up_again(train, tmp_path, sentences, monkeypatch):
+    from training_runs import Killed
+
+    from rankencoder.training import outputs
+    from rankencoder.training.trainer import EncoderTrainer
+
+    write_pairs(tmp_path / "dev.tsv", make_pairs(sentences, 60))
+    settings = {"dev": [str(tmp_path / "dev.tsv")], "eval_steps": 1, "save_steps": 1, "only_base": True}
+    keep = EncoderTrainer.keep_if_best
+
+    def told(*scores):
+        left = iter(scores)
+        monkeypatch.setattr(EncoderTrainer, "keep_if_best", lambda self, score: keep(self, next(left)))
+
+    told(0.5, 0.7, 0.6, 0.6)
+    whole = train("whole", patience=2, **settings)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        told(0.5, 0.7, 0.6, 0.6)
+        patch.setattr(outputs, "save_encoder", lambda *_: (_ for _ in ()).throw(Killed()))
+        train("cut", patience=2, **settings)
+    told(0.9, 0.9)  # would be better, but nobody may look
+    resumed = rankencoder.train(output=tmp_path / "cut", resume=True, progress=False)
+    (stage,) = resumed.record["stages"]
+    assert (stage["steps"], stage["best"]) == (4, {"step": 2, "dev": 0.7})
+    assert same_weights(whole.encoder, resumed.encoder)
+    assert losses(resumed) == losses(whole)
+
+
+@pytest.mark.filterwarnings("ignore::rankencoder.errors.ReferenceWarning")
+def test_a_batch_of_one_sentence_has_no_list(train, sentences):
+    base = str(train("base", only_base=True).folder / "base")
+    settings = {"max_steps": 3, "reference_size": 16, "base_encoder": base}
+    for listwise in ("listnet", "listmle"):
+        run = train(listwise, corpus=sentences[:17], listwise=listwise, **settings)
+        last = [entry for entry in run.record["history"] if "loss" in entry][-1]
+        assert (last["step"], last[listwise]) == (3, 0)
+
+
+def test_ten_stages_are_all_in_the_record(train, changes):
+    changes(*(1 / (1 + i) for i in range(10)))
+    run = train(rounds=10, max_steps=1, only_base=False, **LEARNS)
+    assert [stage["stage"] for stage in run.record["stages"]] == list(range(1, 12))
+    assert run.record["rounds"]["kept"] == 10
 
 
 def test_a_run_with_several_teachers_is_evaluated_without_one_e1(train, tiny_folder, tmp_path, sentences):

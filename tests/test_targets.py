@@ -124,6 +124,11 @@ def test_no_order_is_as_likely_as_the_students_own(seed):
     assert listnet_loss(cosines, cosines, 0.1) <= listnet_loss(targets, cosines, 0.1)
 
 
+def test_one_sentence_has_no_list():
+    one = torch.ones(1, 1)
+    assert listnet_loss(one, one, 0.05) == listmle_loss(one, one, 0.05) == 0
+
+
 def test_the_diagonal_is_in_no_list():
     cosines, targets = numbers(5, 6, 6).tanh(), numbers(6, 6, 6).tanh()
     for loss in (listnet_loss, listmle_loss):

@@ -66,6 +66,22 @@ def test_stage_2_begins_as_stage_1_where_the_contrastive_loss_is_larger(train):
     entries = [entry for entry in run.record["history"] if entry["stage"] == 2]
     assert all(entry["weighted_rank"] == pytest.approx(0.05 * entry["rank"]) for entry in entries)
     assert all(entry["diagonal_pairs"] == 0 and entry["pairs"] > 0 for entry in entries)
+    assert run.record["rank_larger"] == 0
+
+
+@pytest.mark.parametrize(("combine", "weight", "told"), [("max", 0.05, 1), ("max", 1e4, 0), ("sum", 0.05, 0)])
+def test_a_rank_loss_that_never_counts_is_told(
+    corpus_file, backbone, tmp_path, run_cli, combine, weight, told
+):
+    chosen = {
+        "backbone": backbone,
+        "combine": combine,
+        "rank_loss_weight": weight,
+        "output": tmp_path / "run",
+    }
+    code, out, err = run_cli("train", corpus_file, *flags(**{**SMALL, **chosen, "max_steps": 2}))
+    assert code == 0, err
+    assert out.count("E2 is E1's training once more") == told
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_does_not(train):
@@ -310,6 +326,8 @@ def test_what_is_overwritten_cannot_be_read(train, tmp_path):
     base = train(only_base=True, max_steps=1).folder / "base"
     with pytest.raises(InputError, match="base_encoder .* is in the folder that would be overwritten"):
         train(base_encoder=str(base), overwrite=True)
+    with pytest.raises(InputError, match="option complementary .* is in the folder that would be"):
+        train(method="dclr", options={"complementary": str(base)}, overwrite=True)
     assert weights(base)
 
 

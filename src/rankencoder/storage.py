@@ -225,5 +225,5 @@ def absolute(name: Any) -> Any:
     >>> absolute("~/no/such/folder"), absolute("bert-base-uncased"), absolute(None)
     ('~/no/such/folder', 'bert-base-uncased', None)
     """
-    path = Path(name).expanduser() if isinstance(name, str) else None
+    path = Path(name).expanduser() if isinstance(name, str) and name else None
     return str(path.resolve()) if path is not None and path.exists() else name

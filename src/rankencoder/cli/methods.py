@@ -19,6 +19,7 @@ _SETTINGS = (
     "precision",
     "weight_decay",
     "warmup_steps",
+    "eval_steps",
     "patience",
 )
 

@@ -35,7 +35,7 @@ def train(
     backbone: Annotated[str | None, _option("Language model: folder or hub name.", panel=_METHOD)] = None,
     revision: Annotated[str | None, _option("Branch, tag or commit of a hub name.", panel=_METHOD)] = None,
     method: Annotated[
-        str | None, _option("A name of `rankencoder methods`, or module:Class.", panel=_METHOD)
+        str | None, _option("See: rankencoder methods. Or module:Class of your own.", panel=_METHOD)
     ] = None,
     option: Annotated[
         list[str] | None, _option("An option of the method, as NAME=VALUE.", panel=_METHOD)
@@ -48,17 +48,17 @@ def train(
     dev: Annotated[list[str] | None, _option("Scored pairs; the best weights on them are kept.")] = None,
     seed: Annotated[int | None, _option("Of head, order and dropout (42).")] = None,
     stage2_seed: Annotated[int | None, _option("Another one for stage 2.", "--stage2-seed")] = None,
-    epochs: Annotated[float | None, _option("Passes over the sentences (1).")] = None,
+    epochs: Annotated[float | None, _option("Passes over the sentences (the method's, mostly 1).")] = None,
     max_steps: Annotated[int | None, _option("Stop after so many steps.")] = None,
     batch_size: Annotated[int | None, _option("Sentences per step and process.")] = None,
     gradient_accumulation: Annotated[int | None, _option("Batches per step of the optimiser (1).")] = None,
     learning_rate: Annotated[float | None, _option("At the first step.")] = None,
-    weight_decay: Annotated[float | None, _option("Of AdamW (0).")] = None,
+    weight_decay: Annotated[float | None, _option("Of AdamW (the method's, mostly 0).")] = None,
     warmup_steps: Annotated[
-        float | None, _option("Steps in which the learning rate rises, or a share of all (0).")
+        float | None, _option("Steps in which the learning rate rises; below 1, a share of all.")
     ] = None,
     max_grad_norm: Annotated[float | None, _option("Longer gradients are cut (1).")] = None,
-    max_length: Annotated[int | None, _option("Tokens of a sentence that training sees (32).")] = None,
+    max_length: Annotated[int | None, _option("Tokens of a sentence that training sees (mostly 32).")] = None,
     max_seq_length: Annotated[int | None, _option("Tokens that the encoder reads (128).")] = None,
     precision: Annotated[str | None, _option("fp16, bf16 or fp32; on a CPU always fp32.")] = None,
     preset: Annotated[str | None, _option("paper or authors-code.", panel=_RANK)] = None,
@@ -91,7 +91,9 @@ def train(
     ] = None,
     form: Annotated[str | None, _option("Its form: exact, compact or linear.", panel=_RANK)] = None,
     logging_steps: Annotated[int | None, _option("Steps between log entries (10).", panel=_WORK)] = None,
-    eval_steps: Annotated[int | None, _option("Steps between looks at dev (125).", panel=_WORK)] = None,
+    eval_steps: Annotated[
+        int | None, _option("Steps between looks at dev (mostly 125).", panel=_WORK)
+    ] = None,
     patience: Annotated[int | None, _option("Stop after so many looks without a gain.", panel=_WORK)] = None,
     save_steps: Annotated[int | None, _option("Steps between checkpoints (500).", panel=_WORK)] = None,
     report_to: Annotated[
@@ -161,6 +163,12 @@ def _print(run: Any) -> None:
             f"stage {stage['stage']}: {stage['steps']:,} steps in {stage['seconds']:,.0f} s "
             f"({stage['milliseconds_per_step']:.1f} ms each){score}"
         )
+    if run.record["config"]["combine"] == "max" and run.record["rank_larger"] == 0:
+        text = "the rank loss was never the larger one (Eq. 6), so that E2 is E1's training once more"
+        show(f"{text}: --combine sum lets it count", markup=False)
+    if (pairs := run.record.get("pairs_per_batch")) is not None:
+        counts = f"{pairs['neighbors']:,.0f} ({pairs['random']:,.0f} at random)"
+        show(f"pairs that stage 2 learns from, a batch: {counts}")
     rounds = run.record.get("rounds", {"rounds": []})
     for ended in rounds["rounds"] if len(rounds["rounds"]) > 1 else []:
         kept = ", kept" if ended["number"] == rounds["kept"] else ""

@@ -127,6 +127,18 @@ def load_backbone(
     return Backbone(name, revision, module, module.tokenizer, kind, dropout)
 
 
+def load_masked_language_model(name: str, revision: str | None) -> tuple[Any, bool]:
+    """Return a masked language model in single precision, and whether it came with a head of its own."""
+    import torch
+    from transformers import AutoModelForMaskedLM
+
+    with quiet_transformers():
+        model, info = AutoModelForMaskedLM.from_pretrained(
+            name, revision=revision, use_safetensors=True, dtype=torch.float32, output_loading_info=True
+        )
+    return model, not info["missing_keys"]
+
+
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
     """Keep reports on weights that are there or not there to itself."""

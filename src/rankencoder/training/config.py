@@ -29,7 +29,7 @@ class TrainConfig:
     :param column: The column that holds the sentences, where there are several.
     :param backbone: The pretrained language model to start from: folder or hub name.
     :param revision: The branch, tag or commit of a hub name.
-    :param method: How to train: "simcse", "simcse-mlm", "promptbert", "sncse" or one that you registered.
+    :param method: How to train: a name that ``rankencoder methods`` lists, or one that you registered.
     :param options: The method's own options.
     :param base_encoder: A finished encoder to take for E1: folder or hub name. Stage 1 is left out then. E2
         learns the average similarity of several.
@@ -181,10 +181,17 @@ def make_config(values: dict[str, Any], file: str | Path | None = None) -> Train
     _make_absolute(config)
     _check_numbers(config)
     check_rank_weight(config.rank_weight)
-    LinearForm.check(power=config.target if isinstance(config.target, float) else 0.0)
+    _check_target(config.target)
     if config.only_base and config.base_encoder:
         raise InputError("only_base trains E1 and base_encoder gives one: choose one of them")
     return config
+
+
+def _check_target(target: str | float) -> None:
+    try:
+        LinearForm.check(power=target if isinstance(target, float) else 0.0)
+    except InputError as error:
+        raise InputError(f"target {target} is no similarity: {error}") from error
 
 
 def _make_absolute(config: TrainConfig) -> None:

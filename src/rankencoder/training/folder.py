@@ -115,6 +115,8 @@ def _check_occupied(output: Path, config: TrainConfig, overwrite: bool) -> bool:
         )
     check_free(output, overwrite=True)
     given = [("base_encoder", name) for name in config.base_encoder or ()]
+    given += [("dev", file) for file in config.dev]
+    given += [(f"option {name}", value) for name, value in config.options.items() if isinstance(value, str)]
     for name, value in [("corpus", config.corpus), ("backbone", config.backbone), *given]:
         if value is not None and Path(value).is_relative_to(output):
             raise InputError(f"{name} {value} is in the folder that would be overwritten: use another output")

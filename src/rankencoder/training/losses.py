@@ -84,7 +84,8 @@ def listnet_loss(cosines: torch.Tensor, targets: torch.Tensor, temperature: floa
     0.693147
     """
     student, teacher = (_others(matrix) / temperature for matrix in (cosines, targets))
-    return functional.cross_entropy(student, teacher.softmax(dim=1))
+    # a sum, as cross_entropy's mean over no entries, of a batch of one sentence, would be no number
+    return -(teacher.softmax(dim=1) * student.log_softmax(dim=1)).sum() / len(cosines)
 
 
 def listmle_loss(cosines: torch.Tensor, targets: torch.Tensor, temperature: float) -> torch.Tensor:

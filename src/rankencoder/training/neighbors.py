@@ -12,7 +12,11 @@ from sentence_transformers.base.sampler import DefaultBatchSampler
 if TYPE_CHECKING:
     from datasets import Dataset
 
-_CHUNK = 1024  # rows
+    from rankencoder.training.config import TrainConfig
+    from rankencoder.training.targets import Targets
+
+_CHUNK = 2**28  # cosines at a time
+_LOOKED_AT = 20  # batches
 _SPARE = 4
 """So many times as many neighbours are looked at as are wanted: some will be in other batches already."""
 
@@ -20,7 +24,9 @@ _SPARE = 4
 def nearest_rows(
     teachers: Sequence[np.ndarray], k: int, *, device: str | torch.device, progress: bool = False
 ) -> np.ndarray:
-    """Return the rows of the nearest neighbours of each sentence, nearest first, by exact search.
+    """Return the rows of the nearest neighbours of each sentence, nearest first.
+
+    Each is compared with all others; on a GPU in half precision, which cannot tell the very nearest apart.
 
     :param teachers: Unit vectors of the sentences; with several teachers their mean cosine decides.
     :param k: How many; fewer where there are not as many other sentences.
@@ -34,14 +40,16 @@ def nearest_rows(
 
     number = len(teachers[0])
     k = min(k, number - 1)
-    half = torch.device(device).type == "cuda"  # twice as fast there; not on a CPU
+    half = torch.device(device).type == "cuda"  # CPUs do not gain by it
     dtype = torch.float16 if half else torch.float32
     tables = [torch.tensor(np.asarray(table), dtype=dtype, device=device) for table in teachers]
     found = np.empty((number, k), dtype=np.int32)
-    for start in tqdm(range(0, number, _CHUNK), desc="Neighbours", unit=" parts", disable=not progress):
-        rows = slice(start, min(start + _CHUNK, number))
-        cosines = sum(table[rows] @ table.T for table in tables)
-        assert isinstance(cosines, torch.Tensor)
+    step = max(1, _CHUNK // number)
+    for start in tqdm(range(0, number, step), desc="Neighbours", unit=" parts", disable=not progress):
+        rows = slice(start, min(start + step, number))
+        cosines = tables[0][rows] @ tables[0].T
+        for table in tables[1:]:
+            cosines.addmm_(table[rows], table.T)
         cosines.diagonal(offset=start).fill_(-torch.inf)
         found[rows] = cosines.topk(k, dim=1).indices.cpu().numpy()
     return found
@@ -50,6 +58,42 @@ def nearest_rows(
 def wanted(neighbors: int) -> int:
     """Return how many neighbours to look up for batches with so many of them."""
     return _SPARE * neighbors
+
+
+def pairs_per_batch(targets: Targets, config: TrainConfig, *, device: str | torch.device) -> dict[str, float]:
+    """Return how many pairs pass the filter in a batch drawn at random and in one with neighbours.
+
+    :param targets: With neighbours.
+    :return: Means over a few batches of an epoch. (Its last ones hold fewer neighbours than its first.)
+    """
+    from datasets import Dataset
+
+    from rankencoder.training.losses import select_pairs
+    from rankencoder.training.targets import TeacherSimilarity
+
+    assert targets.neighbors is not None
+    references = [torch.from_numpy(reference) for reference in targets.references]
+    similarity = TeacherSimilarity(references, config.target).to(device)
+    rows = Dataset.from_dict({"row": range(len(targets.neighbors))})
+    found = {}
+    for name, neighbors in (("random", 0), ("neighbors", config.neighbors)):
+        sampler = NeighborBatchSampler(
+            rows,
+            nearest=targets.neighbors,
+            neighbors=neighbors,
+            batch_size=int(config.batch_size or 0),
+            drop_last=True,
+            generator=torch.Generator(),
+            seed=int(config.stage2_seed or 0),
+        )
+        batches = list(sampler)
+        counts = []
+        for batch in batches[:: max(1, len(batches) // _LOOKED_AT)]:
+            vectors = [torch.from_numpy(np.asarray(table[batch])).to(device) for table in targets.teachers]
+            lower, upper = float(config.lower or 0), float(config.upper or 0)
+            counts.append(float(select_pairs(similarity(vectors), lower, upper, "never").sum()))
+        found[name] = sum(counts) / max(1, len(counts))
+    return found
 
 
 class NeighborBatchSampler(DefaultBatchSampler):

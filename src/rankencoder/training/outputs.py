@@ -61,6 +61,17 @@ def write_record(folder: Path, record: dict[str, Any]) -> None:
         write_json(path, record)
 
 
+def rank_share(history: list[dict[str, Any]]) -> float | None:
+    """Return in how many log entries of stage 2 the rank loss was the larger part of Eq. 6.
+
+    >>> rank_share([{"contrastive": 0.2}, {"contrastive": 0.2, "weighted_rank": 0.3}])
+    1.0
+    """
+    entries = [entry for entry in history if "weighted_rank" in entry]
+    larger = [entry for entry in entries if entry["weighted_rank"] > entry["contrastive"]]
+    return len(larger) / len(entries) if entries else None
+
+
 def new_record(config: TrainConfig) -> dict[str, Any]:
     """Return the record of a run that has only begun."""
     return {

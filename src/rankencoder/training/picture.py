@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 # colours of Okabe and Ito, which colour-blind people can tell apart
 _LOSSES = {"contrastive": ("contrastive loss", "#0072B2"), "weighted_rank": ("λ · rank loss", "#D55E00")}
 _DEV_COLOUR = "#007A5A"  # their green, darker: it is also the colour of text
+_BESIDE = 4  # stages
 _FEW = 50
 """So many points are drawn as they are, without a running mean."""
 
@@ -43,15 +44,17 @@ def draw_losses(history: Sequence[Mapping[str, float]], path: Path, *, title: st
     if not stages:
         raise InputError("no losses were logged, so there are none to draw; log more often")
     matplotlib, figure_class = _import_matplotlib()
+    columns = min(len(stages), _BESIDE)
+    rows = -(-len(stages) // columns)
     # a salt for the ids and no date: the same losses make the same file
     with matplotlib.rc_context({"svg.hashsalt": "rankencoder"}), new_file(path) as temporary:
         figure = figure_class(
-            figsize=(5 * len(stages) if len(stages) > 1 else 6.5, 4), dpi=100, layout="constrained"
+            figsize=(5 * columns if len(stages) > 1 else 6.5, 4 * rows), dpi=100, layout="constrained"
         )
         figure.suptitle(title, fontsize=13, parse_math=False)
         figure.get_layout_engine().set(wspace=0.04)
         for number, stage in enumerate(stages, start=1):
-            _draw_stage(figure.add_subplot(1, len(stages), number), records[stage], stage)
+            _draw_stage(figure.add_subplot(rows, columns, number), records[stage], stage)
         figure.savefig(temporary, format=kind, metadata={"Date": None} if kind == "svg" else None)
 
 

@@ -187,6 +187,7 @@ class _Run:
             rows = self.method.prepare(
                 self.sentences.rows, fingerprint=self.sentences.sha256, progress=self.progress
             )
+        self.companion = self._companion()
         teachers = self._teachers(rows)
         if not self.config.only_base:
             self._rank_stages(rows, teachers)
@@ -209,11 +210,9 @@ class _Run:
 
         file = self.work / "companion.npy"
         with self._first("companion"):
-            if self.processes.is_main_process and not file.with_suffix(".done").exists():
-                encoder = self.method.companion(self.config.device)
-                if encoder is not None:
-                    write_vectors(encoder, self.sentences, file, progress=self.progress)
-                file.with_suffix(".done").touch()
+            encoder = self.method.companion(self.config.device) if self.processes.is_main_process else None
+            if encoder is not None:
+                write_vectors(encoder, self.sentences, file, progress=self.progress)
         return np.load(file, mmap_mode="r") if file.exists() else None
 
     def _stage(self, number: int, rows: Dataset, encoder: Path, targets: Targets | None) -> None:
@@ -227,7 +226,7 @@ class _Run:
             self.work / f"stage-{number}",
             number=number,
             targets=targets,
-            companion=self._companion(),
+            companion=self.companion,
             progress=self.progress,
         )
         if self.processes.is_main_process:
@@ -240,6 +239,8 @@ class _Run:
 
     def _rank_stages(self, rows: Dataset, teachers: list[str]) -> None:
         """Train E2, round by round, and write the best with a reference corpus of its own."""
+        from rankencoder.training.teacher import PAIRS
+
         done = self.work / "rounds.json"
         if not done.exists():
             rounds = self._rounds(rows, teachers)
@@ -248,6 +249,8 @@ class _Run:
                     write_json(path, rounds)
         with self._first("rankencoder"):
             self.record["rounds"] = read_json(done)
+            if self.config.neighbors:
+                self.record["pairs_per_batch"] = read_json(self._round_folder(1) / PAIRS)
             if self.processes.is_main_process:
                 if not (self.folder / "encoder").exists():
                     kept = self._round_folder(self.record["rounds"]["kept"])
@@ -305,15 +308,17 @@ class _Run:
 
     def _close(self) -> None:
         """Write record and picture, and delete checkpoints and vectors."""
-        from rankencoder.training.outputs import PICTURE, write_record
+        from rankencoder.training.outputs import PICTURE, rank_share, write_record
         from rankencoder.training.picture import draw_losses
 
-        stages = [read_json(path) for path in sorted(self.work.glob("stage-?.json"))]
+        stages = [read_json(path) for path in self.work.glob("stage-*.json")]
+        stages.sort(key=lambda stage: stage["stage"])
         history = [entry for stage in stages for entry in stage.pop("history")]
         self.record.update(
             finished=True,
             stages=stages,
             seconds={name: round(seconds, 3) for name, seconds in self.timings.items()},
+            rank_larger=rank_share(history),
             history=history,
         )
         if self.processes.is_main_process:

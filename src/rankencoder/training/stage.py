@@ -109,9 +109,10 @@ def train_stage(
     began = time.perf_counter()
     with StopAtSignal(enabled=world_size() == 1) as stop:
         trainer.add_callback(stop)
-        trainer.train(resume_from_checkpoint=checkpoint)
+        if checkpoint is None or not trainer.take_up(checkpoint):
+            trainer.train(resume_from_checkpoint=checkpoint)
     seconds = time.perf_counter() - began
-    if stop.stopped and trainer.state.global_step < trainer.state.max_steps:
+    if stop.stopped and not trainer.is_over():
         raise KeyboardInterrupt
     trainer.check_numbers()
     trainer.restore_best()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _PART = 8192
 _BATCH = 128  # sentences
 _NEIGHBORS = "neighbors.npy"
+PAIRS = "pairs.json"
 
 
 def load_encoder(name: str, config: TrainConfig) -> Encoder:
@@ -41,7 +42,7 @@ def make_targets(
 
     All draw the same reference sentences. What is in the folder already is not made again.
     """
-    from rankencoder.training.neighbors import nearest_rows, wanted
+    from rankencoder.training.neighbors import nearest_rows, pairs_per_batch, wanted
 
     for i, name in enumerate(teachers):
         encoder = load_encoder(name, config)
@@ -57,6 +58,9 @@ def make_targets(
         found = nearest_rows(tables, wanted(config.neighbors), device=encoder.device, progress=progress)
         with new_file(folder / _NEIGHBORS) as path, path.open("wb") as file:
             np.save(file, found)
+    if config.neighbors and not (folder / PAIRS).exists():
+        with new_file(folder / PAIRS) as path:
+            write_json(path, pairs_per_batch(load_targets(folder), config, device=encoder.device))
 
 
 def load_targets(folder: Path) -> Targets:

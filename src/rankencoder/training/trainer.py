@@ -14,6 +14,7 @@ from accelerate.utils import AutocastKwargs
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformerTrainer
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer import TRAINER_STATE_NAME
 
 from rankencoder.errors import InputError
 from rankencoder.storage import new_file, read_json, sync_tree, write_json
@@ -170,6 +171,16 @@ class EncoderTrainer(SentenceTransformerTrainer):
             return False
         scored = {log["step"] for log in self.state.log_history if f"eval_{self.metric}" in log}
         return len([step for step in scored if step > self.best["step"]]) >= self.patience
+
+    def is_over(self) -> bool:
+        """Say whether there is nothing left to train."""
+        return self.state.global_step >= self.state.max_steps or self.is_patience_over()
+
+    def take_up(self, checkpoint: str) -> bool:
+        """Take up a checkpoint if it is the last one of a stage that was trained to its end, and say so."""
+        self.state = TrainerState.load_from_json(str(Path(checkpoint) / TRAINER_STATE_NAME))
+        self._load_from_checkpoint(checkpoint)
+        return self.is_over()
 
     def restore_best(self) -> None:
         """Give the model the weights with the highest score, where scores were taken."""

@@ -193,7 +193,8 @@ def find_method(name: str) -> type[Method]:
 
 def absolute_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """Return a method's options with whole paths for folders: they mean the same wherever they are read."""
-    paths = find_method(name).paths
+    find_method(name)  # a run that is resumed may be one of another method: all that are known count
+    paths = {path for method in methods().values() for path in method.paths}
     return {key: absolute(value) if key in paths else value for key, value in options.items()}
 
 

