@@ -16,15 +16,22 @@ SOURCE = Path(__file__).parents[1] / "src"
 
 @contextmanager
 def serving(model, index=None, **settings):
-    """Run a server in a thread; yield its address."""
-    import uvicorn
-
+    """Serve a model in a thread; yield the address."""
     from rankencoder.server.app import create_app
-    from rankencoder.server.run import address, bind
     from rankencoder.server.settings import Settings
 
+    with running(create_app(model, Settings(**settings), index=index)) as url:
+        yield url
+
+
+@contextmanager
+def running(app):
+    """Run an application in a thread; yield its address."""
+    import uvicorn
+
+    from rankencoder.server.run import address, bind
+
     listener = bind("127.0.0.1", 0)
-    app = create_app(model, Settings(**settings), index=index)
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()

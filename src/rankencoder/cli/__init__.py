@@ -15,6 +15,7 @@ from rankencoder.cli.demo import demo
 from rankencoder.cli.duplicates import duplicates
 from rankencoder.cli.encode import encode
 from rankencoder.cli.evaluate import evaluate
+from rankencoder.cli.explore import explore
 from rankencoder.cli.index import index, search
 from rankencoder.cli.info import info, version
 from rankencoder.cli.methods import methods
@@ -54,6 +55,7 @@ _COMMANDS = (
     neighbors,
     explain,
     serve,
+    explore,
     info,
     demo,
 )

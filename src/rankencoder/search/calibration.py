@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil, floor, log10
 from pathlib import Path
@@ -50,11 +51,14 @@ class Calibration:
         number = len(vectors)
         if number < 2:
             raise InputError(f"scores are calibrated on pairs of sentences: {number} of {source} is too few")
+        return cls.of_similarities(pair_similarities(vectors), source)
+
+    @classmethod
+    def of_similarities(cls, parts: Iterable[np.ndarray], source: str) -> Calibration:
+        """Take the distribution of the similarities of random pairs, which come part by part."""
         counts = np.zeros(_BINS, dtype=np.int64)
-        for start in range(0, number, _BLOCK):
-            block = vectors[start : start + _BLOCK] @ vectors[start:].T
-            later = np.triu(np.ones(block.shape, dtype=bool), k=1)
-            bins = ((block[later] + 1) * (_BINS / 2)).astype(np.int32)
+        for part in parts:
+            bins = ((part + 1) * (_BINS / 2)).astype(np.int32)
             counts += np.bincount(bins.clip(0, _BINS - 1), minlength=_BINS)
         pairs = int(counts.sum())
         above = counts[::-1].cumsum()[::-1] / pairs  # the share at or above each bin's lower edge
@@ -130,6 +134,13 @@ class Calibration:
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path} is damaged ({error}): delete it, it is made again") from error
         return calibration
+
+
+def pair_similarities(vectors: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the similarities of all pairs of some unit vectors, part by part and always in one order."""
+    for start in range(0, len(vectors), _BLOCK):
+        block = vectors[start : start + _BLOCK] @ vectors[start:].T
+        yield block[np.triu(np.ones(block.shape, dtype=bool), k=1)]
 
 
 def _percent(above: float) -> str:

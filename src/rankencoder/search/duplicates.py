@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -168,11 +169,31 @@ def find_duplicates(
         sentences = list(places)
         vectors = np.asarray(opened.encoder(sentences, progress=progress).cpu().numpy())
         calibration = _calibrate(opened, vectors)
-        level = resolve_threshold(threshold, calibration)
-        pairs = _sorted(_all_pairs(vectors, level), calibration)
-        found = Duplicates(sentences, list(places.values()), pairs, level, calibration)
+        found = compare_all(sentences, vectors, calibration, threshold)
+        found.places = list(places.values())
     found.skipped = skipped
     return found
+
+
+def compare_all(
+    sentences: list[str],
+    vectors: np.ndarray,
+    calibration: Calibration,
+    threshold: str | float | None,
+    most: int | None = None,
+) -> Duplicates:
+    """Compare each of some different sentences with each, by their unit vectors.
+
+    :param threshold: As for `find_duplicates`.
+    :param most: How many pairs may be found.
+    :raises InputError: If there are more, or the threshold is none.
+    """
+    level = resolve_threshold(threshold, calibration)
+    pairs = list(islice(_all_pairs(vectors, level), None if most is None else most + 1))
+    if most is not None and len(pairs) > most:
+        raise InputError(f"more than {most:,} pairs are that similar: choose a higher threshold")
+    places = [[str(number)] for number in range(len(sentences))]
+    return Duplicates(sentences, places, _sorted(iter(pairs), calibration), level, calibration)
 
 
 def parse_threshold(threshold: str | float | None) -> tuple[float, bool] | None:

@@ -12,7 +12,8 @@ from typing import Any
 import uvicorn
 
 from rankencoder.errors import InputError
-from rankencoder.server.limits import LOG
+
+LOG = logging.getLogger("rankencoder.server")
 
 GRACE = 30
 """Seconds more than a request may take that the server waits at its end for what is in flight."""
@@ -44,21 +45,43 @@ def address(listener: socket.socket) -> str:
 
 
 class _Server(uvicorn.Server):
-    """Says when it answers."""
+    """Says when it answers, and what about.
+
+    :param streams: Whether pages hold connections open, which are cut at its end.
+    """
+
+    def __init__(self, config: uvicorn.Config, *, about: str, streams: bool) -> None:
+        super().__init__(config)
+        self.about, self.streams = about, streams
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started and sockets:
-            LOG.info("ready at %s (description at /docs); Ctrl-C ends it", address(sockets[0]))
+            LOG.info("ready at %s%s; Ctrl-C ends it", address(sockets[0]), self.about)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.streams:
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it would call each cut an error
+        await super().shutdown(sockets)
 
 
-def run(app: Any, listener: socket.socket, *, timeout: float, max_connections: int = 1000) -> None:
+def run(
+    app: Any,
+    listener: socket.socket,
+    *,
+    timeout: float,
+    max_connections: int = 1000,
+    about: str = " (description at /docs)",
+    streams: bool = False,
+) -> None:
     """Answer until SIGTERM or Ctrl-C, then finish what is in flight; a second Ctrl-C does not wait.
 
     :param app: The ASGI application.
     :param listener: What `bind` returned.
     :param timeout: Seconds that a request may take.
     :param max_connections: Connections at once; more are answered 503.
+    :param about: What to say after the address.
+    :param streams: Whether pages hold connections open; its end then waits for the timeout alone.
     """
     config = uvicorn.Config(
         app,
@@ -69,9 +92,9 @@ def run(app: Any, listener: socket.socket, *, timeout: float, max_connections: i
         lifespan="on",
         limit_concurrency=max_connections,
         timeout_keep_alive=30,  # longer than a usual pause between requests, shorter than a proxy's patience
-        timeout_graceful_shutdown=int(timeout) + GRACE,
+        timeout_graceful_shutdown=int(timeout) + (0 if streams else GRACE),
     )
-    server = _Server(config)
+    server = _Server(config, about=about, streams=streams)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _ended)  # uvicorn raises them once more when all is done
     server.run(sockets=[listener])

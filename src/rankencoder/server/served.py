@@ -38,16 +38,18 @@ class Served:
             vectors = self.ranked.encode(sentences)
         else:
             vectors = self.encoder(sentences).cpu().numpy()
-        return Encoded(vectors, self._tokens(sentences))
+        counts, longest = count_tokens(self.encoder, sentences)
+        return Encoded(vectors, [int(min(count, longest)) for count in counts])
 
-    def _tokens(self, sentences: list[str]) -> list[int]:
-        """Count tokens as the encoder reads them, cut to its length; words where it has no tokenizer."""
-        tokenizer: Any = getattr(self.encoder.model, "tokenizer", None)
-        if self.encoder.model is None or not callable(tokenizer):
-            return [len(text.split()) for text in sentences]
-        longest = getattr(self.encoder.model, "max_seq_length", None) or float("inf")
-        ids = tokenizer(sentences, add_special_tokens=True, verbose=False)["input_ids"]
-        return [int(min(len(row), longest)) for row in ids]
+
+def count_tokens(encoder: Encoder, sentences: list[str]) -> tuple[list[int], float]:
+    """Return the tokens of sentences (words where there is no tokenizer), and how many the encoder reads."""
+    tokenizer: Any = getattr(encoder.model, "tokenizer", None)
+    if encoder.model is None or not callable(tokenizer):
+        return [len(text.split()) for text in sentences], float("inf")
+    longest = getattr(encoder.model, "max_seq_length", None) or float("inf")
+    ids = tokenizer(sentences, add_special_tokens=True, verbose=False)["input_ids"]
+    return [len(row) for row in ids], longest
 
 
 def open_served(source: str, *, device: str | None, batch_size: int | None) -> Served:
