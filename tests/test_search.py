@@ -1,11 +1,13 @@
 """`RankIndex` and ``rankencoder index`` and ``search``; the oracle is scikit-learn's exact search."""
 
+import datetime
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from sklearn.neighbors import NearestNeighbors
 from conftest import ROOT, letters
 from rankencoder import RankIndex
 from rankencoder.errors import InputError
+from rankencoder.search import index as index_module
 from rankencoder.search import table as table_module
 from rankencoder.search.calibration import Calibration
 from rankencoder.search.rows import content_id
@@ -75,6 +78,36 @@ def test_percentile_is_the_share_of_random_pairs_below(index, sentences):
         assert hit.percentile == pytest.approx(100 * (pairs < hit.score).mean(), abs=0.5)
 
 
+def kinds(index):
+    return {found.index_type for found in index.rows.table.list_indices()}
+
+
+def test_filters_find_the_few_rows_they_leave_in_many_partitions(tmp_path, monkeypatch):
+    for name, value in (("APPROXIMATE", 2000), ("_PARTITION", 128), ("_PROBES", 4)):
+        monkeypatch.setattr(table_module, name, value)
+    rng = np.random.default_rng(0)
+    vectors = unit(rng.normal(size=(6000, 16))).astype(np.float32)
+    index = RankIndex.create(letters, tmp_path / "index")
+    index.add([{"text": f"s{i}", "rare": i % 500 == 0} for i in range(6000)], vectors=vectors)
+    index.optimize()
+    assert kinds(index) == {"BTree", "IvfPq"}
+    for query in unit(rng.normal(size=(20, 16))).astype(np.float32):
+        expected = np.argsort(-(vectors[::500] @ query))[:10] * 500
+        assert [hit.text for hit in index.search(query, 10, where="rare")] == [f"s{i}" for i in expected]
+
+
+def test_an_index_that_was_half_made_is_made_whole(tmp_path, monkeypatch):
+    from lancedb.index import BTree
+
+    monkeypatch.setattr(table_module, "APPROXIMATE", 2000)
+    vectors = unit(np.random.default_rng(0).normal(size=(2100, 16))).astype(np.float32)
+    index = RankIndex.create(letters, tmp_path / "index")
+    index.add([f"s{i}" for i in range(2100)], vectors=vectors)
+    index.rows.table.create_index("id", config=BTree())  # as if killed right after
+    index.optimize()
+    assert kinds(index) == {"BTree", "IvfPq"}
+
+
 def test_approximate_index_finds_nearly_all_and_what_came_after(tmp_path, monkeypatch):
     monkeypatch.setattr(table_module, "APPROXIMATE", 2000)
     rng = np.random.default_rng(0)
@@ -84,7 +117,7 @@ def test_approximate_index_finds_nearly_all_and_what_came_after(tmp_path, monkey
     texts = [f"s{i}" for i in range(4000)]
     index.add(texts[:3900], vectors=vectors[:3900])
     index.optimize()
-    assert {i.index_type for i in index.rows.table.list_indices()} == {"BTree", "IvfPq"}
+    assert kinds(index) == {"BTree", "IvfPq"}
     index.add(texts[3900:], vectors=vectors[3900:])
     queries = np.concatenate([vectors[:50], vectors[-50:]])
     oracle = NearestNeighbors(n_neighbors=10, metric="cosine", algorithm="brute").fit(vectors)
@@ -205,6 +238,55 @@ def test_columns_come_when_they_come_and_keep_their_type(tmp_path):
             index.add([{"text": "g", name: 1}])
 
 
+@pytest.mark.parametrize("name", ["query_index", "a`b", "*", "a.b", "_x", ""])
+def test_names_that_lancedb_takes_for_something_else(name, index):
+    before = contents(index)
+    with pytest.raises(InputError, match="line 1: a column cannot be called"):
+        index.add([{"text": "new", name: 1}])
+    assert contents(index) == before
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(True, 5), (5, True), (5, "12"), ("12", 12), (5, 1.5), (5, 2**70), ("a", "\ud800"), ("a", ["\ud800"])],
+)
+def test_values_of_another_type_are_refused_not_changed(first, second, tmp_path):
+    index = RankIndex.create(letters, tmp_path / "index")
+    index.add([{"text": "one", "x": first}])
+    with pytest.raises(InputError, match="line 1: column 'x'"):
+        index.add([{"text": "two", "x": second}])
+    assert [hit.columns for hit in index.search("one", 5)] == [{"x": first}]
+
+
+def test_whole_numbers_may_be_written_either_way(tmp_path):
+    index = RankIndex.create(letters, tmp_path / "index")
+    index.add([{"text": "one", "x": 1, "y": 1.5}])
+    index.add([{"text": "two", "x": 2.0, "y": 2}])
+    assert {hit.text: hit.columns for hit in index.search("one", 5)}["two"] == {"x": 2, "y": 2.0}
+
+
+def test_the_same_text_keeps_its_first_columns(tmp_path, monkeypatch):
+    rows = [{"text": "same", "x": 1}, {"text": "other", "x": 2}, {"text": "same", "x": 3}]
+    for part in (1, 100):
+        monkeypatch.setattr(index_module, "_PART", part)
+        index = RankIndex.build(letters, rows, tmp_path / f"of {part}")
+        assert {hit.text: hit.columns["x"] for hit in index.search("same", 5)} == {"same": 1, "other": 2}
+
+
+def test_any_column_can_be_json(tmp_path):
+    day, moment = datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29, 10, 30)
+    row = {"id": 7, "day": day, "at": moment, "raw": b"\xff", "nan": float("nan"), "price": Decimal("1.50")}
+    index = RankIndex.build(letters, [{"text": "one", **row}], tmp_path / "index")
+    assert index.add([{"text": "one", **row}])["unchanged"] == 1
+    (hit,) = index.search("one", 1)
+    found = json.loads(json.dumps(hit.to_dict(), allow_nan=False))["columns"]
+    assert found == {
+        **{"day": "2024-02-29", "at": "2024-02-29T10:30:00", "raw": "/w=="},
+        **{"nan": None, "price": "1.50"},
+    }
+    assert index.delete(7) == 1
+
+
 def test_delete_by_filter(tmp_path, sentences):
     rows = [{"text": text, "n": i} for i, text in enumerate(sentences)]
     index = RankIndex.build(letters, rows, tmp_path / "index")
@@ -238,6 +320,13 @@ def test_save_and_load(index, tmp_path):
     assert len(index) == 1200
     with pytest.raises(InputError, match="already exists"):
         index.save(tmp_path / "copy")
+
+
+def test_a_table_of_another_index_is_refused(tmp_path):
+    RankIndex.build(letters, ["one", "two"], tmp_path / "a", table=str(tmp_path / "table"))
+    with pytest.raises(InputError, match="sentences of another index"):
+        RankIndex.create(letters, tmp_path / "b", table=str(tmp_path / "table"))
+    assert not (tmp_path / "b" / "index.json").exists()
 
 
 def test_table_elsewhere(tmp_path, sentences):
@@ -380,6 +469,33 @@ def test_calibration_equals_numpy_quantiles(tmp_path):
         calibration.similarity_at(99.9999999)
     with pytest.raises(InputError, match="is no share"):
         calibration.similarity_at(100)
+
+
+def test_ties_are_not_below():
+    vectors = np.eye(4, dtype=np.float32)[[0, 0, 1, 1, 2, 3]]  # two of 15 pairs are equal
+    calibration = Calibration.measure(vectors, "x")
+    assert calibration.percentile(1.0) == pytest.approx(100 * 13 / 15, abs=1e-6)
+    assert calibration.describe(1.0) == "higher than 86% of random pairs"
+    assert calibration.describe(0.0) == "higher than 0% of random pairs"
+    one = Calibration.measure(vectors[:2], "x")
+    assert one.percentile(1.0) == one.percentile(2.0) == one.finest == 0
+
+
+def test_percentages_are_rounded_down():
+    similarities = np.linspace(-1, 1, 100_001, dtype=np.float32)
+    calibration = Calibration.of_similarities([similarities], "a line")
+    assert calibration.percent(similarities[98_840]) == "98%"
+    assert calibration.percent(similarities[99_959]) == "99.95%"
+
+
+def test_an_index_that_grows_is_calibrated_anew(tmp_path, sentences):
+    index = RankIndex.build(letters, sentences[:2], tmp_path / "index")
+    assert index.calibration.pairs == 1
+    index.add(sentences[2:202])
+    assert index.search(QUERY, 1)[0].percentile > 90
+    assert index.calibration.pairs == 202 * 201 // 2
+    index.delete([row["id"] for row in contents(index)[:190]])
+    assert index.calibration.pairs == 12 * 11 // 2
 
 
 # --- the command line

@@ -80,11 +80,12 @@ def duplicates(
 
 def _print_pairs(found: Duplicates, show: int) -> None:
     from rich.markup import escape
-    from rich.table import Table
+    from rich.table import Column, Table
 
     if not found.pairs or not show:
         return
-    table = Table("similarity", "random pairs below", "where", "sentence", box=None, pad_edge=False)
+    where = Column("where", overflow="fold")  # ids are to be used, and must not be cut
+    table = Table("similarity", "random pairs below", where, "sentence", box=None, pad_edge=False)
     for pair in found.pairs[:show]:
         numbers = (f"{pair.similarity:.4f}", found.calibration.percent(pair.similarity))
         table.add_row(*numbers, escape(found.places[pair.a][0]), escape(found.sentences[pair.a]))

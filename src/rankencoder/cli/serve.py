@@ -34,7 +34,8 @@ def serve(
     max_waiting: Annotated[int, typer.Option(min=1, help="Sentences that may wait.")] = 16_384,
     device: Device = None,
     batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Sentences per call of the encoder (16 on a CPU, otherwise 64).")
+        int | None,
+        typer.Option(min=1, max=10**6, help="Sentences per call of the encoder (16 on a CPU, otherwise 64)."),
     ] = None,
 ) -> None:
     """Answer over HTTP: OpenAI-compatible embeddings, similarity, explain and search.
@@ -50,8 +51,10 @@ def serve(
     missing = [module for module in _NEEDED if importlib.util.find_spec(module) is None]
     if missing:
         raise InputError(f"serve needs {', '.join(missing)}: pip install 'rankencoder[serve]'")
-    from rankencoder.server.settings import Settings, read_key
+    from rankencoder.server.settings import MOST, Settings, read_key
 
+    if not max_body_mb <= MOST / 1e6:  # NaN is not, either
+        raise InputError(f"--max-body-mb must be at most {MOST / 1e6:,.0f}, not {max_body_mb:g}")
     settings = Settings(
         name=name or _name(model),
         max_sentences=max_sentences,

@@ -18,6 +18,7 @@ SENTENCES = 10_000
 _BINS = 2**20  # of similarities from -1 to 1
 _BLOCK = 1024
 _PER_DECADE = 30
+_ROUNDING = 1e-6  # of the same similarity, computed in other ways
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,20 +26,22 @@ class Calibration:
     """The distribution of the similarities of random pairs, finely in its upper tail.
 
     :param similarities: Increasing similarities.
-    :param shares: The share of random pairs above each of them, decreasing.
+    :param shares: The share of random pairs at or above each of them, decreasing.
+    :param highest: The similarity of the most similar random pair.
     :param pairs: How many pairs were looked at: a share below 1/pairs cannot be told.
     :param source: Which sentences the pairs are of, for people.
 
     >>> vectors = np.random.default_rng(0).normal(size=(1000, 16)).astype(np.float32)
     >>> calibration = Calibration.measure(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), "noise")
     >>> calibration.describe(0.7)
-    'higher than 99.91% of random pairs'
+    'higher than 99.9% of random pairs'
     >>> calibration.describe(1.0)
     'higher than all 499,500 random pairs'
     """
 
     similarities: np.ndarray
     shares: np.ndarray
+    highest: float
     pairs: int
     source: str
 
@@ -56,8 +59,9 @@ class Calibration:
     @classmethod
     def of_similarities(cls, parts: Iterable[np.ndarray], source: str) -> Calibration:
         """Take the distribution of the similarities of random pairs, which come part by part."""
-        counts = np.zeros(_BINS, dtype=np.int64)
+        counts, highest = np.zeros(_BINS, dtype=np.int64), -1.0
         for part in parts:
+            highest = max(highest, float(part.max(initial=-1.0)))
             bins = ((part + 1) * (_BINS / 2)).astype(np.int32)
             counts += np.bincount(bins.clip(0, _BINS - 1), minlength=_BINS)
         pairs = int(counts.sum())
@@ -66,9 +70,8 @@ class Calibration:
         shares = np.concatenate([np.linspace(1, 0.5, 51)[:-1], tail])
         # the highest edge that still has such a share above it; rounding must not lose the last pair
         edges = np.searchsorted(-above, -shares * (1 - 1e-9), side="right") - 1
-        found = edges / (_BINS / 2) - 1
-        last = np.append(np.flatnonzero(np.diff(found)), len(found) - 1)
-        return cls(found[last], shares[last], pairs, source)
+        edges = np.unique(edges)
+        return cls(edges / (_BINS / 2) - 1, above[edges], highest, pairs, source)
 
     @property
     def finest(self) -> float:
@@ -78,7 +81,10 @@ class Calibration:
     def percentile(self, similarity: Any) -> Any:
         """Return the per cent of random pairs that a similarity is higher than, at most `finest`."""
         logs = np.interp(similarity, self.similarities, np.log(self.shares), left=0.0)
-        return 100 * (1 - np.exp(logs))
+        return np.where(self._is_highest(similarity), self.finest, 100 * (1 - np.exp(logs)))[()]
+
+    def _is_highest(self, similarity: Any) -> Any:
+        return np.asarray(similarity) > self.highest + _ROUNDING
 
     def similarity_at(self, percentile: float) -> float:
         """Return the similarity that is higher than so many per cent of random pairs.
@@ -97,13 +103,13 @@ class Calibration:
 
     def percent(self, similarity: float) -> str:
         """Return "99.97%", with as many digits as its distance from 100 needs."""
-        if similarity > self.similarities[-1]:
-            return f">{_percent(100 / self.pairs)}"
+        if self._is_highest(similarity):
+            return f">{_percent(100 / self.pairs, down=False)}"
         return _percent(100 - float(self.percentile(similarity)))
 
     def describe(self, similarity: float) -> str:
         """Say how a similarity compares with those of random pairs."""
-        if similarity > self.similarities[-1]:
+        if self._is_highest(similarity):
             return f"higher than all {self.pairs:,} random pairs"
         return f"higher than {self.percent(similarity)} of random pairs"
 
@@ -113,7 +119,8 @@ class Calibration:
             "pairs": self.pairs,
             "source": self.source,
             "similarities": self.similarities.round(7).tolist(),
-            "shares": [float(f"{share:.6g}") for share in self.shares],
+            "shares": [float(f"{share:.9g}") for share in self.shares],
+            "highest": self.highest,
         }
 
     @classmethod
@@ -126,7 +133,8 @@ class Calibration:
         try:
             similarities = np.asarray(stored["similarities"], dtype=np.float64)
             shares = np.asarray(stored["shares"], dtype=np.float64)
-            calibration = cls(similarities, shares, int(stored["pairs"]), str(stored["source"]))
+            highest, pairs = float(stored["highest"]), int(stored["pairs"])
+            calibration = cls(similarities, shares, highest, pairs, str(stored["source"]))
             if not len(shares) or similarities.shape != shares.shape or calibration.pairs < 1:
                 raise ValueError("not one share for each similarity")
             if (np.diff(similarities) < 0).any() or (np.diff(shares) > 0).any() or not (shares > 0).all():
@@ -143,8 +151,9 @@ def pair_similarities(vectors: np.ndarray) -> Iterator[np.ndarray]:
         yield block[np.triu(np.ones(block.shape, dtype=bool), k=1)]
 
 
-def _percent(above: float) -> str:
-    """Return 100 - above per cent, to the first digit of what is above."""
+def _percent(above: float, *, down: bool = True) -> str:
+    """Return 100 - above per cent, to the first digit of what is above; rounded down, as "higher than" is."""
     digits = min(12, max(0, -floor(log10(above)))) if above > 0 else 0
-    text = f"{100 - above:.{digits}f}"
+    exact = (100 - above) * 10**digits
+    text = f"{(floor(exact + 1e-3) if down else round(exact)) / 10**digits:.{digits}f}"
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text}%"

@@ -255,13 +255,14 @@ def _in_index(index: RankIndex, threshold: str | float | None, progress: bool) -
         raise InputError(f"{len(index)} sentence(s) in {index.folder.path}: there is nothing to compare")
     level = resolve_threshold(threshold, calibration)
     numbers: dict[str, int] = {}
-    sentences: list[str] = []
+    places: dict[str, list[str]] = {}
     for batch in index.rows.batches(["id", "text"]):
         for row in batch.to_pylist():
-            numbers[row["id"]] = len(sentences)
-            sentences.append(row["text"])
+            places.setdefault(row["text"], []).append(row["id"])
+    for number, ids in enumerate(places.values()):
+        numbers.update((identity, number) for identity in ids)
     found: dict[tuple[int, int], float] = {}
-    total = ceil(len(sentences) / _BLOCK)
+    total = ceil(len(numbers) / _BLOCK)
     for batch in tqdm(
         index.rows.batches(["id", "vector"], _BLOCK), total=total, disable=not progress, file=sys.stderr
     ):
@@ -272,8 +273,8 @@ def _in_index(index: RankIndex, threshold: str | float | None, progress: bool) -
                 if a is not None and b is not None and a != b and 1 - row["_distance"] >= level:
                     found[min(a, b), max(a, b)] = 1 - row["_distance"]
     pairs = _sorted(((a, b, similarity) for (a, b), similarity in found.items()), calibration)
-    places = [[identity] for identity in numbers]
-    return Duplicates(sentences, places, pairs, level, calibration, exact=len(index) <= _NEAREST + 1)
+    exact = len(numbers) <= _NEAREST + 1
+    return Duplicates(list(places), list(places.values()), pairs, level, calibration, exact=exact)
 
 
 def _sorted(pairs: Iterator[tuple[int, int, float]], calibration: Calibration) -> list[Pair]:

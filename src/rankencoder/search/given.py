@@ -15,7 +15,7 @@ class GivenVectors:
     """One vector for each sentence of a corpus, in its order."""
 
     def __init__(self, vectors: np.ndarray, dimension: int) -> None:
-        self.vectors, self.dimension = vectors, dimension
+        self.vectors, self.dimension = np.asarray(vectors), dimension
         self.places: dict[str, int] = {}
 
     def follow(self, sentences: Iterator[Sentence]) -> Iterator[Sentence]:

@@ -16,9 +16,9 @@ from rankencoder.search.calibration import SENTENCES, Calibration
 from rankencoder.search.folder import About, IndexFolder
 from rankencoder.search.given import GivenVectors, check_vectors
 from rankencoder.search.hits import Hit
-from rankencoder.search.model import SearchModel, check_model, open_model
-from rankencoder.search.rows import Row, changed, columns_of, make_rows
-from rankencoder.search.table import LanceRows
+from rankencoder.search.model import SearchModel, check_model, is_rank_encoder, open_model
+from rankencoder.search.rows import Row, changed, columns_of, distinct, make_rows
+from rankencoder.search.table import LanceRows, import_lancedb
 from rankencoder.storage import import_pyarrow, new_folder
 
 _PART = 2048  # sentences that are encoded and committed together
@@ -83,6 +83,9 @@ class RankIndex:
         :raises InputError: If the index that is there was made with another model.
         """
         check_model(model)
+        import_lancedb()
+        if table is not None and "://" not in table:
+            table = str(Path(table).resolve())
         place = IndexFolder(folder)
         place.claim()
         opened = open_model(model, device=device, batch_size=batch_size)
@@ -90,7 +93,11 @@ class RankIndex:
             if not place.exists():
                 probe = opened.encoder.probe()
                 about = About(opened.path, opened.encoder.name, probe.shape[1], table)
-                LanceRows(table or str(place.path), about.dimension)
+                if len(LanceRows(table or str(place.path), about.dimension)):
+                    raise InputError(
+                        f"{table} has sentences of another index, whose model may be another: open that "
+                        "index, or choose another place"
+                    )
                 place.write(about, probe)
         index = cls(folder, opened)
         if table is not None and table != index.about.table:
@@ -162,7 +169,8 @@ class RankIndex:
     ) -> dict[str, int]:
         """Add sentences that are not there yet; each part is on disk before the next is encoded.
 
-        A sentence's id is the hash of its text, so that the same one is there once. Where the rows have an
+        A sentence's id is the hash of its text, so that the same one is there once, with the columns that it
+        first came with. Where the rows have an
         "id" column, or ``id_column`` names one, that is the id, and a row with a known id and another text
         or other columns takes the old one's place. Other processes may write at the same time.
 
@@ -196,7 +204,7 @@ class RankIndex:
         self, part: list[Row], counts: dict[str, int], encode: Callable[[list[Row]], np.ndarray]
     ) -> None:
         pa, _ = import_pyarrow()
-        rows = list({row.id: row for row in part}.values())
+        rows = distinct(part)
         known = self.rows.find([row.id for row in rows])
         new = changed(rows, known, self.rows.schema)
         counts["unchanged"] += len(part) - len(new)
@@ -217,7 +225,7 @@ class RankIndex:
         counts["replaced"] += replaced
         counts["added"] += len(new) - replaced
 
-    def delete(self, ids: str | list[str] | None = None, *, where: str | None = None) -> int:
+    def delete(self, ids: str | int | list[Any] | None = None, *, where: str | None = None) -> int:
         """Delete sentences and return how many.
 
         :param ids: Their ids.
@@ -229,7 +237,8 @@ class RankIndex:
         with self.folder.locked():
             if where is not None:
                 return self.rows.delete(where)
-            return self.rows.delete_ids([ids] if isinstance(ids, str) else list(ids or ()))
+            given = [ids] if isinstance(ids, (str, int)) else list(ids or ())
+            return self.rows.delete_ids([str(identity) for identity in given])
 
     def search(
         self,
@@ -256,7 +265,8 @@ class RankIndex:
             vectors = check_vectors(np.atleast_2d(query), self.about.dimension)
         else:
             vectors = self.model(checked) if (checked := check_sentences(query)) else np.zeros((0, 0))
-        found = self.rows.search(vectors, k, where, exact=exact) if len(vectors) else []
+        most = min(k, max(1, len(self)))
+        found = self.rows.search(vectors, most, where, exact=exact) if len(vectors) else []
         calibration = self.calibration
         hits = [[Hit.of_row(row, calibration) for row in rows] for rows in found]
         return hits[0] if one else hits
@@ -265,11 +275,17 @@ class RankIndex:
     def calibration(self) -> Calibration | None:
         """What scores mean; None while there are fewer than two sentences."""
         stored = self.folder.read_calibration()
-        return stored[0] if stored else self.calibrate()
+        if stored is None:
+            return self.calibrate()
+        calibration, rows = stored
+        is_stale = calibration.source != REFERENCE and not rows / 2 < len(self) < 2 * rows
+        return self.calibrate() if is_stale else calibration
 
     def calibrate(self) -> Calibration | None:
         """Measure what scores mean: on the model's reference corpus, or else on the index's sentences."""
         rows = len(self)
+        if self._model is None and self._source is None and is_rank_encoder(self.about.model):
+            _ = self.model
         if self._model is not None and self._model.reference is not None:
             calibration = Calibration.measure(self._model.reference(), REFERENCE)
         elif rows < 2:
@@ -286,9 +302,7 @@ class RankIndex:
         """
         with self.folder.locked():
             self.rows.optimize()
-        stored = self.folder.read_calibration()
-        if stored is None or (stored[0].source != REFERENCE and len(self) >= 2 * stored[1]):
-            self.calibrate()
+        _ = self.calibration  # measured now, if it must be, and not in the next search
 
     def save(self, folder: str | Path) -> None:
         """Copy the index to another folder, whole or not at all; a table elsewhere stays where it is.

@@ -40,8 +40,13 @@ def check_model(source: Any) -> None:
 
     :raises InputError: If it is not.
     """
-    if isinstance(source, (str, Path)) and not (Path(source) / CONFIG).exists():
+    if isinstance(source, (str, Path)) and not is_rank_encoder(source):
         check_encoder_name(str(source))
+
+
+def is_rank_encoder(source: str | Path | None) -> bool:
+    """Say whether something is the folder of a RankEncoder."""
+    return source is not None and (Path(source) / CONFIG).exists()
 
 
 def open_model(source: Any, *, device: str | None = None, batch_size: int = 32) -> SearchModel:
@@ -58,7 +63,7 @@ def open_model(source: Any, *, device: str | None = None, batch_size: int = 32) 
     if isinstance(source, SearchModel):
         return source
     path = absolute(str(source)) if isinstance(source, (str, Path)) else None
-    if path is not None and (Path(path) / CONFIG).exists():
+    if path is not None and is_rank_encoder(path):
         source = RankEncoder.load(path, device=device, batch_size=batch_size)
     if isinstance(source, RankEncoder):
         return _of_rank_encoder(source, path)

@@ -15,6 +15,9 @@ from rankencoder.storage import import_pyarrow
 OWN = ("id", "text", "vector")
 """Columns that every index has."""
 
+_TAKEN = (*OWN, "query_index")  # the last one is LanceDB's
+_FORBIDDEN = ".`*"  # which its queries would take for something else
+
 
 @dataclass
 class Row:
@@ -46,6 +49,7 @@ def make_rows(sentences: Iterable[Sentence], id_column: str | None, counts: dict
             counts["overlong" if sentence.text is None else "empty"] += 1
             continue
         columns = dict(sentence.columns or {})
+        _check_text(columns, sentence.place)
         given = columns.pop(id_column or "id", None)
         if given is None and id_column is not None:
             raise InputError(f"{sentence.place}: no id in column {id_column!r}")
@@ -55,16 +59,29 @@ def make_rows(sentences: Iterable[Sentence], id_column: str | None, counts: dict
             raise InputError(f"{sentence.place}: the id is empty")
         _check_names(columns, sentence.place)
         identity = content_id(sentence.text) if given is None else str(given)
+        columns = {name: _simple(value) for name, value in columns.items()}
         yield Row(identity, sentence.text, columns, given is not None, sentence.place)
 
 
 def _check_names(columns: dict[str, Any], place: str) -> None:
     for name in columns:
-        if not isinstance(name, str) or name in OWN or not name or name.startswith("_") or "." in name:
+        odd = name in _TAKEN or not name or name.startswith("_") or any(sign in name for sign in _FORBIDDEN)
+        if odd:
             raise InputError(
-                f"{place}: a column cannot be called {name!r} (not empty, no dot, no underscore first, not "
-                f"{', '.join(OWN)}): rename it"
+                f"{place}: a column cannot be called {name!r} (not empty, no underscore first, none of "
+                f"{' '.join(_FORBIDDEN)}, not {', '.join(_TAKEN)}): rename it"
             )
+
+
+def _check_text(columns: dict[str, Any], place: str) -> None:
+    for name, value in columns.items():
+        if not isinstance(name, str):
+            raise InputError(f"{place}: the name of a column is text, not {name!r}")
+        try:
+            name.encode()
+            _simple(value).encode() if isinstance(value, (str, list, tuple, dict)) else None
+        except UnicodeEncodeError as error:
+            raise InputError(f"{place}: column {name!r} holds half a character ({error.reason})") from error
 
 
 def columns_of(rows: list[Row], known: Any) -> Any:
@@ -80,7 +97,7 @@ def columns_of(rows: list[Row], known: Any) -> Any:
     names.update((name, None) for row in rows for name in row.columns)
     arrays: dict[str, Any] = {}
     for name in names:
-        values = [_simple(row.columns.get(name)) for row in rows]
+        values = [row.columns.get(name) for row in rows]
         index = known.get_field_index(name)
         array = _array(name, values, known.field(index).type if index >= 0 else None, rows)
         if index >= 0 or not pa.types.is_null(array.type):
@@ -95,28 +112,53 @@ def _simple(value: Any) -> Any:
 
 
 def _array(name: str, values: list[Any], wanted: Any, rows: list[Row]) -> Any:
+    made = _cast(values, wanted)
+    if made is not None:
+        return made
+    kind = wanted
+    for value, row in zip(values, rows, strict=True):
+        single = _cast([value], kind)
+        if single is None:
+            expected = f"{kind}, not" if kind is not None else "numbers of up to 64 bits or text, not"
+            raise InputError(
+                f"{row.place}: column {name!r} holds {expected} {value!r}: make all its values one type"
+            )
+        kind = single.type if value is not None and kind is None else kind
+    raise InputError(f"column {name!r} holds values of several types: make them one type")
+
+
+def _cast(values: list[Any], wanted: Any) -> Any:
+    """Return values as an array of a type, or None where they do not fit without a change."""
     pa, _ = import_pyarrow()
     try:
         found = pa.array(values)
-        if wanted is None or pa.types.is_null(found.type) or found.type == wanted:
-            return found.cast(wanted) if wanted is not None else found
-        return found.cast(wanted)
-    except (pa.ArrowException, OverflowError) as error:
-        kind = wanted or pa.array([next(value for value in values if value is not None)]).type
-        for value, row in zip(values, rows, strict=True):
-            if value is not None and not _fits(value, kind):
-                raise InputError(
-                    f"{row.place}: column {name!r} holds {kind}, not {value!r}: make all its values one type"
-                ) from error
-        raise InputError(f"column {name!r} holds {kind}, and other values: make them one type") from error
-
-
-def _fits(value: Any, kind: Any) -> bool:
-    pa, _ = import_pyarrow()
-    try:
-        return bool(pa.array([value]).type == kind)
+        if wanted is None:
+            return found
+        alike = pa.types.is_null(found.type) or _family(found.type) == _family(wanted)
+        return found.cast(wanted) if alike else None
     except (pa.ArrowException, OverflowError):
-        return False
+        return None
+
+
+def _family(kind: Any) -> str:
+    """Return what types have in common between which values can be moved; numbers are checked besides."""
+    pa, _ = import_pyarrow()
+    families = {
+        "number": (pa.types.is_integer, pa.types.is_floating),
+        "text": (pa.types.is_string, pa.types.is_large_string),
+        "bytes": (pa.types.is_binary, pa.types.is_large_binary),
+        "time": (pa.types.is_timestamp,),
+    }
+    return next((name for name, are in families.items() if any(is_(kind) for is_ in are)), str(kind))
+
+
+def distinct(rows: list[Row]) -> list[Row]:
+    """Return the first of rows with the same text, and the last of those with the same id of their own."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        if row.named or row.id not in found:
+            found[row.id] = row
+    return list(found.values())
 
 
 def changed(rows: list[Row], known: dict[str, dict[str, Any]], schema: Any) -> list[Row]:
@@ -127,6 +169,13 @@ def changed(rows: list[Row], known: dict[str, dict[str, Any]], schema: Any) -> l
         columns = columns_of(named, schema)
         if not set(columns.schema.names) - set(schema.names):
             for row, values in zip(named, columns.to_pylist() or [{}] * len(named), strict=True):
-                if known[row.id] == {"id": row.id, "text": row.text, **values}:
+                if _equal(known[row.id], {"id": row.id, "text": row.text, **values}):
                     same.add(row.id)
     return [row for row in rows if row.id not in known or (row.named and row.id not in same)]
+
+
+def _equal(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    """Compare rows; what is no number equals itself here."""
+    return a.keys() == b.keys() and all(
+        a[name] == b[name] or (a[name] != a[name] and b[name] != b[name]) for name in a
+    )

@@ -37,7 +37,7 @@ class LanceRows:
     """
 
     def __init__(self, uri: str, dimension: int | None = None) -> None:
-        lancedb, pa = _import()
+        lancedb, pa = import_lancedb()
         self.uri = uri
         with _told(f"cannot open the table in {uri}"):
             # each look sees what other processes committed
@@ -64,16 +64,18 @@ class LanceRows:
 
     def find(self, ids: list[str]) -> dict[str, dict[str, Any]]:
         """Return the rows with these ids, their vectors aside."""
-        query = self.table.search().where(with_ids(ids)).select(["id", "text", *self.columns])
-        return {row["id"]: row for row in query.to_list()}
+        with _told("cannot read the table"):
+            query = self.table.search().where(with_ids(ids)).select(["id", "text", *self.columns])
+            return {row["id"]: row for row in query.to_list()}
 
     def make_room(self, columns: Any) -> None:
         """Add the columns that are missing."""
-        _, pa = _import()
+        _, pa = import_lancedb()
         known = self.schema.names
         new = [field.with_nullable(True) for field in columns.schema if field.name not in known]
         if new:
-            self.table.add_columns(pa.schema(new))
+            with _told("cannot add the columns"):
+                self.table.add_columns(pa.schema(new))
 
     def write(self, rows: Any, *, replace: bool) -> None:
         """Commit rows whose ids are new, all or none of them.
@@ -84,11 +86,12 @@ class LanceRows:
         merge = self.table.merge_insert("id").when_not_matched_insert_all()
         if replace:
             merge = merge.when_matched_update_all()
-        merge.execute(_complete(rows, self.schema))
-        self._commits += 1
-        if self._commits == self._next:
-            self._next *= 2  # each time all rows are written anew
-            self.table.optimize(cleanup_older_than=_KEPT)
+        with _told("cannot write to the table"):
+            merge.execute(_complete(rows, self.schema))
+            self._commits += 1
+            if self._commits == self._next:
+                self._next *= 2  # each time all rows are written anew
+                self.table.optimize(cleanup_older_than=_KEPT)
 
     def delete(self, where: str) -> int:
         """Delete rows by a filter and return how many there were.
@@ -113,7 +116,10 @@ class LanceRows:
         """
         query = self.table.search(list(vectors), vector_column_name="vector").distance_type("cosine")
         query = query.select(["id", "text", *self.columns, "_distance"]).limit(k)
-        query = query.bypass_vector_index() if exact else query.nprobes(self._probes()).refine_factor(_REFINE)
+        if exact:
+            query = query.bypass_vector_index()
+        else:  # a filter may leave so few rows that more partitions must be looked at
+            query = query.minimum_nprobes(self._probes()).maximum_nprobes(0).refine_factor(_REFINE)
         if where is not None:
             query = query.where(where)
         with _told(f"cannot filter by {where!r}" if where else "cannot search"):
@@ -128,22 +134,30 @@ class LanceRows:
 
     def batches(self, columns: list[str], size: int = 4096) -> Iterator[Any]:
         """Yield some columns of all rows as Arrow batches."""
-        yield from self.table.search().select(columns).to_batches(size)
+        with _told("cannot read the table"):
+            yield from self.table.search().select(columns).to_batches(size)
 
     def sample(self, size: int, seed: int = 0) -> np.ndarray:
         """Return the vectors of some random rows."""
         number = len(self)
         chosen = np.random.default_rng(seed).choice(number, size=min(size, number), replace=False)
-        rows = self.table.take_offsets(np.sort(chosen).tolist()).select(["vector"]).to_arrow()
-        return vectors_of(rows)
+        with _told("cannot read the table"):
+            return vectors_of(self.table.take_offsets(np.sort(chosen).tolist()).select(["vector"]).to_arrow())
 
     def optimize(self) -> None:
         """Put small files together, and make or refresh the indexes that a large table is searched by."""
         from lancedb.index import BTree, IvfPq
 
-        if len(self) >= APPROXIMATE and not list(self.table.list_indices()):
-            self.table.optimize(cleanup_older_than=_KEPT)  # it is faster on few files
-            self.table.create_index("id", config=BTree())
+        with _told("cannot put the table in order"):
+            self.table.optimize(cleanup_older_than=_KEPT)  # indexes are made faster of few files
+            if len(self) < APPROXIMATE:
+                return
+            # one by one: an earlier process may have been killed between them
+            made = {column for index in self.table.list_indices() for column in index.columns}
+            if "id" not in made:
+                self.table.create_index("id", config=BTree())
+            if "vector" in made:
+                return
             dimension = self.schema.field("vector").type.list_size
             parts = _sub_vectors(dimension)
             training = {
@@ -153,8 +167,6 @@ class LanceRows:
             }
             config = IvfPq(distance_type="cosine", num_sub_vectors=parts, **training)
             self.table.create_index("vector", config=config)
-        else:
-            self.table.optimize(cleanup_older_than=_KEPT)
 
 
 def with_ids(ids: list[str]) -> str:
@@ -177,7 +189,7 @@ def _sub_vectors(dimension: int) -> int:
 
 def _complete(rows: Any, schema: Any) -> Any:
     """Return rows with all columns of a schema, in its order and types."""
-    _, pa = _import()
+    _, pa = import_lancedb()
     names = rows.schema.names
     arrays = [
         rows[field.name].cast(field.type) if field.name in names else pa.nulls(len(rows), field.type)
@@ -198,7 +210,7 @@ def _told(what: str) -> Iterator[None]:
         raise InputError(f"{what}: {reason}") from error
 
 
-def _import() -> tuple[Any, Any]:
+def import_lancedb() -> tuple[Any, Any]:
     """Return the modules lancedb and pyarrow.
 
     :raises InputError: If they are not installed.
