@@ -20,19 +20,21 @@ def serving(model, index=None, **settings):
     from rankencoder.server.app import create_app
     from rankencoder.server.settings import Settings
 
-    with running(create_app(model, Settings(**settings), index=index)) as url:
+    given = Settings(**settings)
+    with running(create_app(model, given, index=index), timeout=given.timeout) as url:
         yield url
 
 
 @contextmanager
-def running(app):
+def running(app, timeout=60.0, max_connections=1000):
     """Run an application in a thread; yield its address."""
     import uvicorn
 
-    from rankencoder.server.run import address, bind
+    from rankencoder.server.run import address, bind, configure
 
     listener = bind("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on"))
+    config = configure(app, timeout=timeout, max_connections=max_connections, streams=False)
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

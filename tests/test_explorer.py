@@ -118,7 +118,24 @@ def test_the_order_is_told_truly(explored, model):
         told = compare(explored, (a, b, c), weight, 5).told[0]
         assert told.startswith("They disagree.")
         assert told.endswith(f"goes with {follows}.")
-    assert compare(explored, (A, A, A), 0.2, 5).told[0].startswith("Cosine and ranks agree on the order")
+    assert compare(explored, (A, A, A), 0.2, 5).told == ["All pairs are equally similar."]
+    plain = Explored(model.with_form("linear", power=0))
+    assert compare(plain, (A, B, C), 0.2, 5).told[0].startswith("Cosine and power +0 agree on the order")
+
+
+def test_a_pair_is_told_of_truly(explored, model):
+    assert compare(explored, (A, A), 0.2, 5).told == ["By cosine as by ranks, no random pair is as similar."]
+    reference = model.form.reference
+    cosines = (reference @ reference.T).numpy()[np.triu_indices(len(reference), 1)]
+    told = compare(explored, (A, C), 0.2, 5).told[0]
+    share = (cosines >= model.explain(A, C).cosine).mean()
+    if share > 0.5:
+        assert "Most random pairs are as similar by cosine" in told
+    else:
+        counted = float(
+            re.search(r"1 in ([\d,]+) random pairs is as similar by cosine", told)[1].replace(",", "")
+        )
+        assert counted == pytest.approx(1 / share, rel=0.1)
 
 
 def test_nothing_is_encoded_twice(explored, encoded):
@@ -195,6 +212,20 @@ def test_duplicates_of_the_reference_corpus(explored, model, monkeypatch):
         explored.searched().near_duplicates("much")
     with pytest.raises(InputError, match="more than 20,000 pairs are that similar: choose a higher"):
         explored.searched().near_duplicates("-1")
+    assert explored.searched().usual == "99.9998%"  # of 719,400 pairs
+
+
+def test_duplicates_of_an_index_are_limited(explored, model, tmp_path, monkeypatch):
+    pytest.importorskip("lancedb")
+    from rankencoder.search import RankIndex
+
+    index = RankIndex.build(model, model.reference.sentences[:300], tmp_path / "index")
+    searched = Explored(model, index).searched()
+    with pytest.raises(InputError, match="more than 20,000 pairs are that similar"):
+        searched.near_duplicates("-1")
+    monkeypatch.setattr(search, "EXACT", 299)
+    with pytest.raises(InputError, match="300 sentences are too many to compare on a page"):
+        searched.near_duplicates("0.99")
 
 
 def test_a_large_exact_form_is_searched_in_part(tiny_model, monkeypatch):
@@ -284,9 +315,10 @@ def page_of(url):
         page = client.get("/")
         assert page.status_code == 200
         config = json.loads(re.search(r"window\.gradio_config = (\{.*?\});?</script>", page.text)[1])
-        upload = client.post("/gradio_api/upload", files={"files": b"a file that nobody asked for"})
-        assert upload.status_code >= 400
-        assert client.get("/docs").status_code == 404
+        for file in (b"", b"a file that nobody asked for"):
+            assert client.post("/gradio_api/upload", files={"files": file}).status_code == 404
+        for path in ("/docs", "/openapi.json", "/gradio_api/openapi.json"):
+            assert client.get(path).status_code == 404
     return config
 
 
@@ -304,10 +336,24 @@ def test_command_shows_the_page_and_ends_at_ctrl_c(tiny_saved, tmp_path):
         assert [line.split(" ", 3)[3].partition(" http")[0] for line in lines] == ["ready at", "ended"]
 
 
+def test_the_end_waits_for_no_thread(tiny_saved, tmp_path):
+    script = tmp_path / "busy.py"
+    script.write_text(
+        "import threading, time\n"
+        "from rankencoder.explorer import explore\n"
+        "threading.Thread(target=time.sleep, args=(600,)).start()\n"  # as near-duplicates of many sentences
+        f"explore({str(tiny_saved)!r}, port=0)\n"
+    )
+    with Process(script, log=tmp_path / "log") as explorer:
+        explorer.process.send_signal(signal.SIGINT)
+        assert explorer.wait() == 0
+
+
 def test_the_space_shows_a_model(tiny_saved, tmp_path):
     space = ROOT / "examples/space"
     wanted = {
         "RANKENCODER_MODEL": str(tiny_saved),
+        "RANKENCODER_INDEX": "",  # as a variable that was left empty
         "GRADIO_SERVER_PORT": "0",
         "GRADIO_SERVER_NAME": "127.0.0.1",
     }

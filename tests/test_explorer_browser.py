@@ -131,6 +131,21 @@ def test_slider_by_keyboard_blends_without_encoding(open_page, model, monkeypatc
     expect(value(page, "AB", "ranks")).to_have_text(number(expected.rank_similarity, 3))
 
 
+def test_any_number_may_be_typed_as_the_rank_weight(open_page, model):
+    page = open_page()
+    write(page, "A", A)
+    write(page, "B", B)
+    write(page, "C", "")
+    expected = model.explain(A, B)
+    box = page.get_by_label("number input for Rank weight λ")
+    told = number(blend(expected.rank_similarity, expected.cosine, 0.5), 3)
+    for typed in ("2", "", "-1"):
+        box.fill(typed)
+        expect(page.locator("#comparison .re-wanted")).to_contain_text("Rank weight is from 0 to 1")
+        box.fill("0.5")
+        expect(value(page, "AB", "blend")).to_have_text(told)
+
+
 def test_third_sentence_focus_neighbours_and_examples(open_page, model, explored):
     page = open_page()
     write(page, "A", A)
@@ -204,7 +219,7 @@ def test_maps_tell_a_sentence_and_list_a_region(open_page, explored):
     expect(page.locator(".re-tip:visible")).to_have_count(0)
     base.scroll_into_view_if_needed()
     box = base.bounding_box()
-    corner = np.array([box["x"], box["y"]])
+    corner = np.array([box["x"], box["y"]]) + base.evaluate("canvas => [canvas.clientLeft, canvas.clientTop]")
     # whole pixels: a mouse knows no others
     low, high = (np.floor(corner + np.quantile(points, q, axis=0)) - corner for q in (0.3, 0.6))
     page.mouse.move(*(corner + low))
@@ -245,11 +260,15 @@ def test_maps_by_keyboard_and_by_a_word(open_page, explored):
     page.keyboard.press("Tab")
     expect(ranks).to_be_focused()
     page.keyboard.press("Tab")
-    expect(page.get_by_label("Mark the sentences that contain")).to_be_focused()
+    word = page.get_by_label("Mark the sentences that contain")
+    expect(word).to_be_focused()
     page.keyboard.type("PAINTS")
     expected = [text for text in explored.maps().sentences if "paints" in text]
     expect(page.locator(".re-list h3")).to_contain_text(f"{len(expected)} sentences with “PAINTS”")
     assert items.all_text_contents() == expected[:200]
+    base.focus()
+    page.keyboard.press("Enter")
+    expect(word).to_have_value("")
 
 
 def test_search_finds_what_the_index_does(open_page, index, sentences):
@@ -293,8 +312,9 @@ def test_near_duplicates_are_those_of_the_index(open_page, index):
     first = [found.sentences[i] for i in (found.pairs[0].a, found.pairs[0].b)]
     assert pairs.first.locator(".re-text").all_text_contents() == first
     assert pairs.first.locator("[data-score]").text_content() == number(found.pairs[0].similarity, 3)
-    page.get_by_label("At least as similar as").fill("rather")
-    page.keyboard.press("Enter")
+    for quick in ("0.99", "99%", "rather"):  # what was asked for last is answered
+        page.get_by_label("At least as similar as").fill(quick)
+        page.keyboard.press("Enter")
     expect(page.locator("#duplicates .re-wanted")).to_contain_text("neither a similarity (0.9) nor a share")
 
 
@@ -352,12 +372,12 @@ def test_readable_on_a_phone(open_page, scheme, tmp_path):
         expect(page.get_by_role("tab", name=tab)).to_have_attribute("aria-selected", "true")
         if tab == "Maps":
             expect(page.locator(".re-maps[data-ready]")).to_be_visible()
-            canvas = page.locator("canvas").first
-            x, y = places(canvas, 1)[0]
-            canvas.tap(position={"x": x, "y": y})
-            expect(page.locator(".re-tip:visible")).not_to_have_text("")
-            told = page.locator(".re-list li", has_text=page.locator(".re-tip:visible").text_content())
-            expect(told.first).to_be_visible()
+            for canvas in (*page.locator("canvas").all(), page.locator("canvas").first):
+                x, y = places(canvas, 1)[0]
+                canvas.tap(position={"x": x, "y": y})
+                tip = canvas.locator("xpath=../p")
+                expect(tip).to_be_visible()
+                expect(page.locator(".re-list li").first).to_have_text(tip.text_content())
         if tab == "Search":
             expect(page.locator(".re-hits li").first).to_be_visible()
             page.get_by_role("button", name="Find near-duplicates").click()

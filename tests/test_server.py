@@ -1,8 +1,13 @@
+import asyncio
+import base64
+import datetime
+import gc
 import json
 import re
 import shlex
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from pathlib import Path
 
 import httpx
@@ -42,8 +47,6 @@ def test_openai_client_gets_the_vectors_of_encode(client, model, sentences, enco
     answer = client.embeddings.create(model="tiny", input=texts, **options)
     vectors = [row.embedding for row in answer.data]
     if encoding == "base64":
-        import base64
-
         vectors = [np.frombuffer(base64.b64decode(row), dtype="<f4") for row in vectors]
     np.testing.assert_allclose(np.array(vectors), model.encode(texts), atol=1e-6)
     assert [row.index for row in answer.data] == list(range(len(texts)))
@@ -58,6 +61,9 @@ def test_openai_client_one_sentence_model_list_and_refusals(client, model):
     long = client.embeddings.create(model="tiny", input="cat " * 200)
     assert long.usage.prompt_tokens == 64  # what the encoder reads of it
     assert [served.id for served in client.models.list()] == ["tiny"]
+    assert client.models.retrieve("tiny") == client.models.list().data[0]
+    with pytest.raises(openai.NotFoundError, match="no model 'a/b' here, only 'tiny'"):
+        client.models.retrieve("a/b")
     with pytest.raises(openai.NotFoundError, match="no model 'text-embedding-3-small' here, only 'tiny'"):
         client.embeddings.create(model="text-embedding-3-small", input=A)
     for wrong, param in (
@@ -153,6 +159,80 @@ def test_search_is_the_indexs(model, url, index, sentences):
     assert httpx.post(f"{url}/search", json={"query": A}).json()["error"]["code"] == "no_index"
 
 
+@pytest.fixture(scope="module")
+def odd(tiny_saved, tmp_path_factory):
+    """The folder of an index with columns that JSON has no types for."""
+    pytest.importorskip("lancedb")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from rankencoder.search import RankIndex
+
+    folder = tmp_path_factory.mktemp("odd")
+    time = datetime.datetime(2020, 1, 1, 10)
+    columns = {
+        "text": ["The cat sees", "The dog sees"],
+        "data": [b"\xff\xfe", b"\x00"],
+        "day": [datetime.date(2019, 1, 1), time.date()],
+        "at": pa.array([time - datetime.timedelta(1), time], pa.timestamp("us")),
+        "x": [float("nan"), float("inf")],
+        "price": [Decimal("1.50"), Decimal("2.25")],
+    }
+    pq.write_table(pa.table(columns), folder / "corpus.parquet")
+    RankIndex.create(str(tiny_saved), folder / "index").add(folder / "corpus.parquet", column="text")
+    return folder / "index"
+
+
+def test_columns_of_any_type_are_found_and_dates_filtered_by(model, odd):
+    from rankencoder.server.served import Served, open_index
+
+    with serving(model, index=open_index(odd, Served(model))) as url:
+
+        def found(where=None):
+            answer = httpx.post(f"{url}/search", json={"query": "The dog sees", "where": where})
+            assert answer.status_code == 200, (where, answer.text)
+            return answer.json()["results"]
+
+        assert [hit["text"] for hit in found()] == ["The dog sees", "The cat sees"]
+        columns = found()[1]["columns"]
+        assert base64.b64decode(columns.pop("data")) == b"\xff\xfe"
+        assert float(columns.pop("price")) == 1.5
+        assert columns == {"day": "2019-01-01", "at": "2019-12-31T10:00:00", "x": None}
+        for where in (
+            "day >= DATE '2020-01-01'",
+            "day IN (date '2020-01-01', DATE'2021-01-01')",
+            "at = TIMESTAMP '2020-01-01 10:00:00'",
+            "at BETWEEN timestamp '2020-01-01T00:00:00' AND TIMESTAMP '2020-01-02'",
+        ):
+            assert [hit["text"] for hit in found(where)] == ["The dog sees"], where
+        for where in ("day = DATE '2020-13-01'", "at > TIMESTAMP 'today'", "DATE '2020-01-01' = day"):
+            refused = httpx.post(f"{url}/search", json={"query": A, "where": where})
+            assert (refused.status_code, "cannot filter by" in refused.text) == (422, True), where
+
+
+def test_nothing_in_an_answer_is_too_strange_for_json():
+    from rankencoder.server.errors import json_response
+
+    strange = [b"\xff", float("nan"), float("-inf"), Decimal("NaN"), 1j, {"a": object}]
+    answer = json.loads(json_response(strange).body)
+    assert answer[:3] == [base64.urlsafe_b64encode(b"\xff").decode(), None, None]
+
+
+def test_columns_that_another_process_adds_can_be_filtered_by(model, tmp_path):
+    pytest.importorskip("lancedb")
+    from rankencoder.search import RankIndex
+    from rankencoder.server.served import Served, open_index
+
+    index = RankIndex.build(model, ["The cat sees"], tmp_path / "index")
+    with serving(model, index=open_index(tmp_path / "index", Served(model))) as url:
+        body = {"query": A, "where": "year = 1990"}
+        assert httpx.post(f"{url}/search", json=body).status_code == 422
+        index.add([{"text": "The dog sees", "year": 1990}])
+        assert [hit["text"] for hit in httpx.post(f"{url}/search", json=body).json()["results"]] == [
+            "The dog sees"
+        ]
+
+
 def test_the_documented_requests_work(model, tiny_saved, index):
     from rankencoder.server.served import Served, open_index
 
@@ -177,6 +257,8 @@ def test_an_index_of_another_model_is_refused_at_once(run_cli, tiny_folder, inde
 
 def test_health_docs_and_metrics(url, model):
     assert httpx.get(f"{url}/health").json()["dimension"] == model.dimension
+    head = httpx.head(f"{url}/health")
+    assert (head.status_code, head.content) == (200, b"")
     page = httpx.get(f"{url}/docs").text
     assert "POST /v1/embeddings" in page
     assert "<script" not in page  # nothing is loaded from anywhere
@@ -188,6 +270,11 @@ def test_health_docs_and_metrics(url, model):
     before = figure(url, "rankencoder_sentences_total")
     httpx.post(f"{url}/v1/embeddings", json={"input": [A, B]})
     assert figure(url, "rankencoder_sentences_total") == before + 2
+    tokens = figure(url, "rankencoder_tokens_total")
+    httpx.post(f"{url}/explain", json={"a": A, "b": B})
+    assert figure(url, "rankencoder_sentences_total") == before + 4
+    read = model.encoder.model.preprocess([A, B])["attention_mask"].sum()
+    assert figure(url, "rankencoder_tokens_total") == tokens + int(read)
     assert figure(url, "rankencoder_waiting_sentences") == 0
     assert figure(url, 'rankencoder_requests_total{path="/v1/embeddings",status="200"}') > 0
     httpx.get(f"{url}/never-heard-of")
@@ -206,6 +293,30 @@ def test_64_clients_at_once_each_get_their_own(url, model, sentences):
         for texts, vectors in pool.map(ask, range(64)):
             np.testing.assert_allclose(vectors, model.encode(texts), atol=1e-5)
     assert figure(url, "rankencoder_batch_sentences_count") - before < 200  # of 256: some went together
+
+
+def test_a_batch_is_never_larger_than_it_may_be():
+    from rankencoder.server.batching import Batcher
+    from rankencoder.server.metrics import Metrics
+    from rankencoder.server.served import Encoded
+
+    sizes = []
+
+    def encode(texts):
+        sizes.append(len(texts))
+        return Encoded(np.array([[float(text)] for text in texts]), [1] * len(texts))
+
+    async def ask():
+        batcher = Batcher(encode, size=4, wait=0.01, limit=100, watcher=Metrics("test"))
+        worker = asyncio.create_task(batcher.run())
+        pieces = [["1", "2", "3"], ["4", "5"], ["6", "7"], ["8", "9", "10", "11", "12"]]
+        answers = await asyncio.wait_for(asyncio.gather(*map(batcher.encode, pieces)), 20)
+        worker.cancel()
+        await batcher.close()
+        return [[f"{value:g}" for value in answer.vectors.ravel()] for answer in answers] == pieces
+
+    assert asyncio.run(ask())
+    assert sizes == [3, 4, 4, 1]
 
 
 def test_a_sentence_that_cannot_be_encoded_harms_nobody_else():
@@ -316,11 +427,31 @@ def test_key_is_asked_for_and_in_no_log(tiny_saved, tmp_path):
     assert "private" not in text
 
 
+def test_the_application_holds_only_the_keys_digest(callable_encoder):
+    from rankencoder.server.app import create_app
+    from rankencoder.server.settings import Settings
+
+    app = create_app(Encoder(callable_encoder), Settings(api_key="sk-secret"))
+    (gate,) = (layer for layer in app.user_middleware if "digest" in layer.kwargs)
+    assert len(gate.kwargs["digest"]) == 32
+    known = [thing for thing in gc.get_objects() if type(thing) is Settings]
+    assert known
+    assert all(settings.api_key is None for settings in known)
+
+
+def test_a_port_is_taken_at_once():
+    from rankencoder.server.run import bind
+
+    taken = bind("127.0.0.1", 0)
+    with pytest.raises(InputError, match="cannot listen on"):
+        bind("127.0.0.1", taken.getsockname()[1])
+    taken.close()
+
+
 def test_command_line_says_what_is_wrong(run_cli, tiny_saved, tmp_path, monkeypatch):
     from rankencoder.server.run import bind
 
     taken = bind("127.0.0.1", 0)
-    taken.listen()
     port = taken.getsockname()[1]
     empty = tmp_path / "key"
     empty.write_text("\n")
@@ -330,6 +461,13 @@ def test_command_line_says_what_is_wrong(run_cli, tiny_saved, tmp_path, monkeypa
         ([tiny_saved, "--api-key-file", empty], "holds no API key"),
         ([tiny_saved, "--api-key-file", tmp_path / "none"], "cannot read the API key"),
         ([tiny_saved, "--max-chars", 20_000], "max_chars must be at most 10,000"),
+        ([tiny_saved, "--max-body-mb", "inf"], "Invalid value for '--max-body-mb'"),
+        ([tiny_saved, "--max-body-mb", "nan"], "Invalid value for '--max-body-mb'"),
+        ([tiny_saved, "--timeout", "inf"], "timeout must be from 1 to 1,000,000,000, not inf"),
+        ([tiny_saved, "--timeout", "nan"], "Invalid value for '--timeout'"),
+        ([tiny_saved, "--batch-size", 10**30], "Invalid value for '--batch-size'"),
+        ([tiny_saved, "--batch-wait-ms", "1e300"], "batch_wait must be from 0"),
+        ([tiny_saved, "--batch-sentences", 10**400], "batch_sentences must be from 1"),
         ([tiny_saved, "--max-waiting", 5], "max_waiting (5) must be at least max_sentences (2048)"),
     ):
         code, _, error = run_cli("serve", *arguments)

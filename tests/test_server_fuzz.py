@@ -1,7 +1,5 @@
 """Schemathesis sends what the OpenAPI document allows, and what it does not."""
 
-from types import SimpleNamespace
-
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
@@ -9,6 +7,7 @@ from live_server import serving
 from schemathesis import GenerationMode, checks
 
 from rankencoder.errors import InputError
+from rankencoder.search.hits import Hit
 
 
 class Index:
@@ -19,7 +18,7 @@ class Index:
     def search(self, vector, k, where=None):
         if where:
             raise InputError(f"cannot filter by {where!r}")
-        return [SimpleNamespace(id="1", text="found", score=0.5, percentile=None, columns={})] * min(k, 3)
+        return [Hit("1", "found", 0.5, None)] * min(k, 3)
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +39,7 @@ OPERATIONS = (
     ("POST", "/explain"),
     ("POST", "/search"),
     ("GET", "/v1/models"),
+    ("GET", "/v1/models/{name}"),
     ("GET", "/metrics"),
     ("GET", "/health"),
 )

@@ -2,6 +2,7 @@ import json
 import logging
 import socket
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -149,14 +150,16 @@ def test_a_large_body_is_refused_however_it_is_sent(url, size):
     assert httpx.get(f"{url}/health").status_code == 200
 
 
-def raw(url, content):
-    """Send bytes as they are, and return what comes back until the server hangs up."""
+def raw(url, content, then=b""):
+    """Send bytes as they are, more after an answer, and return what comes back until the server hangs up."""
     host, port = url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=20) as connection:
         connection.sendall(content)
         received = b""
         while chunk := connection.recv(65536):
             received += chunk
+            connection.sendall(then)
+            then = b""
         return received
 
 
@@ -177,6 +180,34 @@ HEAD = b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Type: application/js
 def test_what_is_hardly_http_is_refused(url, content):
     assert raw(url, content).split()[1:2] in ([b"400"], [b"422"])
     assert httpx.get(f"{url}/health").status_code == 200
+
+
+def test_who_sends_no_whole_request_is_hung_up_on():
+    begun = b"GET /health HTTP/1.1\r\nHost: x\r\n"
+    with serving(Encoder(lambda texts: [[1.0] for _ in texts]), timeout=1.0) as url:
+        started = time.monotonic()
+        assert raw(url, begun) == b""
+        assert raw(url, b"") == b""
+        assert raw(url, begun + b"\r\n", then=begun).count(b"200 OK") == 1
+        assert raw(url, begun + b"Connection: close\r\n\r\n").count(b"200 OK") == 1
+        assert 3 <= time.monotonic() - started < 15
+        with httpx.Client() as patient:  # between requests it may pause for longer
+            assert patient.get(f"{url}/health").status_code == 200
+            (connection,) = patient._transport._pool.connections
+            time.sleep(1.5)
+            assert patient.get(f"{url}/health").status_code == 200
+            assert patient._transport._pool.connections == [connection]
+
+
+def test_only_addresses_are_logged(caplog):
+    with (
+        caplog.at_level(logging.INFO, "rankencoder.server"),
+        serving(Encoder(lambda texts: [[1.0] for _ in texts])) as url,
+    ):
+        for forwarded in ("8.8.8.8, 203.0.113.7", "2001:db8::1", "forged 200 <b>", ""):
+            httpx.get(f"{url}/health", headers={"X-Forwarded-For": forwarded})
+    logged = [record.getMessage().split()[0] for record in caplog.records if "/health" in record.getMessage()]
+    assert logged == ["203.0.113.7", "2001:db8::1", "127.0.0.1", "127.0.0.1"]
 
 
 class Gated:

@@ -10,13 +10,25 @@ os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 import gradio as gr
 from fastapi import FastAPI
+from starlette.responses import PlainTextResponse
 
 from rankencoder.explorer import compare_page, maps_page, search_page
 from rankencoder.explorer.explored import Explored
 from rankencoder.explorer.page import read, render
 from rankencoder.explorer.theme import theme
 
-_LARGEST_UPLOAD = 1  # byte: nothing is to be uploaded, and Gradio knows no switch for it
+_CLOSED = ("/gradio_api/upload", "/gradio_api/openapi.json", "/openapi.json")
+
+
+class _Closed:
+    """Answers 404 where Gradio would take files or describe itself, and knows no switch for it."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        closed = scope["type"] == "http" and scope["path"].startswith(_CLOSED)
+        await (PlainTextResponse("not here", 404) if closed else self.app)(scope, receive, send)
 
 
 def create_app(explored: Explored) -> FastAPI:
@@ -30,11 +42,11 @@ def create_app(explored: Explored) -> FastAPI:
         "mcp_server": False,
         "enable_monitoring": False,
         "pwa": False,
-        "max_file_size": _LARGEST_UPLOAD,
         "theme": theme(),
         "css": read("style.css"),
     }
     mounted: FastAPI = gr.mount_gradio_app(app, blocks, path="/", **options)
+    mounted.add_middleware(_Closed)
     return mounted
 
 

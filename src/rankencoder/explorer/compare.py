@@ -15,6 +15,7 @@ from rankencoder.report.document import listed, number
 from rankencoder.search.calibration import Calibration
 
 LETTERS = "ABC"
+_SHOWN = 0.0005  # differences below this are not to be seen in the numbers
 _ALIKE = 2.0  # within this factor, two shares of random pairs say the same
 
 
@@ -173,9 +174,12 @@ def _told(explored: Explored, pairs: list[PairSeen], weight: float) -> list[str]
 
 def _told_of_pair(explored: Explored, explanation: Explanation, name: str) -> str:
     calibration = explored.background().calibration
-    by_cosine = _share(calibration(0.0), explanation.cosine)
-    by_ranks = _share(calibration(1.0), explanation.rank_similarity)
-    counted = f"{_one_in(by_cosine)} random pairs is as similar by cosine, {_one_in(by_ranks)} by {name}."
+    found = ((calibration(0.0), explanation.cosine), (calibration(1.0), explanation.rank_similarity))
+    by_cosine, by_ranks = (_share(of, value) for of, value in found)
+    if all(of.is_above_all(value) for of, value in found):
+        return f"By cosine as by {name}, no random pair is as similar."
+    told = [_counted(of, value) for of, value in found]
+    counted = f"{told[0][:1].upper()}{told[0][1:]} by cosine, {told[1]} by {name}."
     if max(by_cosine, by_ranks) <= _ALIKE * min(by_cosine, by_ranks):
         return f"Cosine and {name} see this pair alike: {counted}"
     closer = name if by_ranks < by_cosine else "cosine"
@@ -185,6 +189,8 @@ def _told_of_pair(explored: Explored, explanation: Explanation, name: str) -> st
 
 def _told_of_order(pairs: list[PairSeen], name: str, weight: float) -> str:
     kinds = {"cosine": "cosine", name: "rank_similarity", "blend": "similarity"}
+    if all(_is_level(pairs, attribute) for attribute in kinds.values()):
+        return "All pairs are equally similar."
     orders = {kind: _order(pairs, attribute) for kind, attribute in kinds.items()}
     order = ", ".join(orders["cosine"])
     if orders["cosine"] == orders[name]:
@@ -200,6 +206,11 @@ def _told_of_order(pairs: list[PairSeen], name: str, weight: float) -> str:
     )
 
 
+def _is_level(pairs: list[PairSeen], attribute: str) -> bool:
+    values = [float(getattr(pair.explanation, attribute)) for pair in pairs]
+    return max(values) - min(values) < _SHOWN
+
+
 def _order(pairs: list[PairSeen], attribute: str) -> list[str]:
     found = sorted(pairs, key=lambda pair: -float(getattr(pair.explanation, attribute)))
     return [f"{pair.a}–{pair.b}" for pair in found]
@@ -210,5 +221,10 @@ def _share(calibration: Calibration, similarity: float) -> float:
     return max(1 - float(calibration.percentile(similarity)) / 100, 1 / calibration.pairs)
 
 
-def _one_in(share: float) -> str:
-    return f"1 in {float(f'{1 / share:.2g}'):,.0f}"
+def _counted(calibration: Calibration, similarity: float) -> str:
+    share = _share(calibration, similarity)
+    if calibration.is_above_all(similarity):
+        return "no random pair is as similar"
+    if share > 0.5:
+        return "most random pairs are as similar"
+    return f"1 in {float(f'{1 / share:.2g}'):,.0f} random pairs is as similar"

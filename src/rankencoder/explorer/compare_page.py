@@ -10,6 +10,7 @@ from rankencoder.explorer.background import Example
 from rankencoder.explorer.compare import compare, rank_name
 from rankencoder.explorer.explored import Explored
 from rankencoder.explorer.page import render
+from rankencoder.report.document import plural
 
 NEIGHBORS = (10, 20, 50, 100)
 
@@ -53,6 +54,9 @@ def build(explored: Explored, _: gr.Tab) -> None:
         )
         another = gr.Button("Another example", elem_id="another", min_width=170, scale=0, size="md")
 
+    # its number box may be empty or out of range while a person types, which compare can tell them
+    slider.preprocess = lambda payload: payload  # type: ignore[method-assign]
+
     def show(a: str, b: str, c: str, rank_weight: float, number: int) -> str:
         seen = compare(explored, (a, b, c), rank_weight, number)
         return render("compare", seen=seen, note=_note(explored))
@@ -87,7 +91,8 @@ def _note(explored: Explored) -> str:
     )
     return (
         f"Blend (Eq. 7) = λ · {name} + (1 − λ) · cosine; the model’s own λ is {model.rank_weight:g}. Random "
-        f"pairs are {pairs:,} pairs of reference sentences. A neighbour’s rank is its place by cosine; "
-        f"{name} compares two sentences by all {len(model.reference):,} places.{close} Ranks do not make "
+        f"pairs: {plural(pairs, 'pair')} of reference sentences. A neighbour’s rank is its place by cosine; "
+        f"{name} compares two sentences by all {len(model.reference):,} places, not only by those that are "
+        f"listed.{close} Ranks do not make "
         "every encoder better: rankencoder evaluate measures it on pairs of your own."
     )

@@ -4,7 +4,7 @@ const root = element.querySelector(".re-maps");
 const find = selector => root.querySelector(selector);
 const about = find("[data-about]"), said = find("[data-said]"), heading = find(".re-list h3"), list = find(".re-list ol");
 const filter = find("input"), clear = find("button");
-let sentences = [], selected = new Set(), active = -1;
+let sentences = [], selected = new Set(), active = -1, teller = null;
 
 class MapOfSentences {
   constructor(figure) {
@@ -22,7 +22,7 @@ class MapOfSentences {
     on("pointercancel", () => { this.box = null; drawAll(); });
     on("pointerleave", event => { if (!this.box && event.pointerType !== "touch") point(-1, this); }); // a finger always leaves
     on("keydown", event => this.key(event));
-    on("blur", () => { this.cursor = null; point(-1, this); });
+    on("blur", () => { this.cursor = null; if (!this.tip.hidden) point(-1, this); else this.draw(); }); // the other map may tell one by now
     new ResizeObserver(() => this.draw()).observe(this.canvas);
   }
 
@@ -34,13 +34,16 @@ class MapOfSentences {
   }
 
   at(event) {
-    const box = this.canvas.getBoundingClientRect();
-    return [event.clientX - box.left, event.clientY - box.top];
+    const box = this.canvas.getBoundingClientRect(), { clientLeft, clientTop } = this.canvas;
+    return [event.clientX - box.left - clientLeft, event.clientY - box.top - clientTop];
   }
 
   within(test) { return this.points.map((_, i) => i).filter(i => test(...this.place(i))); }
 
-  around([x, y], reach) { return this.within((a, b) => Math.hypot(a - x, b - y) <= reach); }
+  around([x, y], reach) {
+    const far = i => { const [a, b] = this.place(i); return Math.hypot(a - x, b - y); };
+    return this.within((a, b) => Math.hypot(a - x, b - y) <= reach).sort((i, j) => far(i) - far(j));
+  }
 
   nearest([x, y], reach) {
     let best = -1, least = reach;
@@ -73,10 +76,10 @@ class MapOfSentences {
     const [left, right] = [from[0], to[0]].sort((a, b) => a - b);
     const [top, bottom] = [from[1], to[1]].sort((a, b) => a - b);
     if (Math.max(right - left, bottom - top) > 6) {
-      select(this.within((x, y) => x >= left && x <= right && y >= top && y <= bottom), "in this region");
+      mark(this.within((x, y) => x >= left && x <= right && y >= top && y <= bottom), "in this region");
     } else {
       point(this.nearest(to, REACH), this);
-      select(this.around(to, NEAR), "near this place");
+      mark(this.around(to, NEAR), "near this place");
     }
   }
 
@@ -92,11 +95,11 @@ class MapOfSentences {
       this.cursor ??= { at: [this.size / 2, this.size / 2], reach: NEAR, grown: false };
       if (this.cursor.grown) this.cursor.reach *= 1.5;
       this.cursor.grown = true;
-      select(this.around(this.cursor.at, this.cursor.reach), "near this place");
+      mark(this.around(this.cursor.at, this.cursor.reach), "near this place");
     } else if (event.key === "Escape") {
       this.cursor = null;
       point(-1, this);
-      select([], "");
+      mark([], "");
     } else return;
     event.preventDefault();
   }
@@ -143,8 +146,8 @@ const maps = [...root.querySelectorAll("figure")].map(figure => new MapOfSentenc
 const drawAll = () => maps.forEach(map => map.draw());
 
 function point(i, where, aloud = false) {
-  if (i !== active) {
-    active = i;
+  if (i !== active || where !== teller) {
+    [active, teller] = [i, where];
     maps.forEach(map => map.tell(map === where ? i : -1));
   }
   if (aloud) said.textContent = i < 0 ? "No sentence here" : sentences[i];
@@ -155,7 +158,7 @@ function select(chosen, where) {
   selected = new Set(chosen);
   clear.disabled = !chosen.length && !filter.value;
   const count = chosen.length === 1 ? "1 sentence" : `${chosen.length.toLocaleString("en")} sentences`;
-  const part = chosen.length > SHOWN ? `, the first ${SHOWN}` : "";
+  const part = chosen.length > SHOWN ? `, the first ${SHOWN} listed` : "";
   heading.textContent = where ? `${count} ${where}${part}` : "Nothing is selected";
   list.replaceChildren(...chosen.slice(0, SHOWN).map(i => {
     const item = document.createElement("li");
@@ -168,12 +171,17 @@ function select(chosen, where) {
   drawAll();
 }
 
+function mark(chosen, where) { // not by the word in the box, which then says nothing
+  filter.value = "";
+  select(chosen, where);
+}
+
 filter.addEventListener("input", () => {
   const wanted = filter.value.trim().toLowerCase();
   const chosen = sentences.map((text, i) => text.toLowerCase().includes(wanted) ? i : -1).filter(i => i >= 0);
   select(wanted ? chosen : [], wanted ? `with “${filter.value.trim()}”` : "");
 });
-clear.addEventListener("click", () => { filter.value = ""; select([], ""); });
+clear.addEventListener("click", () => mark([], ""));
 new MutationObserver(drawAll).observe(document.body, { attributes: true, attributeFilter: ["class"] });
 
 const seen = new IntersectionObserver(entries => {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 
 from rankencoder.errors import InputError
@@ -17,14 +18,16 @@ def explore(
     host: str = "127.0.0.1",
     port: int = 7860,
     device: str | None = None,
+    name: str | None = None,
 ) -> None:
-    """Show a RankEncoder on a page, until Ctrl-C or SIGTERM.
+    """Show a RankEncoder on a page, until Ctrl-C or SIGTERM, which end the process.
 
     :param model: The folder of a RankEncoder.
     :param index: The folder of an index that was made with it, to search.
     :param host: The address to listen on; 0.0.0.0 is all of them.
     :param port: The port; 0 takes a free one.
     :param device: Where to run the encoder.
+    :param name: What to call the model, if not by its folder.
     :raises InputError: If gradio is not installed, the model has no reference corpus, the index was made with
         another, or the port is taken.
     """
@@ -50,8 +53,9 @@ def explore(
     from rankencoder.explorer.explored import Explored
 
     assert served.ranked is not None  # its configuration was read
-    app = create_app(Explored(served.ranked, opened, Path(model).resolve().name))
+    app = create_app(Explored(served.ranked, opened, name or Path(model).resolve().name))
     log_to_stderr()
     if host not in ("127.0.0.1", "localhost", "::1"):
         LOG.warning("everybody who reaches %s may read the reference corpus, and the index", host)
     run(app, listener, timeout=_LONGEST, about=" (open it in a browser)", streams=True)
+    os._exit(0)  # threads that still compare sentences cannot be stopped otherwise

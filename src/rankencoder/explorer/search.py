@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,14 @@ from rankencoder.errors import InputError
 from rankencoder.explorer.once import Once
 from rankencoder.model import RankEncoder
 from rankencoder.search.calibration import Calibration
-from rankencoder.search.duplicates import Duplicates, compare_all, find_duplicates, parse_threshold
+from rankencoder.search.duplicates import (
+    EXACT,
+    THRESHOLD,
+    Duplicates,
+    compare_all,
+    find_duplicates,
+    parse_threshold,
+)
 from rankencoder.search.hits import Hit
 from rankencoder.search.index import REFERENCE
 from rankencoder.server.filters import check_filter
@@ -30,16 +38,29 @@ class Searched:
 
     :param what: What it is, for people.
     :param columns: Its columns besides id and text, to filter by.
-    :param meaning: From a score to what it means.
+    :param calibration: What scores mean, where there are enough sentences to tell.
     :param find: From a query, k and a filter to hits.
     :param duplicates: From a threshold to near-duplicates.
     """
 
     what: str
     columns: list[str]
-    meaning: Callable[[float], str]
+    calibration: Calibration | None
     find: Callable[[str, int, str | None], list[Hit]]
     duplicates: Callable[[str | None], Duplicates]
+    _lock: Any = field(default_factory=threading.Lock, repr=False)
+
+    def meaning(self, score: float) -> str:
+        """Say what a score means."""
+        return self.calibration.describe(score) if self.calibration else ""
+
+    @property
+    def usual(self) -> str:
+        """The share of random pairs from which on pairs are near-duplicates, unless one is given."""
+        if self.calibration is None:
+            return ""
+        at = self.calibration.similarity_at(min(THRESHOLD, self.calibration.finest))
+        return self.calibration.percent(at)
 
     def search(self, query: str, k: int, where: str = "") -> list[Hit]:
         """Find the sentences nearest to a query.
@@ -63,7 +84,8 @@ class Searched:
         :raises InputError: If it is neither, or there are too many pairs.
         """
         parse_threshold(threshold.strip() or None)
-        return self.duplicates(threshold.strip() or None)
+        with self._lock:  # several at once would each be slower than one after the other
+            return self.duplicates(threshold.strip() or None)
 
 
 def searched_index(index: Any, encode: Callable[[str], np.ndarray]) -> Searched:
@@ -76,10 +98,15 @@ def searched_index(index: Any, encode: Callable[[str], np.ndarray]) -> Searched:
         hits: list[Hit] = index.search(encode(query), k, where=where)
         return hits
 
+    def duplicates(threshold: str | None) -> Duplicates:
+        if len(index) > EXACT:
+            raise InputError(
+                f"{len(index):,} sentences are too many to compare on a page: rankencoder duplicates INDEX"
+            )
+        return find_duplicates(index, threshold=threshold, most=MOST_PAIRS)
+
     what = f"the {len(index):,} sentences of the index {index.folder.path.resolve().name}"
-    calibration = index.calibration
-    meaning = (lambda _: "") if calibration is None else calibration.describe
-    return Searched(what, index.columns, meaning, find, lambda level: find_duplicates(index, threshold=level))
+    return Searched(what, index.columns, index.calibration, find, duplicates)
 
 
 def searched_reference(
@@ -109,7 +136,7 @@ def searched_reference(
 
     part = "" if number == len(model.reference) else f"{number:,} of "
     what = f"{part}the {len(model.reference):,} sentences of {REFERENCE}"
-    return Searched(what, [], calibration.describe, find, duplicates)
+    return Searched(what, [], calibration, find, duplicates)
 
 
 def _vectors(model: RankEncoder, number: int) -> np.ndarray:

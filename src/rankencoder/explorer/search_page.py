@@ -9,7 +9,7 @@ import gradio as gr
 from rankencoder.errors import InputError
 from rankencoder.explorer.explored import Explored
 from rankencoder.explorer.page import render
-from rankencoder.report.document import plural
+from rankencoder.report.document import number, plural
 from rankencoder.search.duplicates import Duplicates
 from rankencoder.search.hits import Hit
 
@@ -26,10 +26,11 @@ def build(explored: Explored, tab: gr.Tab) -> None:
     lead = (
         f"Searches {searched.what} by meaning, with the model’s rank weight {explored.model.rank_weight:g}."
     )
-    gr.HTML(render("lead", text=f"{lead}{only}"), apply_default_css=False)
+    columns = f" Columns: {', '.join(['id', 'text', *searched.columns])}." if is_index else ""
+    gr.HTML(render("lead", text=f"{lead}{only}{columns}"), apply_default_css=False)
     with gr.Row(elem_classes="re-controls"):
         query = gr.Textbox(first, label="Search for", elem_id="query", lines=1, scale=3, min_width=240)
-        number = gr.Radio(
+        results = gr.Radio(
             [(str(k), k) for k in _FOUND],
             value=_FOUND[1],
             label="Results",
@@ -39,15 +40,15 @@ def build(explored: Explored, tab: gr.Tab) -> None:
         )
     where = gr.Textbox(
         label="Only where (optional)",
-        info=f"Columns: {', '.join(['id', 'text', *searched.columns])}. For example: text LIKE '%file%'",
+        placeholder="text LIKE '%file%'",
         elem_id="where",
         visible=is_index,
     )
     found = gr.HTML(render("lead", text="One moment …"), elem_id="hits", apply_default_css=False)
     gr.on(
-        [tab.select, query.change, number.change, where.change],
+        [tab.select, query.change, results.change, where.change],
         lambda *given: search(explored, *given),
-        [query, number, where],
+        [query, results, where],
         found,
         queue=False,
         show_progress="hidden",
@@ -58,8 +59,8 @@ def build(explored: Explored, tab: gr.Tab) -> None:
     with gr.Row(elem_classes="re-controls"):
         threshold = gr.Textbox(
             label="At least as similar as",
-            info="A similarity (0.9) or a share of random pairs (99.99%). Empty: 99.9999% of random pairs.",
-            placeholder="99.9999%",
+            info="A similarity (0.9), or a share of random pairs (99.99%) to be higher than.",
+            placeholder=searched.usual,
             elem_id="threshold",
             scale=3,
             min_width=240,
@@ -68,13 +69,17 @@ def build(explored: Explored, tab: gr.Tab) -> None:
             "Find near-duplicates", elem_id="find-duplicates", scale=0, min_width=200, size="md"
         )
     twins = gr.HTML("", elem_id="duplicates", apply_default_css=False)
-    alike: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
+    alike: dict[str, Any] = {
+        "queue": False,
+        "show_progress": "hidden",
+        "trigger_mode": "always_last",  # what was asked for last is answered last
+        "api_visibility": "private",
+    }
     gr.on(
         [start.click, threshold.submit],
         lambda: render("lead", text="Comparing all sentences …"),
         None,
         twins,
-        trigger_mode="once",
         **alike,
     ).then(lambda text: duplicates(explored, text), threshold, twins, **alike)
 
@@ -87,7 +92,8 @@ def search(explored: Explored, query: str, k: int, where: str) -> str:
         return render("hits", hits=hits, meanings=[], message="Type what to search for.")
     try:
         hits = explored.searched().search(query, k, where or "")
-        message = "" if hits else "Nothing was found that the filter lets through."
+        nothing = "Nothing was found that the filter lets through." if where else "There is nothing to find."
+        message = "" if hits else nothing
     except InputError as error:
         message = _sentence(error)
     meanings = ["" if hit.percentile is None else explored.searched().meaning(hit.score) for hit in hits]
@@ -109,7 +115,7 @@ def _told(found: Duplicates) -> str:
     how = "" if found.exact else " Each sentence was compared with its 32 nearest."
     return (
         f"{plural(len(found.pairs), 'pair')} of {plural(len(found.sentences), 'sentence')} with a similarity "
-        f"of at least {found.threshold:.3f} ({level}){shown}.{how}"
+        f"of at least {number(found.threshold, 3)} ({level}){shown}.{how}"
     )
 
 

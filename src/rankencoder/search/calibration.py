@@ -81,9 +81,10 @@ class Calibration:
     def percentile(self, similarity: Any) -> Any:
         """Return the per cent of random pairs that a similarity is higher than, at most `finest`."""
         logs = np.interp(similarity, self.similarities, np.log(self.shares), left=0.0)
-        return np.where(self._is_highest(similarity), self.finest, 100 * (1 - np.exp(logs)))[()]
+        return np.where(self.is_above_all(similarity), self.finest, 100 * (1 - np.exp(logs)))[()]
 
-    def _is_highest(self, similarity: Any) -> Any:
+    def is_above_all(self, similarity: Any) -> Any:
+        """Say whether no random pair is as similar."""
         return np.asarray(similarity) > self.highest + _ROUNDING
 
     def similarity_at(self, percentile: float) -> float:
@@ -103,14 +104,16 @@ class Calibration:
 
     def percent(self, similarity: float) -> str:
         """Return "99.97%", with as many digits as its distance from 100 needs."""
-        if self._is_highest(similarity):
+        if self.is_above_all(similarity):
             return f">{_percent(100 / self.pairs, down=False)}"
         return _percent(100 - float(self.percentile(similarity)))
 
     def describe(self, similarity: float) -> str:
         """Say how a similarity compares with those of random pairs."""
-        if self._is_highest(similarity):
-            return f"higher than all {self.pairs:,} random pairs"
+        if self.is_above_all(similarity):
+            return (
+                f"higher than all {self.pairs:,} random pairs" if self.pairs > 1 else "higher than one pair"
+            )
         return f"higher than {self.percent(similarity)} of random pairs"
 
     def to_dict(self) -> dict[str, Any]:

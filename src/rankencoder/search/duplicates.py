@@ -27,6 +27,7 @@ THRESHOLD = 99.9999
 EXACT = 50_000
 """Sentences up to which each is compared with each; of more, each with its nearest in an index."""
 
+_HELD = 100_000_000  # numbers of an index's vectors that are held to compare each with each
 _NEAREST = 32
 _BLOCK = 1024
 
@@ -123,6 +124,7 @@ def find_duplicates(
     column: str | None = None,
     device: str | None = None,
     batch_size: int = 32,
+    most: int | None = None,
     progress: bool = False,
 ) -> Duplicates:
     """Find the sentences of a corpus that are nearly the same.
@@ -135,8 +137,9 @@ def find_duplicates(
     :param column: The column that holds the sentences.
     :param device: Where to run a model that is loaded by name.
     :param batch_size: Sentences per call of the encoder.
+    :param most: How many pairs may be found.
     :param progress: Show a progress bar.
-    :raises InputError: If fewer than 2 sentences are usable, or the threshold is none.
+    :raises InputError: If fewer than 2 sentences are usable, the threshold is none, or more pairs are found.
 
     >>> def letters(texts):  # any function from strings to vectors is an encoder
     ...     return [[1 + text.count(c) for c in "aeiou"] for text in texts]
@@ -148,7 +151,7 @@ def find_duplicates(
     if isinstance(corpus, (str, Path)) and (Path(corpus) / CONFIG).exists():
         corpus = RankIndex.load(corpus, model)
     if isinstance(corpus, RankIndex):
-        return _in_index(corpus, threshold, progress)
+        return _in_index(corpus, threshold, most, progress)
     if model is None:
         raise InputError("which model? Name a RankEncoder or an encoder (an index has its own)")
     places: dict[str, list[str]] = {}
@@ -163,13 +166,13 @@ def find_duplicates(
     if len(places) > EXACT:
         with TemporaryDirectory(prefix="rankencoder-") as folder:
             index = RankIndex.build(opened, list(places), Path(folder) / "index", progress=progress)
-            found = _in_index(index, threshold, progress)
+            found = _in_index(index, threshold, most, progress)
         found.places = [places[text] for text in found.sentences]
     else:
         sentences = list(places)
         vectors = np.asarray(opened.encoder(sentences, progress=progress).cpu().numpy())
         calibration = _calibrate(opened, vectors)
-        found = compare_all(sentences, vectors, calibration, threshold)
+        found = compare_all(sentences, vectors, calibration, threshold, most)
         found.places = list(places.values())
     found.skipped = skipped
     return found
@@ -190,10 +193,14 @@ def compare_all(
     """
     level = resolve_threshold(threshold, calibration)
     pairs = list(islice(_all_pairs(vectors, level), None if most is None else most + 1))
-    if most is not None and len(pairs) > most:
-        raise InputError(f"more than {most:,} pairs are that similar: choose a higher threshold")
+    _check_number(len(pairs), most)
     places = [[str(number)] for number in range(len(sentences))]
     return Duplicates(sentences, places, _sorted(iter(pairs), calibration), level, calibration)
+
+
+def _check_number(pairs: int, most: int | None) -> None:
+    if most is not None and pairs > most:
+        raise InputError(f"more than {most:,} pairs are that similar: choose a higher threshold")
 
 
 def parse_threshold(threshold: str | float | None) -> tuple[float, bool] | None:
@@ -244,21 +251,42 @@ def _all_pairs(vectors: np.ndarray, level: float) -> Iterator[tuple[int, int, fl
                 yield start + int(row), start + int(column), float(block[row, column])
 
 
-def _in_index(index: RankIndex, threshold: str | float | None, progress: bool) -> Duplicates:
-    """Compare each sentence of an index with its nearest."""
-    from tqdm.auto import tqdm
-
+def _in_index(
+    index: RankIndex, threshold: str | float | None, most: int | None, progress: bool
+) -> Duplicates:
+    """Compare the sentences of an index: each with each, or of many each with its nearest."""
     if index.about.model is not None or index._source is not None:
         index.model  # noqa: B018  (a RankEncoder's reference corpus calibrates)
     calibration = index.calibration
     if calibration is None or len(index) < 2:
         raise InputError(f"{len(index)} sentence(s) in {index.folder.path}: there is nothing to compare")
-    level = resolve_threshold(threshold, calibration)
-    numbers: dict[str, int] = {}
+    is_small = len(index) <= EXACT and len(index) * index.about.dimension <= _HELD
     places: dict[str, list[str]] = {}
-    for batch in index.rows.batches(["id", "text"]):
-        for row in batch.to_pylist():
-            places.setdefault(row["text"], []).append(row["id"])
+    vectors: list[np.ndarray] = []
+    for batch in index.rows.batches(["id", "text", "vector"] if is_small else ["id", "text"]):
+        first = []
+        for i, (identity, text) in enumerate(zip(*map(batch.column, ("id", "text")), strict=True)):
+            if text.as_py() not in places:
+                first.append(i)
+            places.setdefault(text.as_py(), []).append(identity.as_py())
+        if is_small:
+            vectors.append(vectors_of(batch)[first])
+    if is_small:
+        found = compare_all(list(places), np.concatenate(vectors), calibration, threshold, most)
+        found.places = list(places.values())
+        return found
+    level = resolve_threshold(threshold, calibration)
+    pairs = _sorted(_nearest_pairs(index, places, level, most, progress), calibration)
+    return Duplicates(list(places), list(places.values()), pairs, level, calibration, exact=False)
+
+
+def _nearest_pairs(
+    index: RankIndex, places: dict[str, list[str]], level: float, most: int | None, progress: bool
+) -> Iterator[tuple[int, int, float]]:
+    """Return the pairs of a sentence and one of its nearest."""
+    from tqdm.auto import tqdm
+
+    numbers: dict[str, int] = {}
     for number, ids in enumerate(places.values()):
         numbers.update((identity, number) for identity in ids)
     found: dict[tuple[int, int], float] = {}
@@ -272,9 +300,8 @@ def _in_index(index: RankIndex, threshold: str | float | None, progress: bool) -
                 a, b = numbers.get(identity), numbers.get(row["id"])  # other processes may write
                 if a is not None and b is not None and a != b and 1 - row["_distance"] >= level:
                     found[min(a, b), max(a, b)] = 1 - row["_distance"]
-    pairs = _sorted(((a, b, similarity) for (a, b), similarity in found.items()), calibration)
-    exact = len(numbers) <= _NEAREST + 1
-    return Duplicates(list(places), list(places.values()), pairs, level, calibration, exact=exact)
+        _check_number(len(found), most)
+    return ((a, b, similarity) for (a, b), similarity in found.items())
 
 
 def _sorted(pairs: Iterator[tuple[int, int, float]], calibration: Calibration) -> list[Pair]:

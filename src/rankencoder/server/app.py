@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Security
@@ -55,6 +57,7 @@ def create_app(
     :param index: A `RankIndex` for ``/search``, made with the same model.
     """
     settings = settings or Settings()
+    key, settings = settings.api_key, replace(settings, api_key=None)  # only its digest is kept here
     served = model if isinstance(model, Served) else Served(model)
     metrics = Metrics(settings.name)
 
@@ -83,15 +86,15 @@ def create_app(
         redirect_slashes=False,
     )
     endpoints = Endpoints(served, settings, metrics, index)
-    app.include_router(_router(endpoints, protected=settings.api_key is not None))
+    app.include_router(_router(endpoints, protected=key is not None))
     _add_docs(app, settings, served.dimension)
     app.add_exception_handler(HTTPException, _refuse_http)
     app.add_exception_handler(RequestValidationError, _refuse_invalid)
     # the last one added comes first
     app.add_middleware(Gate, max_body=settings.max_body, timeout=settings.timeout)
-    if settings.api_key is not None:
-        app.add_middleware(KeyGate, key=settings.api_key, open_paths=OPEN)
-    app.add_middleware(Observer, metrics=metrics, paths=[*_PATHS, *OPEN])
+    if key is not None:
+        app.add_middleware(KeyGate, digest=hashlib.sha256(key.encode()).digest(), open_paths=OPEN)
+    app.add_middleware(Observer, metrics=metrics, paths=[*_PATHS, *OPEN, f"/v1/models/{settings.name}"])
     return app
 
 
@@ -112,10 +115,12 @@ def _router(endpoints: Endpoints, *, protected: bool) -> APIRouter:
     ):
         closed.add_api_route(path, endpoint, methods=["POST"], response_model=answer)
     closed.add_api_route("/v1/models", endpoints.models, response_model=schemas.ModelsResponse)
+    closed.add_api_route("/v1/models/{name:path}", endpoints.model, response_model=schemas.ServedModel)
     closed.add_api_route("/metrics", endpoints.figures, response_class=PlainTextResponse)
     router = APIRouter()
     router.include_router(closed)
     router.add_api_route("/health", endpoints.health, response_model=schemas.Health, responses=refusals)
+    router.add_api_route("/health", endpoints.health, methods=["HEAD"], include_in_schema=False)
     return router
 
 

@@ -61,6 +61,7 @@ class Batcher:
         self._watcher = watcher
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encoder")
         self._pieces: asyncio.Queue[_Piece] = asyncio.Queue()
+        self._held: _Piece | None = None  # it did not fit into the last batch
         self._waiting = 0
 
     async def encode(self, sentences: list[str]) -> Encoded:
@@ -113,13 +114,18 @@ class Batcher:
 
     async def _gather(self) -> list[_Piece]:
         """Wait for a piece, and a moment for more where few are there."""
-        batch = [await self._pieces.get()]
+        batch = [self._held or await self._pieces.get()]
+        self._held = None
         if self._wait and self._pieces.qsize() < self._size:
             await asyncio.sleep(self._wait)
         number = len(batch[0].sentences)
         while number < self._size and not self._pieces.empty():
-            batch.append(self._pieces.get_nowait())
-            number += len(batch[-1].sentences)
+            piece = self._pieces.get_nowait()
+            number += len(piece.sentences)
+            if number > self._size:
+                self._held = piece
+            else:
+                batch.append(piece)
         return [piece for piece in batch if not piece.result.done()]  # the others' clients have gone
 
     async def _answer(self, batch: list[_Piece]) -> None:

@@ -19,6 +19,8 @@ def add_limits(document: dict[str, Any], settings: Settings, dimension: int) -> 
     asked = models["EmbeddingsRequest"]["properties"]
     asked["model"]["enum"] = [settings.name, None]
     asked["dimensions"]["enum"] = [dimension, None]
+    (name_of_model,) = document["paths"]["/v1/models/{name}"]["get"]["parameters"]
+    name_of_model["schema"]["enum"] = [settings.name]
     for name in ("ExplainRequest", "SearchRequest"):
         models[name]["properties"]["k"]["maximum"] = settings.max_neighbors
     for node in _nodes(models):

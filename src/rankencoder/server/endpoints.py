@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import time
@@ -77,17 +78,11 @@ class Endpoints:
     created: int = field(default_factory=lambda: int(time.time()))
     batcher: Batcher = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.columns = () if self.index is None else ("id", "text", *self.index.columns)
-
     async def embeddings(self, request: schemas.EmbeddingsRequest) -> Response:
         """Return the vectors of sentences, as OpenAI does."""
         name, dimension = self.settings.name, self.served.dimension
-        if request.model not in (None, name):
-            asked = clean(str(request.model)[:80])
-            raise Refusal(
-                404, f"there is no model {asked!r} here, only {name!r}", param="model", code="model_not_found"
-            )
+        if request.model is not None:
+            self._check_model(request.model)
         if request.dimensions not in (None, dimension):
             message = f"the vectors have {dimension} numbers, which cannot be changed: leave dimensions out"
             raise Refusal(422, message, param="dimensions", code="invalid_value")
@@ -103,8 +98,12 @@ class Endpoints:
 
     async def models(self) -> schemas.ModelsResponse:
         """List the served model, as OpenAI does."""
-        model = schemas.ServedModel(id=self.settings.name, created=self.created, owned_by="rankencoder")
-        return schemas.ModelsResponse(data=[model])
+        return schemas.ModelsResponse(data=[await self.model(self.settings.name)])
+
+    async def model(self, name: str) -> schemas.ServedModel:
+        """Return the served model, as OpenAI does."""
+        self._check_model(name)
+        return schemas.ServedModel(id=name, created=self.created, owned_by="rankencoder")
 
     async def similarity(self, request: schemas.SimilarityRequest) -> Response:
         """Return how similar each sentence of a is to each of b: Eq. 7, or a plain encoder's cosine."""
@@ -119,14 +118,14 @@ class Endpoints:
 
     async def explain(self, request: schemas.ExplainRequest) -> Response:
         """Say why two sentences are similar: the reference sentences that both are near to."""
-        ranked = self.served.ranked
-        if ranked is None:
+        if self.served.ranked is None:
             message = f"{self.settings.name} has no reference corpus to explain by: serve a RankEncoder"
             raise Refusal(409, message, code="no_reference_corpus")
         (a,), (b,) = self._checked("a", request.a), self._checked("b", request.b)
         k = self._checked_k(request.k)
-        explanation = await self._asked(self.batcher.call(lambda: ranked.explain(a, b, k)))
-        return json_response(explanation.to_dict())
+        explanation, tokens = await self._asked(self.batcher.call(lambda: self.served.explain(a, b, k)))
+        self.metrics.read(tokens, alone=2)
+        return json_response(explanation)
 
     async def search(self, request: schemas.SearchRequest) -> Response:
         """Return the texts of the index that are nearest to a sentence."""
@@ -138,12 +137,10 @@ class Endpoints:
         k, where = self._checked_k(request.k), request.where
         if where is not None:
             (where,) = self._checked("where", where)
-            self._checked_filter(where)
+            await self._check_filter(where)
         vector = (await self._encode([query])).vectors[0]
         found = await self._asked(self.batcher.call(lambda: index.search(vector, k, where=where)))
-        names = schemas.Found.model_fields
-        results = [{name: getattr(result, name) for name in names} for result in found]
-        return json_response({"model": self.settings.name, "results": results})
+        return json_response({"model": self.settings.name, "results": [hit.to_dict() for hit in found]})
 
     async def health(self) -> schemas.Health:
         """Say that the server answers; needs no key."""
@@ -179,9 +176,17 @@ class Endpoints:
             )
         return k
 
-    def _checked_filter(self, where: str) -> None:
+    def _check_model(self, asked: str) -> None:
+        name = self.settings.name
+        if asked != name:
+            message = f"there is no model {clean(asked[:80])!r} here, only {name!r}"
+            raise Refusal(404, message, param="model", code="model_not_found")
+
+    async def _check_filter(self, where: str) -> None:
+        # anew each time, as others may add columns; in a thread, as it is read from disk
+        columns = await asyncio.to_thread(lambda: self.index.columns)
         try:
-            check_filter(where, self.columns)
+            check_filter(where, ("id", "text", *columns))
         except InputError as error:
             raise Refusal(422, str(error), param="where", code="invalid_value") from error
 

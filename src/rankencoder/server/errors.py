@@ -44,8 +44,8 @@ class Refusal(Exception):
 
 
 def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """Return plain data as JSON; whatever is no number in it becomes null."""
-    content = to_json(value, inf_nan_mode="null", fallback=str)
+    """Return plain data as JSON: NaN and infinity as null, bytes as base64, the rest as text."""
+    content = to_json(value, inf_nan_mode="null", bytes_mode="base64", fallback=str)
     return Response(content, status, media_type="application/json", headers=headers)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from datetime import date, datetime
 
 from rankencoder.errors import InputError, nearest
 
@@ -12,7 +13,8 @@ DEEPEST = 6
 _KEYWORDS = ("AND", "OR", "NOT", "IN", "IS", "NULL", "LIKE", "BETWEEN", "TRUE", "FALSE")
 _SIGNS = ("<=", ">=", "<>", "!=", "=", "<", ">")
 _TOKEN = re.compile(
-    r"\s*(?:(?P<value>'(?:[^']|'')*'|[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.]))"
+    r"\s*(?:(?P<time>(?i:DATE|TIMESTAMP)\s*'[^']*')"
+    r"|(?P<value>'(?:[^']|'')*'|[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?![\w.]))"
     r"|(?P<name>`[^`]+`|[^\W\d]\w*(?:\.\w+)*)|(?P<sign><=|>=|<>|!=|[=<>,()]))"
 )
 
@@ -116,12 +118,14 @@ class _Reader:
             raise self.unexpected("IN, LIKE or BETWEEN")
 
     def value(self) -> None:
-        """Read a number, a text, a truth value or a column."""
+        """Read a number, a text, a time, a truth value or a column."""
         if self.kind == "name":
             name = self.token.strip("`") if self.token.startswith("`") else self.token.partition(".")[0]
             if name not in self.columns:
                 known = nearest(name, self.columns)
                 raise InputError(f"cannot filter by {name!r}, no column of the index:{known}")
+        elif self.kind == "time":
+            _check_time(self.token)
         elif self.kind != "value" and self.token not in ("TRUE", "FALSE"):
             raise self.unexpected("a number, a 'text' or a column")
         self.advance()
@@ -130,3 +134,13 @@ class _Reader:
         """Say what was to come instead."""
         found = repr(self.token[:20]) if self.token else "the end"
         return InputError(f"cannot filter by this: {wanted} was expected at {found}, character {self.place}")
+
+
+def _check_time(literal: str) -> None:
+    kind, text, _ = literal.split("'")
+    try:
+        date.fromisoformat(text) if kind.strip().upper() == "DATE" else datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InputError(
+            f"cannot filter by {literal[:40]!r}: write DATE '2020-12-31' or TIMESTAMP '2020-12-31 23:59:59'"
+        ) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import ipaddress
 import logging
 import os
 import time
@@ -17,6 +18,7 @@ from rankencoder.server.errors import Refusal
 from rankencoder.server.metrics import Metrics
 
 LOG = logging.getLogger("rankencoder.server")
+_PROXIES = ("127.0.0.1", "::1")
 _GONE = 499  # nginx's number for a client that left
 _DRAINED = 8  # how many times the limit is read and thrown away, so that the client gets to read its answer
 
@@ -58,8 +60,8 @@ class Observer:
             seconds = time.perf_counter() - started
             path = scope["path"] if scope["path"] in self.paths else "other"  # that could hold anything
             self.metrics.answered(path, status or _GONE, seconds)
-            client = (scope.get("client") or ("-",))[0]
-            LOG.info("%s %s %s %d %.0f ms", client, scope["method"], path, status or _GONE, seconds * 1000)
+            took = seconds * 1000
+            LOG.info("%s %s %s %d %.0f ms", _client(scope), scope["method"], path, status or _GONE, took)
 
     async def _refusal(self, scope: Scope, receive: Receive, send: Send) -> Refusal | None:
         try:
@@ -82,13 +84,12 @@ class KeyGate:
     """Lets in who shows the key.
 
     :param app: What is behind the gate.
-    :param key: The key, of which only a hash is kept.
+    :param digest: The key's SHA-256 digest.
     :param open_paths: Paths that need no key.
     """
 
-    def __init__(self, app: ASGIApp, *, key: str, open_paths: Collection[str]) -> None:
-        self.app, self.open_paths = app, frozenset(open_paths)
-        self._digest = hashlib.sha256(key.encode()).digest()
+    def __init__(self, app: ASGIApp, *, digest: bytes, open_paths: Collection[str]) -> None:
+        self.app, self.digest, self.open_paths = app, digest, frozenset(open_paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it before its body is read."""
@@ -104,7 +105,7 @@ class KeyGate:
     def _knows(self, scope: Scope) -> bool:
         scheme, _, shown = _header(scope, b"authorization").partition(b" ")
         digest = hashlib.sha256(shown.strip()).digest()  # of equal length, whatever was shown
-        return hmac.compare_digest(digest, self._digest) and scheme.lower() == b"bearer"
+        return hmac.compare_digest(digest, self.digest) and scheme.lower() == b"bearer"
 
 
 class Gate:
@@ -198,6 +199,21 @@ async def _run(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None
 async def _disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+def _client(scope: Scope) -> str:
+    """Return whom to log: the connection's other end, or whom a proxy on this machine names."""
+    peer = (scope.get("client") or ("",))[0]
+    named = _header(scope, b"x-forwarded-for").decode("latin-1").rpartition(",")[2]
+    return (_ip(named) if peer in _PROXIES else "") or _ip(peer) or "-"
+
+
+def _ip(text: str) -> str:
+    """Return an IP address, or nothing where the text is none: it could hold anything."""
+    try:
+        return str(ipaddress.ip_address(text.strip()))
+    except ValueError:
+        return ""
 
 
 def _header(scope: Scope, name: bytes) -> bytes:

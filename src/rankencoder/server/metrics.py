@@ -51,9 +51,10 @@ class Metrics:
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 
-    def read(self, tokens: int) -> None:
-        """The model read tokens."""
+    def read(self, tokens: int, *, alone: int = 0) -> None:
+        """The model read tokens, of which some sentences were in no batch."""
         self._tokens.inc(tokens)
+        self._sentences.inc(alone)
 
     def waiting(self, sentences: int) -> None:
         """So many sentences wait."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 import socket
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rankencoder.errors import InputError
 
@@ -20,7 +22,7 @@ GRACE = 30
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Take a port, without answering on it yet.
+    """Take a port; who connects waits until `run` answers.
 
     :param port: The port, or 0 for any that is free.
     :raises InputError: If it is taken, or the host is not this machine.
@@ -30,6 +32,7 @@ def bind(host: str, port: int) -> socket.socket:
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        listener.listen()  # until then another process may bind it, too
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(
@@ -42,6 +45,41 @@ def address(listener: socket.socket) -> str:
     """Return the address that a browser would be given."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if listener.family == socket.AF_INET6 else f"http://{host}:{port}"
+
+
+def heads_within(seconds: float) -> type[H11Protocol]:
+    """Return uvicorn's protocol, which hangs up on who begins no request, or not all of its headers, in time.
+
+    uvicorn itself only limits the pause after an answer.
+    """
+
+    class Protocol(H11Protocol):
+        _clock: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._watch()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._watch()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            self._stop()
+
+        def _watch(self) -> None:
+            if self.cycle is not None and not self.cycle.response_complete:
+                self._stop()  # a request is being answered
+            elif self._clock is None:
+                self._clock = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
+
+        def _stop(self) -> None:
+            if self._clock is not None:
+                self._clock.cancel()
+                self._clock = None
+
+    return Protocol
 
 
 class _Server(uvicorn.Server):
@@ -65,6 +103,23 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
+def configure(app: Any, *, timeout: float, max_connections: int, streams: bool) -> uvicorn.Config:
+    """Return how uvicorn is to run an application (see `run`)."""
+    return uvicorn.Config(
+        app,
+        http=heads_within(GRACE if streams else timeout),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,  # uvicorn takes anything for an address; the log reads them itself
+        ws="none",
+        lifespan="on",
+        limit_concurrency=max_connections,
+        timeout_keep_alive=75,  # longer than a proxy keeps it (nginx: 60), which else may use a closed one
+        timeout_graceful_shutdown=int(timeout) + (0 if streams else GRACE),
+    )
+
+
 def run(
     app: Any,
     listener: socket.socket,
@@ -78,22 +133,12 @@ def run(
 
     :param app: The ASGI application.
     :param listener: What `bind` returned.
-    :param timeout: Seconds that a request may take.
+    :param timeout: Seconds that a request may take, and that its headers may take to arrive.
     :param max_connections: Connections at once; more are answered 503.
     :param about: What to say after the address.
     :param streams: Whether pages hold connections open; its end then waits for the timeout alone.
     """
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        ws="none",
-        lifespan="on",
-        limit_concurrency=max_connections,
-        timeout_keep_alive=30,  # longer than a usual pause between requests, shorter than a proxy's patience
-        timeout_graceful_shutdown=int(timeout) + (0 if streams else GRACE),
-    )
+    config = configure(app, timeout=timeout, max_connections=max_connections, streams=streams)
     server = _Server(config, about=about, streams=streams)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _ended)  # uvicorn raises them once more when all is done

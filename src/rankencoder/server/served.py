@@ -38,8 +38,16 @@ class Served:
             vectors = self.ranked.encode(sentences)
         else:
             vectors = self.encoder(sentences).cpu().numpy()
+        return Encoded(vectors, self._tokens(sentences))
+
+    def explain(self, a: str, b: str, k: int) -> tuple[dict[str, Any], int]:
+        """Return a RankEncoder's explanation of two sentences, and how many tokens were read."""
+        assert self.ranked is not None
+        return self.ranked.explain(a, b, k).to_dict(), sum(self._tokens([a, b]))
+
+    def _tokens(self, sentences: list[str]) -> list[int]:
         counts, longest = count_tokens(self.encoder, sentences)
-        return Encoded(vectors, [int(min(count, longest)) for count in counts])
+        return [int(min(count, longest)) for count in counts]
 
 
 def count_tokens(encoder: Encoder, sentences: list[str]) -> tuple[list[int], float]:

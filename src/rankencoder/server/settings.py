@@ -10,6 +10,9 @@ from pathlib import Path
 from rankencoder.corpus import LONGEST
 from rankencoder.errors import InputError
 
+MOST = 10**9
+"""The largest number that a setting may be."""
+
 KEY_VARIABLE = "RANKENCODER_API_KEY"
 
 
@@ -44,8 +47,8 @@ class Settings:
         for setting in fields(self):
             value = getattr(self, setting.name)
             smallest = 0 if setting.name == "batch_wait" else 1
-            if isinstance(value, (int, float)) and not smallest <= value < float("inf"):
-                raise InputError(f"{setting.name} must be at least {smallest}, not {value}")
+            if isinstance(value, (int, float)) and not smallest <= value <= MOST:
+                raise InputError(f"{setting.name} must be from {smallest} to {MOST:,}, not {value}")
         if self.max_chars > LONGEST:
             raise InputError(f"max_chars must be at most {LONGEST:,}, the longest text that is encoded")
         if self.max_waiting < self.max_sentences:
