@@ -8,34 +8,34 @@ import time
 from conftest import letters
 from rankencoder.search import RankIndex, index, table
 
-index._PART = 50
-folder, corpus, how = sys.argv[1:]
 write, optimize = table.LanceRows.write, table.LanceRows.optimize
-commits = 0
 
 
-def killed(self, *args, **kwargs):
-    global commits
-    commits += 1
-    if how == f"before {commits}":
-        os.kill(os.getpid(), signal.SIGKILL)
-    write(self, *args, **kwargs)
-    if how == f"after {commits}":
-        os.kill(os.getpid(), signal.SIGKILL)
-    if how == "slow":
-        time.sleep(0.02)
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-def killed_while_optimizing(self):
-    if how == "optimizing":
-        os.kill(os.getpid(), signal.SIGKILL)
-    optimize(self)
+def write_index(folder, corpus, how):
+    commits = 0
 
+    def killed(self, *args, **kwargs):
+        nonlocal commits
+        commits += 1
+        kill() if how == f"before {commits}" else None
+        write(self, *args, **kwargs)
+        kill() if how == f"after {commits}" else None
+        time.sleep(0.02 if how == "slow" else 0)
 
-table.LanceRows.write, table.LanceRows.optimize = killed, killed_while_optimizing
-table._COMMITS = 5
+    def killed_while_optimizing(self):
+        kill() if how == "optimizing" else None
+        optimize(self)
 
-if __name__ == "__main__":
+    index._PART, table._COMMITS = 50, 5
+    table.LanceRows.write, table.LanceRows.optimize = killed, killed_while_optimizing
     made = RankIndex.create(letters, folder)
     print(made.add(corpus)["added"])
     made.optimize()
+
+
+if __name__ == "__main__":
+    write_index(*sys.argv[1:])

@@ -132,10 +132,8 @@ def test_a_pair_is_told_of_truly(explored, model):
     if share > 0.5:
         assert "Most random pairs are as similar by cosine" in told
     else:
-        counted = float(
-            re.search(r"1 in ([\d,]+) random pairs is as similar by cosine", told)[1].replace(",", "")
-        )
-        assert counted == pytest.approx(1 / share, rel=0.1)
+        counted = re.search(r"1 in ([\d,]+) random pairs is as similar by cosine", told)[1]
+        assert float(counted.replace(",", "")) == pytest.approx(1 / share, rel=0.1)
 
 
 def test_nothing_is_encoded_twice(explored, encoded):
