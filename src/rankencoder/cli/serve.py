@@ -71,8 +71,8 @@ def serve(
     read_config(Path(model)) if (Path(model) / CONFIG).exists() else check_encoder_name(model)
     listener = bind(host, port)  # before the model, whose loading takes a while
     quiet_libraries()
+    from rankencoder.server import LOG
     from rankencoder.server.app import create_app
-    from rankencoder.server.limits import LOG
     from rankencoder.server.served import open_index, open_served
 
     served = open_served(model, device=device, batch_size=batch_size)

@@ -34,7 +34,8 @@ def explore(
     if importlib.util.find_spec("gradio") is None:
         raise InputError("explore needs gradio: pip install 'rankencoder[explore]'")
     from rankencoder.persistence import read_config
-    from rankencoder.server.run import LOG, bind, log_to_stderr, run
+    from rankencoder.server import LOG
+    from rankencoder.server.run import bind, log_to_stderr, run
 
     read_config(Path(model))
     if index is not None:

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import hmac
 import ipaddress
-import logging
 import os
 import time
 import traceback
@@ -14,10 +13,10 @@ from collections.abc import Collection
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from rankencoder.server import LOG
 from rankencoder.server.errors import Refusal
 from rankencoder.server.metrics import Metrics
 
-LOG = logging.getLogger("rankencoder.server")
 _PROXIES = ("127.0.0.1", "::1")
 _GONE = 499  # nginx's number for a client that left
 _DRAINED = 8  # how many times the limit is read and thrown away, so that the client gets to read its answer

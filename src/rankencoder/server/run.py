@@ -14,8 +14,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from rankencoder.errors import InputError
-
-LOG = logging.getLogger("rankencoder.server")
+from rankencoder.server import LOG
 
 GRACE = 30
 """Seconds more than a request may take that the server waits at its end for what is in flight."""
