@@ -199,11 +199,10 @@ def _read_jsonl(lines: Iterable[Sentence], column: str | None) -> Iterator[Sente
             value = json.loads(row.text)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{row.place}: not JSON ({error})") from error
-        yield (
-            _of_row(value, column, row.source, row.line)
-            if isinstance(value, dict)
-            else (_checked(value, row.source, row.line))
-        )
+        if isinstance(value, dict):
+            yield _of_row(value, column, row.source, row.line)
+        else:
+            yield _checked(value, row.source, row.line)
 
 
 def _read_table(
@@ -224,6 +223,7 @@ def _read_table(
         if header is None:
             return
         chosen = _choose_column(header, column, str(path))
+        places = {name: header.index(name) for name in header}  # of equal names the first
         for cells in reader:
             if not cells:  # a blank line
                 yield Sentence("", str(path), reader.line_num)
@@ -232,7 +232,7 @@ def _read_table(
                 raise InputError(
                     f"{path}, line {reader.line_num}: {len(cells)} columns, but the header has {len(header)}"
                 )
-            columns = dict(zip(header, cells, strict=True))
+            columns = {name: cells[place] for name, place in places.items()}
             yield Sentence(columns.pop(chosen), str(path), reader.line_num, columns)
     except csv.Error as error:
         raise InputError(f"{path}, line {reader.line_num}: {error}") from error
