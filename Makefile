@@ -12,10 +12,11 @@ help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 # torch comes first: the pin of the constraints file then holds for everything that needs torch
+# (--no-compile: most of a hundred packages is never imported, and the rest is compiled when it is)
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
 demo: $(VENV)/.ready  ## build a RankEncoder on this machine's docstrings and see whether ranks help
