@@ -12,10 +12,11 @@ help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 # torch comes first: the pin of the constraints file then holds for everything that needs torch
+# (--no-compile: most of a hundred packages is never imported, and the rest is compiled when it is)
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
 demo: $(VENV)/.ready  ## build a RankEncoder on this machine's docstrings and see whether ranks help
@@ -27,7 +28,7 @@ browser:
 	{ [ "$$(id -u)" = 0 ] && apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium; } \
 	>/dev/null 2>&1 || echo "no Chromium here: the tests in a browser are skipped"
 
-test: browser $(VENV)/.ready  ## run the tests (about 9 minutes)
+test: browser $(VENV)/.ready  ## run the tests (about 11 minutes)
 	$(PYTEST)
 
 test-slow: browser $(VENV)/.ready  ## run the tests that take minutes too (all seven STS sets)

@@ -1,6 +1,7 @@
 """Encoders and data for the tests: a tiny BERT made on the spot, a real MiniLM, and ../shared where it is."""
 
 import os
+import shutil
 import warnings
 import zlib
 from pathlib import Path
@@ -238,3 +239,26 @@ def train_killed(train, monkeypatch):
             train(name, **settings)
 
     return run
+
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
+    if BROWSER is None:
+        pytest.skip("needs Chromium or Chrome on the PATH")
+    with sync_api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=BROWSER, args=list(FLAGS))
+        yield opened
+        opened.close()

@@ -72,6 +72,16 @@ def test_columns_are_chosen_or_asked_for(tmp_path):
         texts(path, column="text")
 
 
+def test_columns_come_along(tmp_path):
+    (tmp_path / "a.csv").write_text("year,text,text,lang\n1918,one,uno,en\n")
+    (tmp_path / "a.jsonl").write_text('{"year": "1918", "text": "one", "lang": "en"}\n')
+    for name in ("a.csv", "a.jsonl"):
+        (row,) = read_sentences(tmp_path / name, with_columns=True)
+        assert (row.text, row.columns) == ("one", {"year": "1918", "lang": "en"})
+        assert list(row.columns) == ["year", "lang"]
+        assert next(read_sentences(tmp_path / name)).columns is None
+
+
 def test_a_line_longer_than_memory_would_like_is_passed_over(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"short\n" + b"x" * 5_000_000 + b"\nafter\n" + b"y" * 3000)

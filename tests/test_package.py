@@ -12,10 +12,12 @@ ROOT = Path(__file__).parents[1]
 def test_public_names_are_few_and_final():
     expected = [
         "RankEncoder",
+        "RankIndex",
         "RankTransformer",
         "Reference",
         "__version__",
         "evaluate",
+        "find_duplicates",
         "rank_similarity",
         "rank_vectors",
         "train",

@@ -1,5 +1,6 @@
 """The README's commands and Python blocks run, on a small encoder in place of the large one."""
 
+import json
 import re
 import shlex
 import shutil
@@ -15,6 +16,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCS = "".join(
     (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("training.md", "evaluation.md")
 )
+SEARCH = (ROOT / "docs/search.md").read_text(encoding="utf-8")
 QUICK = ["--max-steps", "2", "--batch-size", "8", "--reference-size", "1000"]
 
 
@@ -49,18 +51,23 @@ def test_python_blocks(folder, tiny_folder, tiny_saved, callable_encoder, capsys
     assert capsys.readouterr().out.startswith("(3, ")
 
 
+def commands_in(text):
+    blocks = re.findall(r"```console\n(.*?)```", text, flags=re.DOTALL)
+    lines = [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
+    return [words for words in (shlex.split(line, comments=True) for line in lines) if words[0] != "pip"]
+
+
 @pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
 def test_commands(folder, run_cli, backbone, sts_data, monkeypatch):
-    blocks = re.findall(r"```console\n(.*?)```", README + DOCS, flags=re.DOTALL)
-    lines = [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
-    commands = [words for words in (shlex.split(line, comments=True) for line in lines) if words[0] != "pip"]
+    commands = commands_in(README + DOCS)
     assert [command[1] for command in commands] == [
-        *("demo", "info", "explain", "train", "evaluate", "report", "tune", "train"),
-        *("methods", "data", "evaluate", "report", "tune"),
+        *("demo", "info", "explain", "train", "evaluate", "report", "tune"),
+        *("index", "search", "duplicates", "serve", "explore"),
+        *("train", "methods", "data", "evaluate", "report", "tune"),
     ]
     monkeypatch.setenv("RANKENCODER_DATA", str(sts_data))
     for command in commands:
-        if command[1] in ("demo", "data"):  # these have tests of their own
+        if command[1] in ("demo", "data", "serve", "explore"):  # these have tests of their own
             continue
         shutil.rmtree("tuned", ignore_errors=True)
         given = [str(backbone) if word == "bert-base-uncased" else word for word in command[1:]]
@@ -76,3 +83,31 @@ def test_the_table_of_commands_is_complete():
     names = {command.callback.__name__ for command in app.registered_commands}
     names |= {group.name for group in app.registered_groups}
     assert names == set(re.findall(r"^\| `rankencoder (\w+)", README, flags=re.MULTILINE))
+
+
+def test_the_page_on_search(folder, run_cli, sentences):
+    modules = ["os", "shutil"] * 40
+    rows = [{"text": text, "module": name} for text, name in zip(sentences, modules, strict=False)]
+    Path("docstrings.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    commands = commands_in(SEARCH)
+    assert [command[1] for command in commands] == ["index", "search", "duplicates"]
+    outputs = []
+    for command in commands:
+        code, out, err = run_cli(*command[1:])
+        assert code == 0, err
+        outputs.append(out)
+    assert outputs[0] == "my-index: 80 sentences (80 added)\n"
+    assert "os" in outputs[1]
+    assert "shutil" not in outputs[1]
+    assert "among 80 different sentences" in outputs[2]
+
+
+def test_the_page_on_search_in_python(folder, sentences, capsys):
+    articles = [{"title": text, "year": 1980 + number} for number, text in enumerate(sentences[:30])]
+    Path("articles.jsonl").write_text("\n".join(map(json.dumps, articles)))
+    block = next(b for b in re.findall(r"```python\n(.*?)```", SEARCH, flags=re.DOTALL) if "RankIndex" in b)
+    names = {}
+    exec(compile(block, "search.md", "exec"), names)
+    assert len(capsys.readouterr().out.splitlines()) == 5
+    kept = [article["title"] for article in articles if article["year"] >= 1990]
+    assert len(names["index"]) == len(kept)

@@ -3,7 +3,6 @@ import csv
 import io
 import json
 import re
-import shutil
 import sys
 from html.parser import HTMLParser
 from urllib.parse import unquote
@@ -690,29 +689,6 @@ def test_command_writes_html(run_report, ranked, page_text, tmp_path):
     for _ in range(2):
         assert run_report(tmp_path / "a.json", "-o", target)[0] == 0
     assert target.read_text(encoding="utf-8") == page_text
-
-
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-
-
-@pytest.fixture(scope="module")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
-    if BROWSER is None:
-        pytest.skip("needs Chromium or Chrome on the PATH")
-    with sync_api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=BROWSER, args=list(FLAGS))
-        yield opened
-        opened.close()
 
 
 @pytest.fixture

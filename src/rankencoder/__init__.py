@@ -12,16 +12,20 @@ if TYPE_CHECKING:
     from rankencoder.model import RankEncoder
     from rankencoder.ranks import rank_similarity, rank_vectors
     from rankencoder.reference import Reference
+    from rankencoder.search.duplicates import find_duplicates
+    from rankencoder.search.index import RankIndex
     from rankencoder.training.run import train
     from rankencoder.transformer import RankTransformer
     from rankencoder.tuning import tune
 
 __all__ = [
     "RankEncoder",
+    "RankIndex",
     "RankTransformer",
     "Reference",
     "__version__",
     "evaluate",
+    "find_duplicates",
     "rank_similarity",
     "rank_vectors",
     "train",
@@ -30,9 +34,11 @@ __all__ = [
 
 _HOME = {
     "RankEncoder": "rankencoder.model",
+    "RankIndex": "rankencoder.search.index",
     "RankTransformer": "rankencoder.transformer",
     "Reference": "rankencoder.reference",
     "evaluate": "rankencoder.evaluation.run",
+    "find_duplicates": "rankencoder.search.duplicates",
     "rank_similarity": "rankencoder.ranks",
     "rank_vectors": "rankencoder.ranks",
     "train": "rankencoder.training.run",

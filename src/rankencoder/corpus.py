@@ -28,11 +28,15 @@ _COLUMNS = ("text", "sentence")
 
 
 class Sentence(NamedTuple):
-    """A sentence and where it came from. ``text`` is None where a line is too long to be one."""
+    """A sentence and where it came from. ``text`` is None where a line is too long to be one.
+
+    ``columns`` is what else its row holds, where that was asked for.
+    """
 
     text: str | None
     source: str
     line: int
+    columns: dict[str, Any] | None = None
 
     @property
     def place(self) -> str:
@@ -41,21 +45,28 @@ class Sentence(NamedTuple):
 
 
 def read_sentences(
-    corpus: Any, *, column: str | None = None, max_chars: int = MAX_CHARS, progress: bool = False
+    corpus: Any,
+    *,
+    column: str | None = None,
+    max_chars: int = MAX_CHARS,
+    progress: bool = False,
+    with_columns: bool = False,
 ) -> Iterator[Sentence]:
     """Yield the sentences of a corpus, stripped, with file and line.
 
     :param corpus: A path to a text file (one sentence a line), ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet``
         file, the text ones also as ``.gz``, ``.bz2`` or ``.xz``; a folder of such files; a ``datasets``
-        dataset; or any iterable of strings.
+        dataset; or any iterable of strings (with columns: or of mappings).
     :param column: The column or key that holds the sentence; by default "text", "sentence" or the only one.
     :param max_chars: A longer sentence is yielded without its text.
     :param progress: Show a progress bar.
+    :param with_columns: Also yield what else a row holds.
     :raises InputError: If a file cannot be read as what its name says; with file and line.
     """
     rows: Iterator[Sentence]
     if isinstance(corpus, (str, Path)):
-        rows = chain.from_iterable(_read_file(path, column, max_chars) for path in _files(Path(corpus)))
+        files = _files(Path(corpus))
+        rows = chain.from_iterable(_read_file(path, column, max_chars, with_columns) for path in files)
     elif isinstance(corpus, Mapping) or hasattr(corpus, "columns"):
         names = ", ".join(map(str, corpus)) if isinstance(corpus, Mapping) else "a column"
         raise InputError(
@@ -64,7 +75,7 @@ def read_sentences(
     elif hasattr(corpus, "column_names"):
         rows = _read_dataset(corpus, column)
     elif isinstance(corpus, Iterable):
-        rows = _read_iterable(corpus)
+        rows = _read_iterable(corpus, column, with_columns)
     else:
         raise InputError(
             f"cannot read sentences from {type(corpus).__name__}: give a path or an iterable of strings"
@@ -73,11 +84,12 @@ def read_sentences(
         from tqdm.auto import tqdm
 
         rows = iter(tqdm(rows, desc="Reading", unit=" sentences", unit_scale=True))
-    for text, source, line in rows:
+    for text, source, line, columns in rows:
         if text is not None:
             text = text.strip()
             check_unicode(text, f"{source}, line {line}")
-        yield Sentence(text if text is None or len(text) <= max_chars else None, source, line)
+        short = text is None or len(text) <= max_chars
+        yield Sentence(text if short else None, source, line, columns if with_columns else None)
 
 
 def check_sentences(sentences: str | Iterable[str]) -> list[str]:
@@ -126,10 +138,10 @@ def bare_suffix(path: Path) -> str:
     return name.suffix.lower()
 
 
-def _read_file(path: Path, column: str | None, max_chars: int) -> Iterator[Sentence]:
+def _read_file(path: Path, column: str | None, max_chars: int, with_columns: bool) -> Iterator[Sentence]:
     suffix = bare_suffix(path)
     if suffix == ".parquet":
-        yield from _read_parquet(path, column)
+        yield from _read_parquet(path, column, with_columns)
         return
     table = suffix in (".jsonl", ".ndjson", ".csv", ".tsv")
     lines = read_lines(path, _LONGEST_ROW if table else 4 * max_chars)
@@ -188,8 +200,9 @@ def _read_jsonl(lines: Iterable[Sentence], column: str | None) -> Iterator[Sente
         except (ValueError, RecursionError) as error:
             raise InputError(f"{row.place}: not JSON ({error})") from error
         if isinstance(value, dict):
-            value = value[_choose_column(list(value), column, row.place)]
-        yield _checked(value, row.source, row.line)
+            yield _of_row(value, column, row.source, row.line)
+        else:
+            yield _checked(value, row.source, row.line)
 
 
 def _read_table(
@@ -209,7 +222,8 @@ def _read_table(
         header = next(reader, None)
         if header is None:
             return
-        index = header.index(_choose_column(header, column, str(path)))
+        chosen = _choose_column(header, column, str(path))
+        places = {name: header.index(name) for name in header}  # of equal names the first
         for cells in reader:
             if not cells:  # a blank line
                 yield Sentence("", str(path), reader.line_num)
@@ -218,21 +232,22 @@ def _read_table(
                 raise InputError(
                     f"{path}, line {reader.line_num}: {len(cells)} columns, but the header has {len(header)}"
                 )
-            yield Sentence(cells[index], str(path), reader.line_num)
+            columns = {name: cells[place] for name, place in places.items()}
+            yield Sentence(columns.pop(chosen), str(path), reader.line_num, columns)
     except csv.Error as error:
         raise InputError(f"{path}, line {reader.line_num}: {error}") from error
 
 
-def _read_parquet(path: Path, column: str | None) -> Iterator[Sentence]:
+def _read_parquet(path: Path, column: str | None, with_columns: bool) -> Iterator[Sentence]:
     pa, pq = import_pyarrow()
     line = 0
     try:
         with pq.ParquetFile(path) as file:
             chosen = _choose_column(file.schema_arrow.names, column, str(path))
-            for batch in file.iter_batches(batch_size=4096, columns=[chosen]):
-                for value in batch.column(0).to_pylist():
+            for batch in file.iter_batches(batch_size=4096, columns=None if with_columns else [chosen]):
+                for row in batch.to_pylist():
                     line += 1
-                    yield _checked(value, str(path), line)
+                    yield _of_row(row, chosen, str(path), line)
     except UnicodeDecodeError as error:
         raise InputError(f"{path}, near line {line + 1}: not UTF-8; write the file anew") from error
     except (pa.ArrowException, OSError) as error:
@@ -241,21 +256,29 @@ def _read_parquet(path: Path, column: str | None) -> Iterator[Sentence]:
 
 def _read_dataset(dataset: Any, column: str | None) -> Iterator[Sentence]:
     for line, row in enumerate(dataset, start=1):
-        yield _checked(row[_choose_column(list(row), column, "the dataset")], "dataset", line)
+        yield _of_row(row, column, "dataset", line)
 
 
-def _read_iterable(values: Iterable[Any]) -> Iterator[Sentence]:
+def _read_iterable(values: Iterable[Any], column: str | None, with_columns: bool) -> Iterator[Sentence]:
+    source = "the given sentences"
     for line, value in enumerate(values, start=1):
-        yield _checked(value, "the given sentences", line)
+        if with_columns and isinstance(value, Mapping):
+            yield _of_row(value, column, source, line)
+        else:
+            yield _checked(value, source, line)
 
 
-def _checked(value: Any, source: str, line: int) -> Sentence:
+def _of_row(row: Mapping[str, Any], column: str | None, source: str, line: int) -> Sentence:
+    columns = dict(row)
+    text = columns.pop(_choose_column(list(columns), column, f"{source}, line {line}"))
+    return _checked(text, source, line, columns)
+
+
+def _checked(value: Any, source: str, line: int, columns: dict[str, Any] | None = None) -> Sentence:
     """Return a sentence of a string, or an empty one of a null."""
-    if value is None:
-        return Sentence("", source, line)
-    if not isinstance(value, str):
+    if value is not None and not isinstance(value, str):
         raise InputError(f"{source}, line {line}: expected a string, got {type(value).__name__}")
-    return Sentence(value, source, line)
+    return Sentence(value or "", source, line, columns)
 
 
 def _choose_column(names: list[str], column: str | None, place: str) -> str:

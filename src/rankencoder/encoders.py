@@ -105,9 +105,13 @@ class Encoder:
         """Return the vectors of the probe sentences: the encoder's fingerprint."""
         return np.asarray(self(PROBE).cpu().numpy())
 
-    def check_probe(self, probe: np.ndarray, owner: str) -> None:
+    def check_probe(
+        self, probe: np.ndarray, owner: str, *, otherwise: str = "build the reference again"
+    ) -> None:
         """Make sure that vectors with this fingerprint came from this encoder.
 
+        :param owner: What to call these vectors.
+        :param otherwise: What to do where no such encoder is to be had.
         :raises InputError: If they came from another one.
         """
         own = self.probe()
@@ -119,8 +123,7 @@ class Encoder:
         else:
             return
         raise InputError(
-            f"{owner}, and {self.name!r} is another ({reason}): use the same encoder, or build the reference "
-            "again"
+            f"{owner}, and {self.name!r} is another ({reason}): use the same encoder, or {otherwise}"
         )
 
     def _call_function(self, sentences: list[str], progress: bool) -> torch.Tensor:

@@ -63,12 +63,27 @@ def nearest(vector: torch.Tensor, reference: torch.Tensor, sentences: list[str],
     return [Neighbor(rank, value, sentences[i]) for rank, (value, i) in enumerate(rows, start=1)]
 
 
-def explain_pair(model: RankEncoder, a: str, b: str, k: int) -> Explanation:
-    """Explain a pair of sentences (see `RankEncoder.explain`)."""
-    vectors = model._base_vectors([a, b])
-    near_a, near_b = (nearest(v, model.form.reference, model.reference.sentences, k) for v in vectors)
-    ranks = model.form(vectors)
-    cosine, rank_similarity = float(vectors[0] @ vectors[1]), float(ranks[0] @ ranks[1])
+@dataclass(frozen=True, eq=False)
+class Described:
+    """A sentence as explanations see it: its vector, its rank part and its nearest reference sentences."""
+
+    sentence: str
+    vector: torch.Tensor
+    ranks: torch.Tensor
+    neighbors: list[Neighbor]
+
+
+def describe(model: RankEncoder, sentences: list[str], k: int) -> list[Described]:
+    """Encode sentences, and find the k reference sentences nearest to each."""
+    vectors = model._base_vectors(sentences)
+    near = [nearest(v, model.form.reference, model.reference.sentences, k) for v in vectors]
+    return [Described(*parts) for parts in zip(sentences, vectors, model.form(vectors), near, strict=True)]
+
+
+def explain_described(a: Described, b: Described, rank_weight: float, k: int) -> Explanation:
+    """Explain a pair of sentences by their k nearest neighbours, nothing being encoded again."""
+    near_a, near_b = a.neighbors[:k], b.neighbors[:k]
+    cosine, rank_similarity = float(a.vector @ b.vector), float(a.ranks @ b.ranks)
     by_sentence = {n.sentence: n for n in near_b}
     shared = [
         SharedNeighbor(n.sentence, n.rank, m.rank, n.similarity, m.similarity)
@@ -76,7 +91,22 @@ def explain_pair(model: RankEncoder, a: str, b: str, k: int) -> Explanation:
         if (m := by_sentence.get(n.sentence)) is not None
     ]
     shared.sort(key=lambda s: (s.rank_a + s.rank_b, s.rank_a))
-    similarity = blend(rank_similarity, cosine, model.rank_weight)
+    similarity = blend(rank_similarity, cosine, rank_weight)
     return Explanation(
-        a, b, cosine, rank_similarity, similarity, model.rank_weight, len(near_a), shared, near_a, near_b
+        a.sentence,
+        b.sentence,
+        cosine,
+        rank_similarity,
+        similarity,
+        rank_weight,
+        len(near_a),
+        shared,
+        near_a,
+        near_b,
     )
+
+
+def explain_pair(model: RankEncoder, a: str, b: str, k: int) -> Explanation:
+    """Explain a pair of sentences (see `RankEncoder.explain`)."""
+    first, second = describe(model, [a, b], k)
+    return explain_described(first, second, model.rank_weight, k)

@@ -12,11 +12,15 @@ from rankencoder.cli.compare import explain, neighbors, similarity
 from rankencoder.cli.console import fail, told_in_one_line
 from rankencoder.cli.data import data
 from rankencoder.cli.demo import demo
+from rankencoder.cli.duplicates import duplicates
 from rankencoder.cli.encode import encode
 from rankencoder.cli.evaluate import evaluate
+from rankencoder.cli.explore import explore
+from rankencoder.cli.index import index, search
 from rankencoder.cli.info import info, version
 from rankencoder.cli.methods import methods
 from rankencoder.cli.report import report
+from rankencoder.cli.serve import serve
 from rankencoder.cli.train import train
 from rankencoder.cli.tune import tune
 
@@ -33,6 +37,7 @@ _RESUMED = {
     build: "the same command",
     encode: "the same command",
     evaluate: "the same command",
+    index: "the same command",
     train: "rankencoder train --resume -o OUTPUT",
 }
 _COMMANDS = (
@@ -43,9 +48,14 @@ _COMMANDS = (
     report,
     tune,
     encode,
+    index,
+    search,
+    duplicates,
     similarity,
     neighbors,
     explain,
+    serve,
+    explore,
     info,
     demo,
 )

@@ -95,6 +95,12 @@ def project(vectors: torch.Tensor, projection: str, seed: int) -> np.ndarray:
     return np.asarray(UMAP(metric="cosine", random_state=seed).fit_transform(rows))
 
 
+def turned(points: np.ndarray, onto: np.ndarray) -> np.ndarray:
+    """Turn and mirror a map, which changes no distance, so that it resembles another as much as can be."""
+    left, _, right = np.linalg.svd((points - points.mean(axis=0)).T @ (onto - onto.mean(axis=0)))
+    return np.asarray(points @ (left @ right))
+
+
 def check_projection(projection: str) -> None:
     """Make sure that there is a projection of this name.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rankencoder.evaluation.space import turned
 from rankencoder.report.document import Block, Figure, Key, Panel, Section, Value, clean, number, plural
 from rankencoder.report.tables import missing
 from rankencoder.report.views import View
@@ -35,7 +36,7 @@ def maps_section(views: Sequence[View]) -> Section:
 def _figure(view: View, part: dict[str, Any], i: int) -> Figure:
     links = np.array(part["links"], dtype=int).reshape(-1, 2)
     places = {name: np.array(part["points"][name]) for name in ("base", "ranks")}
-    places["ranks"] = _turned(places["ranks"], places["base"])
+    places["ranks"] = turned(places["ranks"], places["base"])
     titles = {"base": "by the encoder’s vectors", "ranks": f"by {view.vectors}"}
     sentences = [clean(text) for text in part["sentences"]]
     panels, lengths = [], []
@@ -69,12 +70,6 @@ _PROJECTIONS = {"pca": "principal components", "tsne": "t-SNE", "umap": "UMAP"}
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-def _turned(points: np.ndarray, onto: np.ndarray) -> np.ndarray:
-    """Turn and mirror a map, which changes no distance, so that it resembles another as much as can be."""
-    left, _, right = np.linalg.svd((points - points.mean(axis=0)).T @ (onto - onto.mean(axis=0)))
-    return np.asarray(points @ (left @ right))
 
 
 def _relative_length(points: np.ndarray, links: np.ndarray) -> float | None:

@@ -1,0 +1,122 @@
+"""``rankencoder index`` and ``rankencoder search``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rankencoder.cli.console import (
+    BatchSize,
+    Column,
+    Device,
+    Json,
+    console,
+    is_watched,
+    print_json,
+    quiet_libraries,
+)
+
+if TYPE_CHECKING:
+    from rankencoder.search import Hit, RankIndex
+
+
+def index(
+    model: Annotated[str, typer.Argument(help="A RankEncoder folder, or an encoder's folder or hub name.")],
+    corpus: Annotated[Path, typer.Argument(help="Sentences: a file or folder, as for build.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The index, new or to be added to.")],
+    column: Column = None,
+    id_column: Annotated[
+        str | None, typer.Option("--id", help='Column that holds the ids. By default "id", or else a hash.')
+    ] = None,
+    table: Annotated[
+        str | None, typer.Option(help="Keep the table elsewhere, e.g. s3://bucket/folder.")
+    ] = None,
+    device: Device = None,
+    batch_size: BatchSize = 32,
+    as_json: Json = False,
+) -> None:
+    """Make sentences searchable, with all columns of their file; or add to what is there.
+
+    Sentences that are in the index already are not encoded again. Interrupted work goes on where it stopped
+    when the same command is given again, and several processes may add at the same time.
+
+    Examples:
+    - `rankencoder index my-encoder articles.jsonl --column title -o my-index`
+
+    - `rankencoder search my-index "a treaty that ended a war" -k 5`
+
+    """
+    from rankencoder.search.model import check_model
+
+    check_model(model)  # before the heavy imports: a wrong name is told at once
+    quiet_libraries()
+    from rankencoder.search.index import RankIndex
+
+    made = RankIndex.create(model, output, table=table, device=device, batch_size=batch_size)
+    counts = made.add(corpus, column=column, id_column=id_column, progress=is_watched())
+    made.optimize()
+    if as_json:
+        print_json({"index": str(output), "sentences": len(made), **counts})
+        return
+    said = ", ".join(f"{number:,} {what}" for what, number in counts.items() if number) or "nothing to add"
+    console().print(f"{output}: {len(made):,} sentences ({said})", markup=False)
+
+
+def search(
+    folder: Annotated[Path, typer.Argument(metavar="INDEX", help="An index.")],
+    queries: Annotated[list[str], typer.Argument(metavar="QUERY...", help="A sentence, or several.")],
+    k: Annotated[int, typer.Option("-k", min=1, help="How many to find.")] = 10,
+    where: Annotated[str | None, typer.Option(help="SQL filter on the columns: year > 1990.")] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Look at every sentence of a large index.")] = False,
+    model: Annotated[str | None, typer.Option(help="The model, if it is no longer where it was.")] = None,
+    device: Device = None,
+    as_json: Json = False,
+) -> None:
+    """Find the sentences of an index that are nearest to a query.
+
+    Examples:
+    - `rankencoder search my-index "a treaty that ended a war" -k 5`
+
+    - `rankencoder search my-index "open source" --where "year > 1990 AND lang = 'en'" --json`
+
+    """
+    from rankencoder.search.folder import IndexFolder
+
+    IndexFolder(folder).read()
+    quiet_libraries()
+    from rankencoder.search.index import RankIndex
+
+    opened = RankIndex.load(folder, model, device=device)
+    found = opened.search(queries, k, where=where, exact=exact)
+    if as_json:
+        rows = [
+            {"query": q, "hits": [hit.to_dict() for hit in hits]}
+            for q, hits in zip(queries, found, strict=True)
+        ]
+        print_json(rows)
+        return
+    for query, hits in zip(queries, found, strict=True):
+        if len(queries) > 1:
+            console().print(f"[bold]{query}[/]" if "[" not in query else query, markup="[" not in query)
+        _print_hits(opened, hits)
+
+
+def _print_hits(opened: RankIndex, hits: list[Hit]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from rankencoder.encoders import shorten
+
+    if not hits:
+        console().print("nothing found")
+        return
+    calibration = opened.calibration
+    columns = [name for name in opened.columns if any(hit.columns.get(name) is not None for hit in hits)]
+    table = Table("score", "random pairs below", "text", *map(escape, columns), box=None, pad_edge=False)
+    for hit in hits:
+        percent = calibration.percent(hit.score) if calibration else ""
+        values = ("" if hit.columns[name] is None else shorten(str(hit.columns[name])) for name in columns)
+        table.add_row(f"{hit.score:.4f}", percent, escape(hit.text), *map(escape, values))
+    console().print(table)

@@ -1,0 +1,7 @@
+"""A page on which a person sees what rank vectors do: compare sentences, look at maps, search."""
+
+from __future__ import annotations
+
+from rankencoder.explorer.run import explore
+
+__all__ = ["explore"]

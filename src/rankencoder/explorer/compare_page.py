@@ -1,0 +1,98 @@
+"""The first tab."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+
+from rankencoder.explorer.background import Example
+from rankencoder.explorer.compare import compare, rank_name
+from rankencoder.explorer.explored import Explored
+from rankencoder.explorer.page import render
+from rankencoder.report.document import plural
+
+NEIGHBORS = (10, 20, 50, 100)
+
+
+def build(explored: Explored, _: gr.Tab) -> None:
+    """Lay out the tab, with a first example in it."""
+    examples = explored.background().examples
+    weight, k = round(explored.model.rank_weight, 2), NEIGHBORS[1]
+    with gr.Row(elem_classes="re-sentences"):
+        boxes = [
+            gr.Textbox(
+                text,
+                label=f"Sentence {letter}{' (optional)' if letter == 'C' else ''}",
+                lines=2,
+                max_lines=6,
+                min_width=240,
+                elem_id=f"sentence-{letter.lower()}",
+                placeholder="Type a sentence",
+            )
+            for letter, text in zip("ABC", examples[0], strict=True)
+        ]
+    with gr.Row(elem_classes="re-controls"):
+        slider = gr.Slider(
+            0,
+            1,
+            weight,
+            step=0.01,
+            label="Rank weight λ",
+            info=f"0 is cosine alone, 1 is {rank_name(explored)} alone",
+            elem_id="rank-weight",
+            scale=3,
+            min_width=240,
+        )
+        neighbors = gr.Radio(
+            [(str(number), number) for number in NEIGHBORS],
+            value=k,
+            label="Neighbours",
+            elem_id="neighbours",
+            scale=0,
+            min_width=320,
+        )
+        another = gr.Button("Another example", elem_id="another", min_width=170, scale=0, size="md")
+
+    # its number box may be empty or out of range while a person types, which compare can tell them
+    slider.preprocess = lambda payload: payload  # type: ignore[method-assign]
+
+    def show(a: str, b: str, c: str, rank_weight: float, number: int) -> str:
+        seen = compare(explored, (a, b, c), rank_weight, number)
+        return render("compare", seen=seen, note=_note(explored))
+
+    def next_example(a: str) -> Example:
+        present = [number for number, example in enumerate(examples) if example.a == a]
+        return examples[(present[0] + 1) % len(examples) if present else 0]
+
+    shown = gr.HTML(show(*examples[0], weight, k), elem_id="comparison", apply_default_css=False)
+    given: list[Any] = [*boxes, slider, neighbors]
+    # one event for all of them: an answer to older inputs can then never come last
+    gr.on(
+        [one.change for one in given],
+        show,
+        given,
+        shown,
+        queue=False,
+        show_progress="hidden",
+        trigger_mode="always_last",
+        api_visibility="private",
+    )
+    another.click(
+        next_example, boxes[0], boxes, queue=False, show_progress="hidden", api_visibility="private"
+    )
+
+
+def _note(explored: Explored) -> str:
+    model, pairs, name = explored.model, explored.background().pairs, rank_name(explored)
+    form = model.form.name
+    close = (
+        "" if form == "exact" else f" {form.capitalize()} form; fidelity to exact ranks: {model.fidelity}."
+    )
+    return (
+        f"Blend (Eq. 7) = λ · {name} + (1 − λ) · cosine; the model’s own λ is {model.rank_weight:g}. Random "
+        f"pairs: {plural(pairs, 'pair')} of reference sentences. A neighbour’s rank is its place by cosine; "
+        f"{name} compares two sentences by all {len(model.reference):,} places, not only by those that are "
+        f"listed.{close} Ranks do not make "
+        "every encoder better: rankencoder evaluate measures it on pairs of your own."
+    )

@@ -1,0 +1,48 @@
+"""What the tabs write into the page. Whatever a person typed or a corpus holds is escaped here, once."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rankencoder.report.document import clean, number, plural
+
+_LOWEST = -0.25  # the left end of a bar
+
+
+def render(template: str, **values: Any) -> str:
+    """Fill in a template of this folder, with everything escaped."""
+    return str(_environment().get_template(f"{template}.html.jinja").render(**values))
+
+
+def read(name: str) -> str:
+    """Return a file of this folder: style or script."""
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("rankencoder", "explorer"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(clean=clean, number=number, bar=bar)
+    environment.globals.update(plural=plural, zero=bar(0.0)["from"])
+    return environment
+
+
+def bar(value: float) -> dict[str, str]:
+    """Return where a bar begins and how long it is, in per cent of its track from −0.25 to 1.
+
+    >>> bar(1.0), bar(-3.0)
+    ({'from': '20.0', 'long': '80.0'}, {'from': '0.0', 'long': '20.0'})
+    """
+    low, high = sorted((0.0, min(1.0, max(_LOWEST, value))))
+    scale = 100 / (1 - _LOWEST)
+    return {"from": f"{(low - _LOWEST) * scale:.1f}", "long": f"{(high - low) * scale:.1f}"}

@@ -1,0 +1,224 @@
+"""The rows of an index as a LanceDB table, on local disk or object storage."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from math import ceil
+from typing import Any
+
+import numpy as np
+
+from rankencoder.encoders import first_line
+from rankencoder.errors import InputError
+from rankencoder.search.rows import OWN
+
+NAME = "rows"
+APPROXIMATE = 100_000
+"""Rows from which on an approximate index is made; below, every search is exact."""
+
+_PARTITION = 8192  # rows of one partition of the approximate index
+_PROBES = 64  # partitions that are looked at: all of a small table, at least a quarter of a large one
+_REFINE = 10
+_ITERATIONS, _SAMPLE = 10, 64  # fewer than LanceDB has, whose training takes minutes even of small tables
+_IDS = 1000  # of one deletion
+_COMMITS = 64  # after so many, twice as many and so on, small files are put together
+_KEPT = timedelta(minutes=10)  # old versions, for searches that are still at them
+
+
+class LanceRows:
+    """A table of ids, texts, vectors and columns.
+
+    :param uri: A folder, or an address such as ``s3://bucket/folder``.
+    :param dimension: Numbers of a vector, to make the table where there is none.
+    :raises InputError: If there is no such table, or lancedb is missing.
+    """
+
+    def __init__(self, uri: str, dimension: int | None = None) -> None:
+        lancedb, pa = import_lancedb()
+        self.uri = uri
+        with _told(f"cannot open the table in {uri}"):
+            # each look sees what other processes committed
+            database = lancedb.connect(uri, read_consistency_interval=timedelta(0))
+            if dimension is not None:
+                fields = [pa.field("id", pa.string(), nullable=False), pa.field("text", pa.string())]
+                fields.append(pa.field("vector", pa.list_(pa.float32(), dimension)))
+                database.create_table(NAME, schema=pa.schema(fields), exist_ok=True)
+            self.table = database.open_table(NAME)
+        self._commits, self._next = 0, _COMMITS
+
+    def __len__(self) -> int:
+        return int(self.table.count_rows())
+
+    @property
+    def schema(self) -> Any:
+        """The Arrow schema."""
+        return self.table.schema
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the users' columns."""
+        return [name for name in self.schema.names if name not in OWN]
+
+    def find(self, ids: list[str]) -> dict[str, dict[str, Any]]:
+        """Return the rows with these ids, their vectors aside."""
+        with _told("cannot read the table"):
+            query = self.table.search().where(with_ids(ids)).select(["id", "text", *self.columns])
+            return {row["id"]: row for row in query.to_list()}
+
+    def make_room(self, columns: Any) -> None:
+        """Add the columns that are missing."""
+        _, pa = import_lancedb()
+        known = self.schema.names
+        new = [field.with_nullable(True) for field in columns.schema if field.name not in known]
+        if new:
+            with _told("cannot add the columns"):
+                self.table.add_columns(pa.schema(new))
+
+    def write(self, rows: Any, *, replace: bool) -> None:
+        """Commit rows whose ids are new, all or none of them.
+
+        :param rows: An Arrow table.
+        :param replace: Let rows with known ids take the place of these.
+        """
+        merge = self.table.merge_insert("id").when_not_matched_insert_all()
+        if replace:
+            merge = merge.when_matched_update_all()
+        with _told("cannot write to the table"):
+            merge.execute(_complete(rows, self.schema))
+            self._commits += 1
+            if self._commits == self._next:
+                self._next *= 2  # each time all rows are written anew
+                self.table.optimize(cleanup_older_than=_KEPT)
+
+    def delete(self, where: str) -> int:
+        """Delete rows by a filter and return how many there were.
+
+        :raises InputError: If the filter is at fault.
+        """
+        with _told(f"cannot filter by {where!r}"):
+            return int(self.table.delete(where).num_deleted_rows)
+
+    def delete_ids(self, ids: list[str]) -> int:
+        """Delete rows by their ids and return how many there were."""
+        return sum(self.delete(with_ids(ids[start : start + _IDS])) for start in range(0, len(ids), _IDS))
+
+    def search(
+        self, vectors: np.ndarray, k: int, where: str | None, *, exact: bool = False
+    ) -> list[list[dict[str, Any]]]:
+        """Return the rows nearest to each of some unit vectors, nearest first, with their ``_distance``.
+
+        :param where: An SQL filter.
+        :param exact: Look at every row, however many there are.
+        :raises InputError: If the filter is at fault.
+        """
+        query = self.table.search(list(vectors), vector_column_name="vector").distance_type("cosine")
+        query = query.select(["id", "text", *self.columns, "_distance"]).limit(k)
+        if exact:
+            query = query.bypass_vector_index()
+        else:  # a filter may leave so few rows that more partitions must be looked at
+            query = query.minimum_nprobes(self._probes()).maximum_nprobes(0).refine_factor(_REFINE)
+        if where is not None:
+            query = query.where(where)
+        with _told(f"cannot filter by {where!r}" if where else "cannot search"):
+            rows = query.to_list()
+        found: list[list[dict[str, Any]]] = [[] for _ in vectors]
+        for row in rows:
+            found[row.pop("query_index", 0)].append(row)
+        return found
+
+    def _probes(self) -> int:
+        return max(_PROBES, ceil(len(self) / _PARTITION / 4))
+
+    def batches(self, columns: list[str], size: int = 4096) -> Iterator[Any]:
+        """Yield some columns of all rows as Arrow batches."""
+        with _told("cannot read the table"):
+            yield from self.table.search().select(columns).to_batches(size)
+
+    def sample(self, size: int, seed: int = 0) -> np.ndarray:
+        """Return the vectors of some random rows."""
+        number = len(self)
+        chosen = np.random.default_rng(seed).choice(number, size=min(size, number), replace=False)
+        with _told("cannot read the table"):
+            return vectors_of(self.table.take_offsets(np.sort(chosen).tolist()).select(["vector"]).to_arrow())
+
+    def optimize(self) -> None:
+        """Put small files together, and make or refresh the indexes that a large table is searched by."""
+        from lancedb.index import BTree, IvfPq
+
+        with _told("cannot put the table in order"):
+            self.table.optimize(cleanup_older_than=_KEPT)  # indexes are made faster of few files
+            if len(self) < APPROXIMATE:
+                return
+            # one by one: an earlier process may have been killed between them
+            made = {column for index in self.table.list_indices() for column in index.columns}
+            if "id" not in made:
+                self.table.create_index("id", config=BTree())
+            if "vector" in made:
+                return
+            dimension = self.schema.field("vector").type.list_size
+            parts = _sub_vectors(dimension)
+            training = {
+                "max_iterations": _ITERATIONS,
+                "sample_rate": _SAMPLE,
+                "target_partition_size": _PARTITION,
+            }
+            config = IvfPq(distance_type="cosine", num_sub_vectors=parts, **training)
+            self.table.create_index("vector", config=config)
+
+
+def with_ids(ids: list[str]) -> str:
+    """Return the SQL filter for rows with these ids."""
+    quoted = ", ".join("'" + identity.replace("'", "''") + "'" for identity in ids)
+    return f"id IN ({quoted})"
+
+
+def vectors_of(rows: Any) -> np.ndarray:
+    """Return the vectors of an Arrow table or batch as an array."""
+    column = rows["vector"]
+    column = column.combine_chunks() if hasattr(column, "combine_chunks") else column
+    return np.asarray(column.flatten().to_numpy(zero_copy_only=False)).reshape(len(rows), -1)
+
+
+def _sub_vectors(dimension: int) -> int:
+    """Return into how many parts vectors are cut: of 4 numbers, or of few where 4 does not divide."""
+    return next(dimension // size for size in (4, 5, 3, 2, 1) if dimension % size == 0)
+
+
+def _complete(rows: Any, schema: Any) -> Any:
+    """Return rows with all columns of a schema, in its order and types."""
+    _, pa = import_lancedb()
+    names = rows.schema.names
+    arrays = [
+        rows[field.name].cast(field.type) if field.name in names else pa.nulls(len(rows), field.type)
+        for field in schema
+    ]
+    return pa.table(arrays, schema=schema)
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Say in one line what LanceDB did not like."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (ValueError, RuntimeError, OSError) as error:
+        reason = first_line(error).partition(", /root/")[0].partition(", /home/")[0]
+        raise InputError(f"{what}: {reason}") from error
+
+
+def import_lancedb() -> tuple[Any, Any]:
+    """Return the modules lancedb and pyarrow.
+
+    :raises InputError: If they are not installed.
+    """
+    os.environ.setdefault("LANCEDB_LOG", "error")
+    try:
+        import lancedb
+        import pyarrow as pa
+    except ImportError as error:
+        raise InputError("an index needs lancedb: pip install 'rankencoder[search]'") from error
+    return lancedb, pa

@@ -1,0 +1,95 @@
+"""Servers for the tests: real ones, on free ports of the loopback interface."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+SOURCE = Path(__file__).parents[1] / "src"
+
+
+@contextmanager
+def serving(model, index=None, **settings):
+    """Serve a model in a thread; yield the address."""
+    from rankencoder.server.app import create_app
+    from rankencoder.server.settings import Settings
+
+    given = Settings(**settings)
+    with running(create_app(model, given, index=index), timeout=given.timeout) as url:
+        yield url
+
+
+@contextmanager
+def running(app, timeout=60.0, max_connections=1000):
+    """Run an application in a thread; yield its address."""
+    import uvicorn
+
+    from rankencoder.server.run import address, bind, configure
+
+    listener = bind("127.0.0.1", 0)
+    config = configure(app, timeout=timeout, max_connections=max_connections, streams=False)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        wait_for(lambda: server.started or not thread.is_alive())
+        yield address(listener)
+    finally:
+        server.should_exit = True
+        thread.join(30)
+
+
+class Process:
+    """A server as a process of its own, started by a command."""
+
+    def __init__(self, *command, log, **environment):
+        self.log = log
+        known = {name: value for name, value in os.environ.items() if name != "RANKENCODER_API_KEY"}
+        path = os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])
+        with log.open("wb") as out:
+            self.process = subprocess.Popen(
+                [sys.executable, *map(str, command)],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**known, "PYTHONPATH": path, **environment},
+            )
+        wait_for(lambda: "ready at" in self.text() or self.process.poll() is not None)
+        assert self.process.poll() is None, self.text()
+        self.url = self.text().partition("ready at ")[2].split()[0]
+
+    def text(self):
+        return self.log.read_text(encoding="utf-8")
+
+    def terminate(self):
+        self.process.send_signal(signal.SIGTERM)
+
+    def wait(self):
+        return self.process.wait(60)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+
+
+def wait_for(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def figure(url, name):
+    """Return a figure of /metrics."""
+    lines = httpx.get(f"{url}/metrics").text.splitlines()
+    return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))

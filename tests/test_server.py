@@ -1,0 +1,479 @@
+import asyncio
+import base64
+import datetime
+import gc
+import json
+import re
+import shlex
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from pathlib import Path
+
+import httpx
+import numpy as np
+import openai
+import pytest
+from live_server import Process, figure, serving, wait_for
+
+from rankencoder import RankEncoder
+from rankencoder.encoders import Encoder
+from rankencoder.errors import InputError
+
+DOCS = Path(__file__).parents[1] / "docs/serving.md"
+A, B = "The cat sees the dog", "The dog sees the cat"
+
+
+@pytest.fixture(scope="module")
+def model(tiny_saved):
+    return RankEncoder.load(tiny_saved, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def url(tiny_saved):
+    with serving(RankEncoder.load(tiny_saved, device="cpu"), name="tiny") as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def client(url):
+    return openai.OpenAI(base_url=f"{url}/v1", api_key="none needed", max_retries=0)
+
+
+@pytest.mark.parametrize("encoding", ["float", "base64", None])
+def test_openai_client_gets_the_vectors_of_encode(client, model, sentences, encoding):
+    texts = sentences[::7]  # more than a batch, in no order of length
+    options = {"encoding_format": encoding} if encoding else {}  # without, it asks for base64 by itself
+    answer = client.embeddings.create(model="tiny", input=texts, **options)
+    vectors = [row.embedding for row in answer.data]
+    if encoding == "base64":
+        vectors = [np.frombuffer(base64.b64decode(row), dtype="<f4") for row in vectors]
+    np.testing.assert_allclose(np.array(vectors), model.encode(texts), atol=1e-6)
+    assert [row.index for row in answer.data] == list(range(len(texts)))
+    assert answer.model == "tiny"
+    read = model.encoder.model.preprocess(texts)["attention_mask"].sum()
+    assert answer.usage.prompt_tokens == answer.usage.total_tokens == int(read)
+
+
+def test_openai_client_one_sentence_model_list_and_refusals(client, model):
+    one = client.embeddings.create(model="tiny", input=A, dimensions=model.dimension, user="me")
+    np.testing.assert_allclose(one.data[0].embedding, model.encode(A), atol=1e-6)
+    long = client.embeddings.create(model="tiny", input="cat " * 200)
+    assert long.usage.prompt_tokens == 64  # what the encoder reads of it
+    assert [served.id for served in client.models.list()] == ["tiny"]
+    assert client.models.retrieve("tiny") == client.models.list().data[0]
+    with pytest.raises(openai.NotFoundError, match="no model 'a/b' here, only 'tiny'"):
+        client.models.retrieve("a/b")
+    with pytest.raises(openai.NotFoundError, match="no model 'text-embedding-3-small' here, only 'tiny'"):
+        client.embeddings.create(model="text-embedding-3-small", input=A)
+    for wrong, param in (
+        ({"dimensions": 3}, "dimensions"),
+        ({"input": [1, 2, 3]}, "input"),
+        ({"input": [[1, 2], [3]]}, "input"),
+        ({"input": " "}, "input"),
+        ({"input": []}, "input"),
+    ):
+        with pytest.raises(openai.UnprocessableEntityError) as caught:
+            client.embeddings.create(**{"model": "tiny", "input": A, **wrong})
+        assert caught.value.param == param
+        assert caught.value.type == "invalid_request_error"
+
+
+def test_similarity_and_explain_are_the_librarys(url, model, sentences):
+    a, b = sentences[:70], [*sentences[100:110], "cat"]
+    answer = httpx.post(f"{url}/similarity", json={"a": a, "b": b}).json()
+    np.testing.assert_allclose(answer["similarity"], model.similarity(a, b), atol=1e-6)
+    one = httpx.post(f"{url}/similarity", json={"a": A, "b": B}).json()
+    np.testing.assert_allclose(one["similarity"], model.similarity(A, B), atol=1e-6)
+    explained = httpx.post(f"{url}/explain", json={"a": A, "b": B, "k": 20}).json()
+    expected = model.explain(A, B, 20).to_dict()
+    assert explained.keys() == expected.keys()
+    for name, value in expected.items():
+        if isinstance(value, float):
+            assert explained[name] == pytest.approx(value, abs=1e-6)
+    assert [n["sentence"] for n in explained["shared"]] == [n["sentence"] for n in expected["shared"]]
+    assert [n["rank"] for n in explained["neighbors_a"]] == list(range(1, 21))
+
+
+def test_a_plain_encoder_has_vectors_and_no_explanations(tiny_folder):
+    encoder = Encoder(tiny_folder, device="cpu")
+    with serving(encoder) as url:
+        answer = httpx.post(f"{url}/v1/embeddings", json={"input": [A, B]}).json()
+        np.testing.assert_allclose(
+            [row["embedding"] for row in answer["data"]], encoder([A, B]).numpy(), atol=1e-6
+        )
+        refused = httpx.post(f"{url}/explain", json={"a": A, "b": B})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (409, "no_reference_corpus")
+
+
+@pytest.fixture(scope="module")
+def index(tiny_saved, sentences, tmp_path_factory):
+    pytest.importorskip("lancedb")
+    from rankencoder.search import RankIndex
+
+    folder = tmp_path_factory.mktemp("index")
+    corpus = folder / "corpus.jsonl"
+    rows = [{"text": text, "year": 1900 + i, "lang": "en"} for i, text in enumerate(sentences[:300])]
+    corpus.write_text("\n".join(map(json.dumps, rows)))
+    RankIndex.create(str(tiny_saved), folder / "index").add(corpus)
+    return folder / "index"
+
+
+def test_search_is_the_indexs(model, url, index, sentences):
+    from rankencoder.search import RankIndex
+    from rankencoder.server.served import Served, open_index
+
+    expected = RankIndex.load(index).search(A, 7, where="year > 1950")
+    with serving(model, index=open_index(index, Served(model))) as other:
+        answer = httpx.post(f"{other}/search", json={"query": A, "k": 7, "where": "year > 1950"}).json()
+        for found, hit in zip(answer["results"], expected, strict=True):
+            assert (found["id"], found["text"], found["columns"]) == (hit.id, hit.text, hit.columns)
+            assert found["score"] == pytest.approx(hit.score, abs=1e-6)
+            assert found["percentile"] == pytest.approx(hit.percentile, abs=1e-3)
+        assert (
+            httpx.post(f"{other}/search", json={"query": sentences[7]}).json()["results"][0]["text"]
+            == sentences[7]
+        )
+        for where in (
+            "nonsense",
+            "year >",
+            "year = 'a' 1",
+            "1; DROP TABLE x",
+            "\x00",
+            "'",
+            "1 = 1",
+            "year = x",
+        ):
+            refused = httpx.post(f"{other}/search", json={"query": A, "where": where})
+            assert refused.status_code == 422, (where, refused.text)
+            assert "cannot filter by" in refused.json()["error"]["message"]
+        for where in (
+            "year IN (1950, -3) OR NOT (text LIKE 'The %' AND `id` <> '')",
+            "year IS NOT NULL",
+        ):
+            assert httpx.post(f"{other}/search", json={"query": A, "where": where}).status_code == 200, where
+        killers = ("1+" * 4000 + "1=year", "CAST(" * 1000, "INTERVAL " * 50, "NOT " * 400, "NOT (" * 40)
+        for where in (*killers, "year" + " = year" * 200, "(" * 7 + "year = 1" + ")" * 7):
+            refused = httpx.post(f"{other}/search", json={"query": A, "where": where})
+            assert (refused.status_code, "cannot filter" in refused.text) == (422, True), where[:20]
+    assert httpx.post(f"{url}/search", json={"query": A}).json()["error"]["code"] == "no_index"
+
+
+@pytest.fixture(scope="module")
+def odd(tiny_saved, tmp_path_factory):
+    """The folder of an index with columns that JSON has no types for."""
+    pytest.importorskip("lancedb")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from rankencoder.search import RankIndex
+
+    folder = tmp_path_factory.mktemp("odd")
+    time = datetime.datetime(2020, 1, 1, 10)
+    columns = {
+        "text": ["The cat sees", "The dog sees"],
+        "data": [b"\xff\xfe", b"\x00"],
+        "day": [datetime.date(2019, 1, 1), time.date()],
+        "at": pa.array([time - datetime.timedelta(1), time], pa.timestamp("us")),
+        "x": [float("nan"), float("inf")],
+        "price": [Decimal("1.50"), Decimal("2.25")],
+    }
+    pq.write_table(pa.table(columns), folder / "corpus.parquet")
+    RankIndex.create(str(tiny_saved), folder / "index").add(folder / "corpus.parquet", column="text")
+    return folder / "index"
+
+
+def test_columns_of_any_type_are_found_and_dates_filtered_by(model, odd):
+    from rankencoder.server.served import Served, open_index
+
+    with serving(model, index=open_index(odd, Served(model))) as url:
+
+        def found(where=None):
+            answer = httpx.post(f"{url}/search", json={"query": "The dog sees", "where": where})
+            assert answer.status_code == 200, (where, answer.text)
+            return answer.json()["results"]
+
+        assert [hit["text"] for hit in found()] == ["The dog sees", "The cat sees"]
+        columns = found()[1]["columns"]
+        assert base64.b64decode(columns.pop("data")) == b"\xff\xfe"
+        assert float(columns.pop("price")) == 1.5
+        assert columns == {"day": "2019-01-01", "at": "2019-12-31T10:00:00", "x": None}
+        for where in (
+            "day >= DATE '2020-01-01'",
+            "day IN (date '2020-01-01', DATE'2021-01-01')",
+            "at = TIMESTAMP '2020-01-01 10:00:00'",
+            "at BETWEEN timestamp '2020-01-01T00:00:00' AND TIMESTAMP '2020-01-02'",
+        ):
+            assert [hit["text"] for hit in found(where)] == ["The dog sees"], where
+        for where in ("day = DATE '2020-13-01'", "at > TIMESTAMP 'today'", "DATE '2020-01-01' = day"):
+            refused = httpx.post(f"{url}/search", json={"query": A, "where": where})
+            assert (refused.status_code, "cannot filter by" in refused.text) == (422, True), where
+
+
+def test_nothing_in_an_answer_is_too_strange_for_json():
+    from rankencoder.server.errors import json_response
+
+    strange = [b"\xff", float("nan"), float("-inf"), Decimal("NaN"), 1j, {"a": object}]
+    answer = json.loads(json_response(strange).body)
+    assert answer[:3] == [base64.urlsafe_b64encode(b"\xff").decode(), None, None]
+
+
+def test_columns_that_another_process_adds_can_be_filtered_by(model, tmp_path):
+    pytest.importorskip("lancedb")
+    from rankencoder.search import RankIndex
+    from rankencoder.server.served import Served, open_index
+
+    index = RankIndex.build(model, ["The cat sees"], tmp_path / "index")
+    with serving(model, index=open_index(tmp_path / "index", Served(model))) as url:
+        body = {"query": A, "where": "year = 1990"}
+        assert httpx.post(f"{url}/search", json=body).status_code == 422
+        index.add([{"text": "The dog sees", "year": 1990}])
+        assert [hit["text"] for hit in httpx.post(f"{url}/search", json=body).json()["results"]] == [
+            "The dog sees"
+        ]
+
+
+def test_the_documented_requests_work(model, tiny_saved, index):
+    from rankencoder.server.served import Served, open_index
+
+    text = DOCS.read_text(encoding="utf-8").replace('load("my-encoder")', f"load({str(tiny_saved)!r})")
+    commands = re.findall(r"^curl .*\\\n.*$", text, flags=re.MULTILINE)
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert (len(commands), len(blocks)) == (4, 2)
+    with serving(model, index=open_index(index, Served(model)), name="my-encoder") as other:
+        for command in commands:
+            words = shlex.split(command.replace("\\\n", " ").replace("http://127.0.0.1:8000", other))
+            kind, body = words[words.index("-H") + 1].partition(": ")[::2], words[words.index("-d") + 1]
+            answer = httpx.post(words[1], content=body, headers=[kind])
+            assert answer.status_code == 200, (command, answer.text)
+        for block in blocks:
+            exec(compile(block.replace("http://127.0.0.1:8000", other), "serving.md", "exec"), {})
+
+
+def test_an_index_of_another_model_is_refused_at_once(run_cli, tiny_folder, index):
+    code, _, error = run_cli("serve", tiny_folder, "--index", index, "--port", 0)
+    assert (code, "was made with" in error) == (2, True)
+
+
+def test_health_docs_and_metrics(url, model):
+    assert httpx.get(f"{url}/health").json()["dimension"] == model.dimension
+    head = httpx.head(f"{url}/health")
+    assert (head.status_code, head.content) == (200, b"")
+    page = httpx.get(f"{url}/docs").text
+    assert "POST /v1/embeddings" in page
+    assert "<script" not in page  # nothing is loaded from anywhere
+    assert set(re.findall(r"(?:href|src)=([^> ]*)", page)) == {"openapi.json"}
+    schema = httpx.get(f"{url}/openapi.json").json()
+    assert {"/v1/embeddings", "/similarity", "/explain", "/search", "/health", "/metrics"} <= set(
+        schema["paths"]
+    )
+    before = figure(url, "rankencoder_sentences_total")
+    httpx.post(f"{url}/v1/embeddings", json={"input": [A, B]})
+    assert figure(url, "rankencoder_sentences_total") == before + 2
+    tokens = figure(url, "rankencoder_tokens_total")
+    httpx.post(f"{url}/explain", json={"a": A, "b": B})
+    assert figure(url, "rankencoder_sentences_total") == before + 4
+    read = model.encoder.model.preprocess([A, B])["attention_mask"].sum()
+    assert figure(url, "rankencoder_tokens_total") == tokens + int(read)
+    assert figure(url, "rankencoder_waiting_sentences") == 0
+    assert figure(url, 'rankencoder_requests_total{path="/v1/embeddings",status="200"}') > 0
+    httpx.get(f"{url}/never-heard-of")
+    assert figure(url, 'rankencoder_requests_total{path="other",status="404"}') > 0
+
+
+def test_64_clients_at_once_each_get_their_own(url, model, sentences):
+    def ask(number):
+        texts = [sentences[number + 64 * i] for i in range(4)]
+        with httpx.Client(timeout=60) as own:
+            answers = [own.post(f"{url}/v1/embeddings", json={"input": text}) for text in texts]
+        return texts, [answer.json()["data"][0]["embedding"] for answer in answers]
+
+    before = figure(url, "rankencoder_batch_sentences_count")
+    with ThreadPoolExecutor(64) as pool:
+        for texts, vectors in pool.map(ask, range(64)):
+            np.testing.assert_allclose(vectors, model.encode(texts), atol=1e-5)
+    assert figure(url, "rankencoder_batch_sentences_count") - before < 200  # of 256: some went together
+
+
+def test_a_batch_is_never_larger_than_it_may_be():
+    from rankencoder.server.batching import Batcher
+    from rankencoder.server.metrics import Metrics
+    from rankencoder.server.served import Encoded
+
+    sizes = []
+
+    def encode(texts):
+        sizes.append(len(texts))
+        return Encoded(np.array([[float(text)] for text in texts]), [1] * len(texts))
+
+    async def ask():
+        batcher = Batcher(encode, size=4, wait=0.01, limit=100, watcher=Metrics("test"))
+        worker = asyncio.create_task(batcher.run())
+        pieces = [["1", "2", "3"], ["4", "5"], ["6", "7"], ["8", "9", "10", "11", "12"]]
+        answers = await asyncio.wait_for(asyncio.gather(*map(batcher.encode, pieces)), 20)
+        worker.cancel()
+        await batcher.close()
+        return [[f"{value:g}" for value in answer.vectors.ravel()] for answer in answers] == pieces
+
+    assert asyncio.run(ask())
+    assert sizes == [3, 4, 4, 1]
+
+
+def test_a_sentence_that_cannot_be_encoded_harms_nobody_else():
+    def picky(texts):
+        if any("poison" in text for text in texts):
+            raise InputError("this poison is not for me")
+        if any("bomb" in text for text in texts):
+            raise RuntimeError("secret bomb")
+        return [[1.0, len(text)] for text in texts]
+
+    with serving(Encoder(picky), batch_wait=0.3) as url:
+
+        def ask(text):
+            return httpx.post(f"{url}/v1/embeddings", json={"input": text})
+
+        with ThreadPoolExecutor(4) as pool:
+            good, poison, bomb, other = pool.map(ask, ["good", "poison", "bomb", "other"])
+        assert (good.status_code, other.status_code) == (200, 200)
+        assert (poison.status_code, "for me" in poison.text) == (422, True)
+        assert bomb.status_code == 500
+        assert "secret" not in bomb.text
+        assert "Traceback" not in bomb.text
+        assert figure(url, "rankencoder_batch_sentences_count") == 2
+
+
+GATED = """
+    import sys, time
+    from pathlib import Path
+    from rankencoder.encoders import Encoder
+    from rankencoder.server.app import create_app
+    from rankencoder.server.run import bind, log_to_stderr, run
+
+    gate = Path(sys.argv[1])
+
+    def gated(texts):
+        while len(texts[0]) > 20 and not gate.exists():
+            time.sleep(0.02)
+        return [[1.0, len(text)] for text in texts]
+
+    app = create_app(Encoder(gated))
+    log_to_stderr()
+    run(app, bind("127.0.0.1", 0), timeout=30)
+"""
+
+
+def test_sigterm_finishes_what_is_in_flight(tmp_path):
+    script, gate = tmp_path / "gated.py", tmp_path / "gate"
+    script.write_text(textwrap.dedent(GATED))
+    with Process(script, gate, log=tmp_path / "log") as server, ThreadPoolExecutor(8) as pool:
+        body = {"input": "A sentence that has to wait for the gate."}
+        answers = [
+            pool.submit(httpx.post, f"{server.url}/v1/embeddings", json=body, timeout=60) for _ in range(8)
+        ]
+        wait_for(lambda: figure(server.url, "rankencoder_waiting_sentences") == 8)
+        server.terminate()
+        wait_for(lambda: refuses(server.url))
+        assert not any(answer.done() for answer in answers)
+        gate.touch()
+        assert [answer.result().status_code for answer in answers] == [200] * 8
+        assert server.wait() == 0
+        assert server.text().rstrip().endswith("ended")
+
+
+def refuses(url):
+    try:
+        httpx.get(f"{url}/health", timeout=1)
+    except httpx.ConnectError:
+        return True
+    except httpx.HTTPError:
+        return False
+    return False
+
+
+def test_key_is_asked_for_and_in_no_log(tiny_saved, tmp_path):
+    key, log = "sk-very-secret-8415", tmp_path / "log"
+    command = ("-m", "rankencoder", "serve", tiny_saved, "--port", 0, "--name", "tiny")
+    with Process(*command, log=log, RANKENCODER_API_KEY=key) as server:
+        wrong = (
+            None,
+            "",
+            "Bearer",
+            "Bearer wrong",
+            f"Basic {key}",
+            f"Bearer {key}x",
+            f"Bearer {key[:-1]}",
+            key,
+        )
+        for header in wrong:
+            headers = {} if header is None else {"Authorization": header}
+            for method, path in (("POST", "/v1/embeddings"), ("GET", "/metrics"), ("GET", "/nowhere")):
+                refused = httpx.request(method, server.url + path, headers=headers)
+                assert refused.status_code == 401, (header, path)
+                assert refused.headers["WWW-Authenticate"] == "Bearer"
+                assert key not in refused.text
+        assert httpx.get(f"{server.url}/health").status_code == 200
+        assert "securitySchemes" in httpx.get(f"{server.url}/openapi.json").json()["components"]
+        client = openai.OpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=0)
+        assert len(client.embeddings.create(model="tiny", input="A private sentence").data) == 1
+        httpx.get(f"{server.url}/{key}?q={key}", headers={"Authorization": f"Bearer {key}"})
+        with pytest.raises(openai.AuthenticationError, match="no API key, or a wrong one"):
+            openai.OpenAI(base_url=f"{server.url}/v1", api_key="wrong").models.list()
+        server.terminate()
+        assert server.wait() == 0
+    text = log.read_text()
+    assert "POST /v1/embeddings 401" in text
+    assert "POST /v1/embeddings 200" in text
+    assert key not in text
+    assert "private" not in text
+
+
+def test_the_application_holds_only_the_keys_digest(callable_encoder):
+    from rankencoder.server.app import create_app
+    from rankencoder.server.settings import Settings
+
+    app = create_app(Encoder(callable_encoder), Settings(api_key="sk-secret"))
+    (gate,) = (layer for layer in app.user_middleware if "digest" in layer.kwargs)
+    assert len(gate.kwargs["digest"]) == 32
+    known = [thing for thing in gc.get_objects() if type(thing) is Settings]
+    assert known
+    assert all(settings.api_key is None for settings in known)
+
+
+def test_a_port_is_taken_at_once():
+    from rankencoder.server.run import bind
+
+    taken = bind("127.0.0.1", 0)
+    with pytest.raises(InputError, match="cannot listen on"):
+        bind("127.0.0.1", taken.getsockname()[1])
+    taken.close()
+
+
+def test_command_line_says_what_is_wrong(run_cli, tiny_saved, tmp_path, monkeypatch):
+    from rankencoder.server.run import bind
+
+    taken = bind("127.0.0.1", 0)
+    port = taken.getsockname()[1]
+    empty = tmp_path / "key"
+    empty.write_text("\n")
+    for arguments, message in (
+        ([tmp_path / "none"], "cannot load encoder"),
+        ([tiny_saved, "--port", port], f"cannot listen on 127.0.0.1:{port}"),
+        ([tiny_saved, "--api-key-file", empty], "holds no API key"),
+        ([tiny_saved, "--api-key-file", tmp_path / "none"], "cannot read the API key"),
+        ([tiny_saved, "--max-chars", 20_000], "max_chars must be at most 10,000"),
+        ([tiny_saved, "--max-body-mb", "inf"], "Invalid value for '--max-body-mb'"),
+        ([tiny_saved, "--max-body-mb", "nan"], "Invalid value for '--max-body-mb'"),
+        ([tiny_saved, "--timeout", "inf"], "timeout must be from 1 to 1,000,000,000, not inf"),
+        ([tiny_saved, "--timeout", "nan"], "Invalid value for '--timeout'"),
+        ([tiny_saved, "--batch-size", 10**30], "Invalid value for '--batch-size'"),
+        ([tiny_saved, "--batch-wait-ms", "1e300"], "batch_wait must be from 0"),
+        ([tiny_saved, "--batch-sentences", 10**400], "batch_sentences must be from 1"),
+        ([tiny_saved, "--max-waiting", 5], "max_waiting (5) must be at least max_sentences (2048)"),
+    ):
+        code, _, error = run_cli("serve", *arguments)
+        assert (code, error.count("\n")) == (2, 1)
+        assert message in error
+    taken.close()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    code, _, error = run_cli("serve", tiny_saved)
+    assert (code, "pip install 'rankencoder[serve]'" in error) == (2, True)

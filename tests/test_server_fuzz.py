@@ -1,0 +1,81 @@
+"""Schemathesis sends what the OpenAPI document allows, and what it does not."""
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from live_server import serving
+from schemathesis import GenerationMode, checks
+
+from rankencoder.errors import InputError
+from rankencoder.search.hits import Hit
+
+
+class Index:
+    """Stands in for a RankIndex."""
+
+    columns = ("year",)
+
+    def search(self, vector, k, where=None):
+        if where:
+            raise InputError(f"cannot filter by {where!r}")
+        return [Hit("1", "found", 0.5, None)] * min(k, 3)
+
+
+@pytest.fixture(scope="module")
+def api(tiny_model):
+    with serving(tiny_model, index=Index(), name="tiny", max_chars=2000) as url:
+        yield schemathesis.openapi.from_url(f"{url}/openapi.json")
+
+
+CHECKS = (
+    checks.not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_schema_conformance,
+)
+OPERATIONS = (
+    ("POST", "/v1/embeddings"),
+    ("POST", "/similarity"),
+    ("POST", "/explain"),
+    ("POST", "/search"),
+    ("GET", "/v1/models"),
+    ("GET", "/v1/models/{name}"),
+    ("GET", "/metrics"),
+    ("GET", "/health"),
+)
+
+
+def test_every_operation_is_tried(api):
+    found = {(o.ok().method.upper(), o.ok().path) for o in api.get_all_operations()}
+    assert found == set(OPERATIONS)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "mode"),
+    [
+        *((method, path, GenerationMode.POSITIVE) for method, path in OPERATIONS),
+        *((method, path, GenerationMode.NEGATIVE) for method, path in OPERATIONS if method == "POST"),
+    ],
+)
+def test_answers_are_as_described_and_never_a_fault_of_ours(api, method, path, mode):
+    telling = checks.negative_data_rejection if mode is GenerationMode.NEGATIVE else refused_for_a_reason
+
+    @given(case=api[path][method].as_strategy(generation_mode=mode))
+    @settings(
+        max_examples=60 if method == "POST" else 5,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    def send(case):
+        case.call_and_validate(checks=[*CHECKS, telling])
+
+    send()
+
+
+def refused_for_a_reason(ctx, response, case):
+    """What the document allows is answered, but for filters that only an index can judge."""
+    if response.status_code != 200:
+        assert "cannot filter" in response.json()["error"]["message"]

@@ -1,0 +1,275 @@
+import json
+import logging
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from live_server import figure, serving, wait_for
+
+from rankencoder.encoders import Encoder
+
+POSTS = ("/v1/embeddings", "/similarity", "/explain", "/search")
+LIMITS = {"max_sentences": 8, "max_chars": 100, "max_body": 5000, "timeout": 5.0, "max_neighbors": 50}
+
+
+@pytest.fixture(scope="module")
+def url(tiny_model):
+    with serving(tiny_model, name="tiny", **LIMITS) as address:
+        yield address
+
+
+def post(url, path, content, kind="application/json"):
+    headers = {} if kind is None else {"Content-Type": kind}
+    return httpx.post(url + path, content=content, headers=headers)
+
+
+def refusal(answer):
+    """Check that an answer is a refusal of OpenAI's shape, and return status and message."""
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert "Traceback" not in answer.text
+    assert "\n" not in error["message"]
+    return answer.status_code, error["message"]
+
+
+MALFORMED = {
+    "nothing": (b"", 422),
+    "a blank": (b" ", 400),
+    "no JSON": (b"hello", 400),
+    "half a document": (b'{"input": "a"', 400),
+    "two documents": (b"{} {}", 400),
+    "a zero byte": (b'{"input": "\x00"}', 400),
+    "not UTF-8": (b'{"input": "\xff\xfe"}', 400),
+    "UTF-16": ('{"input": "a"}'.encode("utf-16"), 400),
+    "a byte order mark": (b'\xef\xbb\xbf{"input": "a"}', 400),
+    "NaN": (b'{"input": "a", "dimensions": NaN}', 400),
+    "infinity": (b'{"input": "a", "dimensions": -Infinity}', 400),
+    "deeply nested lists": (b"[" * 4000, 400),
+    "deeply nested, closed": (b"[" * 2000 + b"]" * 2000, (400, 422)),
+    "deeply nested objects": (b'{"a":' * 800 + b"1" + b"}" * 800, 422),
+    "a huge integer": (b'{"input": "a", "dimensions": ' + b"9" * 4500 + b"}", 400),
+    "a large integer": (b'{"input": "a", "dimensions": ' + b"9" * 400 + b"}", 422),
+    "a huge float": (b'{"input": "a", "dimensions": 1e999}', 422),
+    "a lone surrogate": (b'{"input": "\\ud800", "a": "\\ud800", "b": "\\ud800", "query": "\\ud800"}', 422),
+    "a surrogate as key": (b'{"\\ud800": "a"}', 422),
+    "a surrogate elsewhere": (b'{"input": "a", "model": "\\ud800", "user": "\\udfff"}', (404, 422)),
+    "a list": (b'["a"]', 422),
+    "a string": (b'"a"', 422),
+    "null": (b"null", 422),
+    "a number": (b"1", 422),
+    "an empty object": (b"{}", 422),
+    "an unknown field": (b'{"input": "a", "a": "a", "b": "b", "query": "q", "colour": 1}', 422),
+    "nulls": (b'{"input": null, "a": null, "b": null, "query": null}', 422),
+    "numbers": (b'{"input": 1, "a": 1, "b": 1.5, "query": 2}', 422),
+    "objects": (b'{"input": {}, "a": {}, "b": {}, "query": {}}', 422),
+    "mixed lists": (b'{"input": ["a", 1], "a": ["a", null], "b": [[]], "query": ["q"]}', 422),
+    "empty strings": (b'{"input": "", "a": "", "b": "", "query": ""}', 422),
+    "empty lists": (b'{"input": [], "a": [], "b": [], "query": []}', 422),
+}
+
+
+@pytest.mark.parametrize("path", POSTS)
+def test_malformed_bodies_are_refused_and_never_a_fault_of_ours(url, path):
+    for name, (content, expected) in MALFORMED.items():
+        status, _ = refusal(post(url, path, content))
+        if path == "/search" and status == 409:
+            continue  # it has no index, whatever was asked
+        assert status in (expected if isinstance(expected, tuple) else (expected,)), (name, path)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"input": "a", "encoding_format": "hex"}, "encoding_format: Input should be 'float' or 'base64'"),
+        ({"input": "a", "dimensions": "3"}, "dimensions"),
+        ({"input": "a", "dimensions": 0}, "dimensions"),
+        ({"input": "a", "dimensions": True}, "dimensions"),
+        ({"input": "a", "colour": 1}, "colour: no such field here"),
+        ({"input": ["a", "  "]}, "input: sentence 1 is empty"),
+        ({"input": ["a", None]}, "input: sentence 1 is not a string"),
+        ({"input": [1, 2]}, "token numbers"),
+        ({"input": [True]}, "sentence 0 is not a string"),
+        ({"input": ["a"] * 9}, "9 sentences are more than 8"),
+        ({"input": "a" * 101}, "input: sentence 0 has 101 characters, more than 100"),
+    ],
+)
+def test_messages(url, body, message):
+    status, told = refusal(httpx.post(f"{url}/v1/embeddings", json=body))
+    assert status == 422
+    assert message in told
+
+
+def test_limits_of_the_other_endpoints(url):
+    for path, body, message in (
+        ("/similarity", {"a": ["a"] * 5, "b": ["b"] * 4}, "9 sentences are more than 8"),
+        ("/similarity", {"a": "a", "b": "b" * 101}, "b: sentence 0 has 101 characters"),
+        ("/explain", {"a": "a", "b": "b", "k": 51}, "k must be at most 50"),
+        ("/explain", {"a": "a", "b": "b", "k": 0}, "k: Input should be greater than or equal to 1"),
+        ("/explain", {"a": "a", "b": "b", "k": "5"}, "k: Input should be a valid integer"),
+        ("/explain", {"a": ["a"], "b": "b"}, "a: Input should be a valid string"),
+    ):
+        status, told = refusal(httpx.post(url + path, json=body))
+        assert status == 422
+        assert message in told
+
+
+def test_wrong_types_methods_and_paths(url):
+    body = json.dumps({"input": "a"}).encode()
+    for kind in (
+        None,
+        "",
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data",
+        ";",
+        "é",
+    ):
+        assert refusal(post(url, "/v1/embeddings", body, None if kind is None else kind.encode()))[0] == 415
+    assert post(url, "/v1/embeddings", body, "Application/JSON; charset=utf-8").status_code == 200
+    for method in ("GET", "PUT", "DELETE", "PATCH", "OPTIONS"):
+        answer = httpx.request(method, f"{url}/v1/embeddings")
+        assert refusal(answer) == (405, "this path does not take that method: use POST")
+        assert answer.headers["Allow"] == "POST"
+    for path in ("/", "/v1", "/v1/embeddings/", "/../etc/passwd", "/%00", "/%ff%fe", "/docs/x", "//health"):
+        assert refusal(httpx.get(url + path))[0] == 404, path
+
+
+@pytest.mark.parametrize("size", [5001, 30_000, 1_000_000])
+def test_a_large_body_is_refused_however_it_is_sent(url, size):
+    body = json.dumps({"input": "a" * (size - 13)}).encode()
+    assert len(body) == size
+    assert refusal(post(url, "/v1/embeddings", body))[0] == 413
+    chunks = (body[i : i + 1000] for i in range(0, size, 1000))
+    try:
+        assert refusal(post(url, "/v1/embeddings", chunks))[0] == 413
+    except (httpx.WriteError, httpx.ReadError, httpx.RemoteProtocolError):
+        assert size > 8 * 5000  # no server reads on for ever
+    assert httpx.get(f"{url}/health").status_code == 200
+
+
+def raw(url, content, then=b""):
+    """Send bytes as they are, more after an answer, and return what comes back until the server hangs up."""
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=20) as connection:
+        connection.sendall(content)
+        received = b""
+        while chunk := connection.recv(65536):
+            received += chunk
+            connection.sendall(then)
+            then = b""
+        return received
+
+
+HEAD = b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"nonsense\r\n\r\n",
+        HEAD + b"Content-Length: -5\r\n\r\n{}",
+        HEAD + b"Content-Length: many\r\n\r\n{}",
+        HEAD + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+        HEAD + b"Content-Length: 2\r\nAuthorization: \xff\xfe\r\n\r\n{}",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # somebody speaks TLS
+    ],
+)
+def test_what_is_hardly_http_is_refused(url, content):
+    assert raw(url, content).split()[1:2] in ([b"400"], [b"422"])
+    assert httpx.get(f"{url}/health").status_code == 200
+
+
+def test_who_sends_no_whole_request_is_hung_up_on():
+    begun = b"GET /health HTTP/1.1\r\nHost: x\r\n"
+    with serving(Encoder(lambda texts: [[1.0] for _ in texts]), timeout=1.0) as url:
+        started = time.monotonic()
+        assert raw(url, begun) == b""
+        assert raw(url, b"") == b""
+        assert raw(url, begun + b"\r\n", then=begun).count(b"200 OK") == 1
+        assert raw(url, begun + b"Connection: close\r\n\r\n").count(b"200 OK") == 1
+        assert 3 <= time.monotonic() - started < 15
+        with httpx.Client() as patient:  # between requests it may pause for longer
+            assert patient.get(f"{url}/health").status_code == 200
+            (connection,) = patient._transport._pool.connections
+            time.sleep(1.5)
+            assert patient.get(f"{url}/health").status_code == 200
+            assert patient._transport._pool.connections == [connection]
+
+
+def test_only_addresses_are_logged(caplog):
+    with (
+        caplog.at_level(logging.INFO, "rankencoder.server"),
+        serving(Encoder(lambda texts: [[1.0] for _ in texts])) as url,
+    ):
+        for forwarded in ("8.8.8.8, 203.0.113.7", "2001:db8::1", "forged 200 <b>", ""):
+            httpx.get(f"{url}/health", headers={"X-Forwarded-For": forwarded})
+    logged = [record.getMessage().split()[0] for record in caplog.records if "/health" in record.getMessage()]
+    assert logged == ["203.0.113.7", "2001:db8::1", "127.0.0.1", "127.0.0.1"]
+
+
+class Gated:
+    """An encoder that waits until it is let."""
+
+    def __init__(self):
+        self.gate = threading.Event()
+        self.seen = []
+
+    def __call__(self, texts):
+        if texts != ["Warm up."]:
+            self.seen += texts
+            assert self.gate.wait(30)
+        return [[1.0, len(text)] for text in texts]
+
+
+def test_slow_bodies_and_slow_answers_end():
+    gated = Gated()
+    with serving(Encoder(gated), timeout=1.0) as url:
+        answer = raw(url, HEAD + b'Content-Length: 50\r\n\r\n{"input": ')
+        assert answer.split()[1] == b"408"
+        assert b"did not arrive within 1 s" in answer
+        slow = httpx.post(f"{url}/v1/embeddings", json={"input": "a"})
+        assert refusal(slow)[0] == 503
+        assert slow.headers["Retry-After"]
+        gated.gate.set()
+        assert httpx.post(f"{url}/v1/embeddings", json={"input": "a"}).status_code == 200
+
+
+def test_too_much_at_once_is_turned_away_and_who_left_is_not_worked_for():
+    gated = Gated()
+    settings = {"max_sentences": 2, "max_waiting": 4, "batch_sentences": 2, "batch_wait": 0.0}
+    with serving(Encoder(gated), **settings) as url, ThreadPoolExecutor(2) as pool:
+
+        def ask(*texts, **options):
+            return httpx.post(f"{url}/v1/embeddings", json={"input": texts}, **options)
+
+        first = pool.submit(ask, "first", "first too")
+        wait_for(lambda: len(gated.seen) == 2)
+        with pytest.raises(httpx.ReadTimeout):
+            ask("impatient", timeout=0.3)
+        wait_for(lambda: figure(url, "rankencoder_waiting_sentences") == 2)
+        second = pool.submit(ask, "second", "second too")
+        wait_for(lambda: figure(url, "rankencoder_waiting_sentences") == 4)
+        busy = ask("third")
+        assert refusal(busy)[0] == 429
+        assert busy.headers["Retry-After"]
+        gated.gate.set()
+        assert [answer.result().status_code for answer in (first, second)] == [200, 200]
+        assert gated.seen == ["first", "first too", "second", "second too"]
+        assert figure(url, 'rankencoder_requests_total{path="/v1/embeddings",status="499"}') == 1
+
+
+def test_a_fault_of_ours_is_logged_without_the_sentence(caplog):
+    def broken(texts):
+        if texts != ["Warm up."]:
+            raise RuntimeError(f"cannot encode {texts}")
+        return [[1.0]]
+
+    with caplog.at_level(logging.INFO, "rankencoder.server"), serving(Encoder(broken)) as url:
+        answer = httpx.post(f"{url}/v1/embeddings", json={"input": "a private sentence"})
+        assert refusal(answer) == (500, "the server failed at this request; its log says where")
+    assert "unexpected RuntimeError" in caplog.text
+    assert "in broken" in caplog.text
+    assert "private" not in caplog.text
