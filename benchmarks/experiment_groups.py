@@ -202,6 +202,7 @@ def recipe(seed: int) -> list[Job]:
         "mean-teachers-listnet": ({**mean, **cosine, "listwise": "listnet"}, several),
         "mean-teachers-rounds": ({**mean, **power, "rounds": 2}, several),
         "mean-lr1e-4-teachers-power": ({**mean, **power, "learning_rate": 1e-4}, several),
+        "cls-teachers-power": ({**power, "eval_steps": 200}, several),
     }
     return [second("recipe", name, seed, settings, of) for name, (settings, of) in recipes.items()]
 
