@@ -192,17 +192,21 @@ def recipe(seed: int) -> list[Job]:
     power = {**SUM, **ALL_PAIRS, "target": -0.25}
     cosine = {**SUM, **ALL_PAIRS, "target": "cosine"}
     mean, prompt = {**MEAN, "eval_steps": 200}, {"method": "promptbert", "eval_steps": 50}
+    better = ["e1/prompt", "e1/consert-lr", "tables/sncse"]
+    listnet = {**cosine, "listwise": "listnet"}
+    narrow = {"method": "promptbert", "batch_size": 64, "learning_rate": 3e-5, "eval_steps": 200}
     recipes: dict[str, tuple[dict[str, Any], list[str]]] = {
         "mean-self-power": ({**mean, **power}, ["e1/mean"]),
         "mean-teachers-power": ({**mean, **power}, several),
         "mean-teachers-cosine": ({**mean, **cosine}, several),
         "mean-teachers-power-50": ({**mean, **power, "rank_loss_weight": 50.0}, several),
         "prompt-teachers-power": ({**prompt, **power}, several),
-        "consert-teachers-power": ({**CONSERT, **power}, several),
-        "mean-teachers-listnet": ({**mean, **cosine, "listwise": "listnet"}, several),
-        "mean-teachers-rounds": ({**mean, **power, "rounds": 2}, several),
-        "mean-lr1e-4-teachers-power": ({**mean, **power, "learning_rate": 1e-4}, several),
-        "cls-teachers-power": ({**power, "eval_steps": 200}, several),
+        "mean-teachers-listnet": ({**mean, **listnet}, several),
+        "cls-teachers-cosine": ({**cosine, "eval_steps": 200}, better),
+        "cls-teachers-listnet": ({**listnet, "eval_steps": 200}, better),
+        "prompt-teachers-cosine": ({**narrow, **cosine}, better),
+        "prompt-teachers-listnet": ({**narrow, **listnet}, better),
+        "consert-teachers-listnet": ({**CONSERT, **listnet}, better),
     }
     return [second("recipe", name, seed, settings, of) for name, (settings, of) in recipes.items()]
 

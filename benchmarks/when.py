@@ -49,6 +49,9 @@ FEATURES = (
 """Of those in a profile, the ones that mean the same whatever the dimension."""
 
 PROXIES = ("dropped", "halves")
+HARDLY = 2.0
+"""Points of the halves' Spearman correlation below which a power is not worth having."""
+
 _FEWEST_FAMILIES = 4
 _RIDGE = 5.0
 
@@ -169,6 +172,23 @@ def proxy(name: str) -> Rule:
     return lambda _: lambda found: np.asarray(found.proxies[:, PROXIES.index(name)].argmax(axis=1))
 
 
+def halves(_: Encoders) -> Chooser:
+    """Take the centred power, none above 0, that tells halves of sentences best, or cosine where it hardly helps.
+
+    What it may choose from and what "hardly" means was decided when only encoders of ../shared/backbone, SmolLM2
+    and all-MiniLM-L6-v2 were known: encoders that came later are its test.
+    """
+    menu = np.array([CHOICES.index(f"centred {power:+g}") for power in POWERS if power <= 0])
+
+    def choose(found: Encoders) -> np.ndarray:
+        told = found.proxies[:, PROXIES.index("halves")]
+        best = menu[told[:, menu].argmax(axis=1)]
+        gained = told[np.arange(len(found)), best] - told[:, COSINE]
+        return np.where(gained > HARDLY, best, COSINE)
+
+    return choose
+
+
 def proxy_gain(known: Encoders) -> Chooser:
     """Learn each similarity's gain from its mean gain and from what it gains without labels."""
 
@@ -193,6 +213,7 @@ FITTED: dict[str, Rule] = {
     "nearest three": nearest,
     "proxy: words dropped": proxy("dropped"),
     "proxy: halves": proxy("halves"),
+    "halves, cautious": halves,
     "proxies, fitted": proxy_gain,
 }
 
