@@ -201,11 +201,10 @@ def overlap_table(runs: Runs) -> str:
 
 
 def cost_table(runs: Runs) -> str:
-    """Return what stage 2 and ranks cost, in per cent."""
+    """Return what stage 2 and ranks cost, in per cent, of runs that had the GPU for themselves."""
     rows = []
-    titles = {f"tables/{name}": title for name, title in NAMES.items()}
-    alone = {key: f"SimCSE, {key.removeprefix('speed/')}, alone" for key in runs if key.startswith("speed/")}
-    for key, title in {**titles, **alone}.items():
+    alone = {key: f"SimCSE, {key.removeprefix('speed/')}" for key in runs if key.startswith("speed/")}
+    for key, title in alone.items():
         of = [run for run in runs.get(key, []) if len(run.get("stages", [])) > 1 and "cost" in run]
         steps = [[run["stages"][i]["milliseconds_per_step"] for run in of] for i in (0, 1)]
         targets = [run["seconds"].get("train: targets", 0.0) for run in of]

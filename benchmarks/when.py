@@ -173,10 +173,10 @@ def proxy(name: str) -> Rule:
 
 
 def halves(_: Encoders) -> Chooser:
-    """Take the centred power, none above 0, that tells halves of sentences best, or cosine where it hardly helps.
+    """Take the centred power, none above 0, that knows halves of a sentence best; cosine if it hardly helps.
 
-    What it may choose from and what "hardly" means was decided when only encoders of ../shared/backbone, SmolLM2
-    and all-MiniLM-L6-v2 were known: encoders that came later are its test.
+    What it may choose from and what "hardly" means was decided when only encoders of ../shared/backbone,
+    SmolLM2 and all-MiniLM-L6-v2 were known: encoders that came later are its test.
     """
     menu = np.array([CHOICES.index(f"centred {power:+g}") for power in POWERS if power <= 0])
 

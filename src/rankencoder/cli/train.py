@@ -44,6 +44,10 @@ def train(
         list[str] | None,
         _option("A finished encoder for E1, in place of stage 1; several teach together.", panel=_METHOD),
     ] = None,
+    teachers: Annotated[
+        list[str] | None,
+        _option("Methods whose E1 teach E2, trained first (the method itself).", "--teacher", panel=_METHOD),
+    ] = None,
     only_base: Annotated[bool | None, _option("Stop after stage 1.", "--only-base", panel=_METHOD)] = None,
     dev: Annotated[list[str] | None, _option("Scored pairs; the best weights on them are kept.")] = None,
     seed: Annotated[int | None, _option("Of head, order and dropout (42).")] = None,
@@ -61,7 +65,9 @@ def train(
     max_length: Annotated[int | None, _option("Tokens of a sentence that training sees (mostly 32).")] = None,
     max_seq_length: Annotated[int | None, _option("Tokens that the encoder reads (128).")] = None,
     precision: Annotated[str | None, _option("fp16, bf16 or fp32; on a CPU always fp32.")] = None,
-    preset: Annotated[str | None, _option("paper or authors-code.", panel=_RANK)] = None,
+    preset: Annotated[
+        str | None, _option("paper, authors-code, or best (our experiments' winner).", panel=_RANK)
+    ] = None,
     rank_loss_weight: Annotated[float | None, _option("λ_train of Eq. 6 (0.05).", panel=_RANK)] = None,
     lower: Annotated[float | None, _option("τ_l, the least rank similarity learnt.", panel=_RANK)] = None,
     upper: Annotated[float | None, _option("τ_u, the largest.", panel=_RANK)] = None,
@@ -154,15 +160,19 @@ def _parse_options(pairs: list[str]) -> dict[str, Any]:
     return options
 
 
+def _stage_line(name: str, stage: dict[str, Any]) -> str:
+    best = stage["best"]
+    score = f", dev {100 * best['dev']:.2f} at step {best['step']:,}" if best else ""
+    steps = f"{stage['steps']:,} steps in {stage['seconds']:,.0f} s"
+    return f"{name}: {steps} ({stage['milliseconds_per_step']:.1f} ms each){score}"
+
+
 def _print(run: Any) -> None:
     show = console().print
+    for name, teacher in run.record.get("teachers", {}).items():
+        show(_stage_line(f"teacher {name}", teacher["stages"][0]))
     for stage in run.record["stages"]:
-        best = stage["best"]
-        score = f", dev {100 * best['dev']:.2f} at step {best['step']:,}" if best else ""
-        show(
-            f"stage {stage['stage']}: {stage['steps']:,} steps in {stage['seconds']:,.0f} s "
-            f"({stage['milliseconds_per_step']:.1f} ms each){score}"
-        )
+        show(_stage_line(f"stage {stage['stage']}", stage))
     if run.record["config"]["combine"] == "max" and run.record["rank_larger"] == 0:
         text = "the rank loss was never the larger one (Eq. 6), so that E2 is E1's training once more"
         show(f"{text}: --combine sum lets it count", markup=False)

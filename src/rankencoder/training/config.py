@@ -33,6 +33,8 @@ class TrainConfig:
     :param options: The method's own options.
     :param base_encoder: A finished encoder to take for E1: folder or hub name. Stage 1 is left out then. E2
         learns the average similarity of several.
+    :param teachers: Methods whose E1 teach E2, each trained on the same sentences first; by default the
+        method itself. Settings that are given hold for all of them.
     :param only_base: Stop after stage 1.
     :param dev: Files of scored pairs; the weights that do best on them (on average) are kept.
     :param seed: Of the head's weights, the order of the sentences and dropout.
@@ -48,7 +50,8 @@ class TrainConfig:
     :param max_length: Tokens of a sentence that training sees.
     :param max_seq_length: Tokens that the finished encoder reads.
     :param precision: "fp16", "bf16" or "fp32"; on a CPU always fp32.
-    :param preset: "paper" (Eq. 6 with max, pairs from 0.5 to 0.8, 100,000 references) or "authors-code".
+    :param preset: "paper" (Eq. 6 with max, pairs from 0.5 to 0.8, 100,000 references), "authors-code", or
+        "best": what did best in our own experiments, which chooses method and teachers too.
     :param rank_loss_weight: λ_train of Eq. 6.
     :param lower: τ_l, the least rank similarity of a pair that stage 2 learns.
     :param upper: τ_u, the largest.
@@ -84,6 +87,7 @@ class TrainConfig:
     method: str = "simcse"
     options: dict[str, Any] = field(default_factory=dict)
     base_encoder: list[str] | None = None
+    teachers: list[str] = field(default_factory=list)
     only_base: bool = False
     dev: list[str] = field(default_factory=list)
     seed: int = 42
@@ -99,7 +103,7 @@ class TrainConfig:
     max_length: int | None = None
     max_seq_length: int = MAX_SEQ_LENGTH
     precision: Precision | None = None
-    preset: Literal["paper", "authors-code"] = "paper"
+    preset: Literal["paper", "authors-code", "best"] = "paper"
     rank_loss_weight: float = 0.05
     lower: float | None = None
     upper: float | None = None
@@ -136,7 +140,7 @@ class TrainConfig:
             **_COMMON,
             **_PRESETS[self.preset],
             **{key: value for key, value in method.defaults(backbone).items() if key in self.names()},
-            **(_AUTHORS.get(method.name, {}) if self.preset == "authors-code" else {}),
+            **_BY_METHOD.get(self.preset, {}).get(method.name, {}),
             "stage2_seed": self.seed,
         }
         missing = {key: value for key, value in chosen.items() if getattr(self, key) is None}
@@ -163,11 +167,34 @@ _PAPER = {
 _PRESETS: dict[str, dict[str, Any]] = {
     "paper": _PAPER,
     "authors-code": {**_PAPER, "student": "head", "reference_size": 10_000},
+    "best": {**_PAPER, "reference_size": 10_000},
 }
 # in half precision 0.9999 is 1, so that their code for SimCSE pairs each sentence with itself; with SNCSE two
 # templates keep the target of such a pair below 0.9999
 _SUMMED = {"upper": 0.9999, "combine": "sum", "diagonal": "always"}
-_AUTHORS = {"simcse": _SUMMED, "simcse-mlm": _SUMMED, "sncse": {**_SUMMED, "batch_size": 128}}
+_BY_METHOD: dict[str, dict[str, dict[str, Any]]] = {
+    "authors-code": {
+        "simcse": _SUMMED,
+        "simcse-mlm": _SUMMED,
+        "sncse": {**_SUMMED, "batch_size": 128},
+    },
+    "best": {
+        "promptbert": {"batch_size": 64, "learning_rate": 3e-5},
+        "consert": {"learning_rate": 2e-5, "epochs": 1.0},
+    },
+}
+_BEST: dict[str, Any] = {
+    "method": "consert",
+    "teachers": ["consert", "promptbert"],
+    "target": "cosine",
+    "combine": "sum",
+    "rank_loss_weight": 10.0,
+    "lower": -1.0,
+    "upper": 1.0,
+    "diagonal": "never",
+    "listwise": "listnet",
+}
+"""What the preset "best" chooses where nothing is given; see results/README.md."""
 
 
 def make_config(values: dict[str, Any], file: str | Path | None = None) -> TrainConfig:
@@ -177,6 +204,9 @@ def make_config(values: dict[str, Any], file: str | Path | None = None) -> Train
     """
     settings = read_settings(Path(file), TrainConfig) if file is not None else {}
     settings.update(check_types(values, TrainConfig, "training"))
+    if settings.get("preset") == "best":
+        one = settings.get("only_base") or settings.get("base_encoder")
+        settings = {**_BEST, **({"teachers": []} if one else {}), **settings}
     config = TrainConfig(**settings)
     _make_absolute(config)
     _check_numbers(config)
@@ -184,6 +214,11 @@ def make_config(values: dict[str, Any], file: str | Path | None = None) -> Train
     _check_target(config.target)
     if config.only_base and config.base_encoder:
         raise InputError("only_base trains E1 and base_encoder gives one: choose one of them")
+    if config.teachers and (config.only_base or config.base_encoder):
+        other = "only_base trains no E2" if config.only_base else "base_encoder gives finished ones"
+        raise InputError(f"teachers are trained for E2, and {other}: choose one of them")
+    if len(set(config.teachers)) < len(config.teachers):
+        raise InputError(f"a method can teach once: {', '.join(config.teachers)} names one twice")
     return config
 
 

@@ -18,6 +18,7 @@ from rankencoder.training.checks import check_kind, check_length, check_machine
 from rankencoder.training.config import make_config
 from rankencoder.training.folder import Claim, claim_folder, locked
 from rankencoder.training.gather import WAIT, is_first_process
+from rankencoder.training.teachers import check_teachers, train_teacher
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,12 +67,14 @@ def train(
     """Train a sentence encoder on unlabelled text, as the paper does.
 
     Stage 1 trains E1 by a base method. The reference corpus is drawn and encoded by E1. Stage 2 trains E2,
-    from a fresh backbone, on E1's rank similarities. E2 is an ordinary SentenceTransformer.
+    from a fresh backbone, on E1's rank similarities. E2 is an ordinary SentenceTransformer. Several methods
+    may teach (``teachers``): their E1 are trained first.
 
     :param corpus: A text, ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet`` file, a folder of them, a
         ``datasets`` dataset, or an iterable of strings.
-    :param output: The folder to write: ``encoder`` (E2), ``base`` (E1), ``rankencoder`` (E2 with its
-        reference corpus, Eq. 7), ``losses.svg``, ``rankencoder-run.json`` and ``train.yaml``.
+    :param output: The folder to write: ``encoder`` (E2), ``base`` (E1), ``teachers`` (E1 of other methods),
+        ``rankencoder`` (E2 with its reference corpus, Eq. 7), ``losses.svg``, ``rankencoder-run.json`` and
+        ``train.yaml``.
     :param config: A YAML or TOML file of settings, such as the ``train.yaml`` of an earlier run.
     :param resume: Go on with an interrupted run in ``output``; it ends as if it had never been interrupted.
     :param overwrite: Replace an earlier run in ``output``.
@@ -137,7 +140,8 @@ class _Run:
         self.progress = progress and self.processes.is_main_process
         cls = find_method(config.method)
         backbone = backbone_of(config, cls)
-        check_kind(config, cls, backbone)
+        check_kind(config.method, cls, config.backbone, backbone)
+        check_teachers(config, backbone)
         self.method: Method = make_method(config.method, config.options, cls.defaults(backbone))
         self.config = config.resolved(backbone, cls)
         check_length(self.config, backbone)
@@ -198,9 +202,25 @@ class _Run:
         """Return the folders or names of each E1, trained if none is given."""
         if self.config.base_encoder:
             return self.config.base_encoder
-        if not (self.folder / "base").exists():
-            self._stage(1, rows, self.folder / "base", None)
-        return [str(self.folder / "base")]
+        folders = []
+        for name in self.config.teachers or [self.config.method]:
+            own = name == self.config.method
+            folders.append(self.folder / "base" if own else self.folder / "teachers" / name)
+            if not own:
+                self._teacher(name, folders[-1])
+            elif not folders[-1].exists():
+                self._stage(1, rows, folders[-1], None)
+        return [str(folder) for folder in folders]
+
+    def _teacher(self, name: str, folder: Path) -> None:
+        """Train the E1 of another method, with the settings that were given."""
+        work, given = self.work / "teachers" / name, self.claim.config
+        began = time.perf_counter()
+        about = train_teacher(
+            name, folder, work, given, self.sentences, self.processes, progress=self.progress
+        )
+        self.timings[f"teacher {name}"] = time.perf_counter() - began
+        self.record.setdefault("teachers", {})[name] = about
 
     def _companion(self) -> np.ndarray | None:
         """Return the vectors of the sentences that the method's loss wants, computed once."""

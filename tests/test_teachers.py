@@ -1,0 +1,80 @@
+"""Teachers of other methods, trained in one run; the preset "best"."""
+
+import pytest
+from training_runs import flags, same_weights
+
+import rankencoder
+from rankencoder.errors import InputError
+from rankencoder.training.config import make_config
+
+pytestmark = pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
+LEARNS = {"combine": "sum", "rank_loss_weight": 3.0, "target": "cosine", "lower": -1.0, "upper": 1.0}
+BOTH = ["consert", "promptbert"]
+
+
+@pytest.fixture
+def apart(train):
+    """E2 of teachers that were trained one by one."""
+    teachers = [str(train(name, method=name, only_base=True).encoder) for name in BOTH]
+    return train("apart", method="consert", base_encoder=teachers, **LEARNS)
+
+
+def test_teachers_are_trained_as_if_apart(train, apart):
+    run = train("together", method="consert", teachers=BOTH, **LEARNS)
+    assert same_weights(run.encoder, apart.encoder)
+    assert same_weights(run.folder / "base", apart.folder.parent / "consert" / "base")
+    assert same_weights(run.folder / "teachers" / "promptbert", apart.folder.parent / "promptbert" / "base")
+    assert not (run.folder / "work").exists()
+    told = run.record["teachers"]["promptbert"]
+    assert told["config"]["method"] == "promptbert"
+    assert told["stages"][0]["steps"] == 6
+    assert [stage["stage"] for stage in run.record["stages"]] == [1, 2]
+
+
+def test_a_method_need_not_teach_itself(train):
+    run = train(method="simcse", teachers=["consert"], **LEARNS)
+    assert not (run.folder / "base").exists()
+    assert [stage["stage"] for stage in run.record["stages"]] == [2]
+    given = train("given", method="simcse", base_encoder=str(run.folder / "teachers" / "consert"), **LEARNS)
+    assert same_weights(run.encoder, given.encoder)
+
+
+def test_a_run_that_was_interrupted_in_a_teacher_goes_on_there(train, train_killed, tmp_path):
+    settings = {"teachers": BOTH, "save_steps": 2, **LEARNS}
+    whole = train("whole", **settings)
+    train_killed("cut", stage=1, step=4, **settings)
+    run = rankencoder.train(output=tmp_path / "cut", resume=True, progress=False)
+    assert same_weights(run.encoder, whole.encoder)
+    assert list(run.record["teachers"]) == BOTH
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"teachers": ["simcse"], "only_base": True}, "only_base trains no E2"),
+        ({"teachers": ["simcse"], "base_encoder": "x"}, "base_encoder gives finished ones"),
+        ({"teachers": ["simcse", "simcse"]}, "names one twice"),
+        ({"teachers": ["simpcse"]}, "simcse"),
+    ],
+)
+def test_what_makes_no_sense_is_said_first(train, tmp_path, settings, message):
+    with pytest.raises(InputError, match=message):
+        train(**settings)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_best_preset_chooses_method_and_teachers():
+    best = make_config({"preset": "best"})
+    assert (best.method, best.teachers, best.target) == ("consert", ["consert", "promptbert"], "cosine")
+    assert make_config({"preset": "best", "method": "simcse"}).method == "simcse"
+    assert make_config({"preset": "best", "listwise": None}).listwise is None
+    assert make_config({"preset": "best", "only_base": True}).teachers == []
+    assert make_config({}).teachers == []
+
+
+def test_best_on_the_command_line(run_cli, backbone, corpus_file, tmp_path):
+    settings = flags(backbone=backbone, preset="best", batch_size=8, max_steps=2, reference_size=1000)
+    code, out, err = run_cli("train", corpus_file, *settings, "-o", tmp_path / "best")
+    assert code == 0, err
+    assert "teacher promptbert: 2 steps" in out
+    assert (tmp_path / "best" / "encoder" / "model.safetensors").exists()
