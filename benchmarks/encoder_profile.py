@@ -27,9 +27,9 @@ from rankencoder.evaluation.statistics import alignment, hubness, spearman, spre
 from rankencoder.evaluation.sts_data import PairSet
 from rankencoder.forms import Form, fit_form
 from rankencoder.sampling import sample_sentences
+from rankencoder.tuning.halves import SENTENCES, WORDS, halved, related_pairs
 
 REFERENCES = 10_000
-DISTURBED = 2_000
 LOOKED_AT = 4_000  # for hubness and uniformity, as `rankencoder tune` does
 SEED = 42
 Similarity = Callable[[PairVectors], np.ndarray]
@@ -134,14 +134,16 @@ def unlabelled(
     encoder: Encoder, corpus: Sequence[str], reference: torch.Tensor, measures: dict[str, Similarity]
 ) -> tuple[dict[str, dict[str, float]], dict[str, float]]:
     """Return how well each similarity tells related sentences from others, and features of the space."""
-    texts = [text for text in corpus if len(text.split()) >= 8][:DISTURBED]
+    texts = [text for text in corpus if len(text.split()) >= WORDS][:SENTENCES]
     features = space_features(reference)
     proxies: dict[str, dict[str, float]] = {}
     for name, related in relations(texts).items():
         first, second, levels = zip(*related, strict=True)
         a, b = encoder(first), encoder(second)
         features[f"alignment_{name}"] = alignment(a, b)
-        proxies[name] = agreement(torch.cat([a, b]), np.array(levels), measures)
+        pairs, gold = related_pairs(torch.cat([a, b]), levels)
+        values = with_blends({of: measure(pairs) for of, measure in measures.items()})
+        proxies[name] = {of: 100 * spearman(gold, v) for of, v in values.items()}
     views = dropout_views(encoder, texts)
     features["alignment_dropout"] = alignment(*views) if views else 0.0
     return proxies, features
@@ -154,32 +156,12 @@ def relations(texts: Sequence[str]) -> dict[str, list[tuple[str, str, float]]]:
     share that is left; "halves" the two halves of a sentence.
     """
     draw = random.Random(SEED)
-    dropped, halves = [], []
+    dropped = []
     for text in texts:
         words = text.split()
         kept = sorted(draw.sample(range(len(words)), draw.randint(1, len(words) - 1)))
         dropped.append((text, " ".join(words[i] for i in kept), len(kept) / len(words)))
-        middle = len(words) // 2
-        halves.append((" ".join(words[:middle]), " ".join(words[middle:]), 1.0))
-    return {"dropped": dropped, "halves": halves}
-
-
-def agreement(vectors: torch.Tensor, levels: np.ndarray, measures: dict[str, Similarity]) -> dict[str, float]:
-    """Return by similarity its Spearman correlation with how much sentences are related.
-
-    As many pairs that are not related are put beside those that are: it is a little STS without labels.
-
-    :param vectors: Of n sentences, then of what is related to each.
-    :param levels: ``[n]``, above 0.
-    """
-    number = len(vectors) // 2
-    first = np.arange(number)
-    others = number + np.roll(first, number // 2)
-    pairs = np.concatenate([np.stack([first, second], 1) for second in (number + first, others)])
-    encoded = PairVectors(vectors, pairs)
-    gold = np.concatenate([levels, np.zeros(number)])
-    values = with_blends({name: measure(encoded) for name, measure in measures.items()})
-    return {name: 100 * spearman(gold, v) for name, v in values.items()}
+    return {"dropped": dropped, "halves": [(*halves, 1.0) for halves in halved(texts)]}
 
 
 def dropout_views(encoder: Encoder, texts: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor] | None:

@@ -29,7 +29,8 @@ def axes(path: Path, x: str, y: str, title: str) -> Iterator[Any]:
         drawn.grid(alpha=0.3)
         yield drawn
         if drawn.get_legend_handles_labels()[0]:  # something was measured
-            drawn.legend(fontsize=8)
+            many = len(drawn.get_legend_handles_labels()[0]) > 8
+            drawn.legend(fontsize=8, **({"loc": "center left", "bbox_to_anchor": (1, 0.5)} if many else {}))
             figure.savefig(path, metadata={"Date": None})
 
 

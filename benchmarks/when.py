@@ -19,6 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from rankencoder.tuning.halves import HARDLY
+from rankencoder.tuning.halves import POWERS as HALVES
+
 RESULTS = Path(__file__).parents[1] / "results"
 POWERS = tuple(round(-0.5 + 0.125 * i, 3) for i in range(9))
 CHOICES = (
@@ -49,9 +52,6 @@ FEATURES = (
 """Of those in a profile, the ones that mean the same whatever the dimension."""
 
 PROXIES = ("dropped", "halves")
-HARDLY = 2.0
-"""Points of the halves' Spearman correlation below which a power is not worth having."""
-
 _FEWEST_FAMILIES = 4
 _RIDGE = 5.0
 
@@ -178,7 +178,7 @@ def halves(_: Encoders) -> Chooser:
     What it may choose from and what "hardly" means was decided when only encoders of ../shared/backbone,
     SmolLM2 and all-MiniLM-L6-v2 were known: encoders that came later are its test.
     """
-    menu = np.array([CHOICES.index(f"centred {power:+g}") for power in POWERS if power <= 0])
+    menu = np.array([CHOICES.index(f"centred {power:+g}") for power in HALVES])
 
     def choose(found: Encoders) -> np.ndarray:
         told = found.proxies[:, PROXIES.index("halves")]

@@ -1,0 +1,104 @@
+"""A little similarity test without labels: the two halves of a sentence belong together, others do not.
+
+Which similarity knows that best says something about which to use; how much, `benchmarks/when.py` measures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rankencoder.evaluation.pairwise import PairVectors, pair_similarities
+from rankencoder.evaluation.statistics import spearman
+
+if TYPE_CHECKING:
+    import torch
+
+    from rankencoder.encoders import Encoder
+
+SENTENCES = 2_000
+WORDS = 8
+"""The fewest words of a sentence that is halved."""
+
+POWERS = (0.0, -0.125, -0.25, -0.375, -0.5)
+"""Centred powers that may be advised in place of the plain cosine."""
+
+HARDLY = 2.0
+"""Points of correlation by which a power must know halves better than the cosine to be worth having."""
+
+
+@dataclass(frozen=True)
+class Halves:
+    """How well similarities know which halves belong together (Spearman's correlation, ×100).
+
+    :param sentences: How many were halved.
+    :param cosine: By the plain cosine.
+    :param powers: By centred powers.
+    """
+
+    sentences: int
+    cosine: float
+    powers: dict[float, float]
+
+    @property
+    def power(self) -> float | None:
+        """The centred power to try, or None: the plain cosine is as good."""
+        best = max(self.powers, key=lambda power: self.powers[power])
+        return best if self.powers[best] - self.cosine > HARDLY else None
+
+
+def halved(sentences: Iterable[str], number: int = SENTENCES) -> list[tuple[str, str]]:
+    """Return the two halves of each sentence of eight words or more, of the first so many.
+
+    >>> halved(["one two three four five six seven eight nine", "too short"])
+    [('one two three four', 'five six seven eight nine')]
+    """
+    found: list[tuple[str, str]] = []
+    for text in sentences:
+        words = text.split()
+        if len(words) >= WORDS:
+            middle = len(words) // 2
+            found.append((" ".join(words[:middle]), " ".join(words[middle:])))
+        if len(found) == number:
+            break
+    return found
+
+
+def related_pairs(vectors: torch.Tensor, related: Sequence[float]) -> tuple[PairVectors, np.ndarray]:
+    """Return pairs of texts that are related and as many that are not, with how much they are.
+
+    :param vectors: Unit vectors of n texts, then of the text that is related to each.
+    :param related: ``[n]``, how much, above 0.
+    """
+    number = len(vectors) // 2
+    first = np.arange(number)
+    others = number + np.roll(first, number // 2)
+    pairs = np.concatenate([np.stack([first, second], 1) for second in (number + first, others)])
+    gold = np.concatenate([np.asarray(related, dtype=float), np.zeros(number)])
+    return PairVectors(vectors, pairs), gold
+
+
+def know_halves(encoder: Encoder, sentences: Sequence[str], reference: torch.Tensor) -> Halves | None:
+    """Measure how well the cosine and centred powers know halves of the reference sentences.
+
+    :param reference: Their unit vectors.
+    :return: None where too few sentences can be halved.
+    """
+    import torch
+
+    from rankencoder.forms import fit_form
+
+    halves = halved(sentences)
+    if len(halves) < SENTENCES // 10:
+        return None
+    first, second = zip(*halves, strict=True)
+    vectors = torch.cat([encoder(list(first)), encoder(list(second))])
+    pairs, gold = related_pairs(vectors, [1.0] * len(halves))
+    powers = {}
+    for power in POWERS:
+        form = fit_form("linear", reference, power=power, center=True)
+        powers[power] = 100 * spearman(gold, pair_similarities(form, pairs))
+    return Halves(len(halves), 100 * spearman(gold, pair_similarities(None, pairs)), powers)
