@@ -22,6 +22,7 @@ from rankencoder.evaluation.sts import score_sts
 from rankencoder.evaluation.transfer import score_transfer
 from rankencoder.evaluation.transfer_data import TransferTask, read_transfer_task
 from rankencoder.tuning import choose_for
+from rankencoder.tuning.halves import know_halves, speak
 
 if TYPE_CHECKING:
     from rankencoder.evaluation.models import Model, Subject
@@ -111,6 +112,15 @@ class Measurement:
         if not self._selection:
             return {}
         return {subject.role: choose_for(subject, self._selection) for subject in self._ranked}
+
+    def _advice(self, _: Result) -> dict[str, Any]:
+        """Say what can be said without labels."""
+        found = {}
+        for subject in self._ranked:
+            assert subject.form is not None
+            halves = know_halves(subject.encoder, subject.sentences, subject.form.reference)
+            found[subject.role] = {"halves": halves and halves.to_dict(), "sentence": speak(halves)}
+        return found
 
     def _changed(self, result: Result) -> dict[str, Any]:
         found: dict[str, Any] = {}

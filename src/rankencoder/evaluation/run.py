@@ -22,7 +22,18 @@ from rankencoder.reference import SIZE
 if TYPE_CHECKING:
     from rankencoder.evaluation.models import Source
 
-SECTIONS = ("sts", "space", "similar-pairs", "neighbours", "curves", "choice", "changed", "map", "cost")
+SECTIONS = (
+    "sts",
+    "space",
+    "similar-pairs",
+    "neighbours",
+    "curves",
+    "choice",
+    "advice",
+    "changed",
+    "map",
+    "cost",
+)
 """What is measured by default; "transfer" takes longer."""
 
 
@@ -73,8 +84,8 @@ def evaluate(
         or "hub"; by default what ``rankencoder data fetch`` fetched.
     :param dev: Your own scored pairs: ``.tsv``, ``.csv`` or ``.jsonl`` files. They are scored like the other
         sets, and the advice rests on them in place of STS-B dev.
-    :param tasks: Of "sts", "space", "similar-pairs", "neighbours", "curves", "choice", "changed", "map",
-        "cost", "transfer", "all", or single sets and tasks such as "STS12" or "TREC".
+    :param tasks: Of "sts", "space", "similar-pairs", "neighbours", "curves", "choice", "advice",
+        "changed", "map", "cost", "transfer", "all", or single sets and tasks such as "STS12" or "TREC".
     :param corpus: Where the reference corpus of a plain encoder is drawn from.
     :param size: Sentences of that reference corpus.
     :param output: A folder for the results, one JSON file a model.

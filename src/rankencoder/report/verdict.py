@@ -67,6 +67,7 @@ def _verdict(view: View, gains: Sequence[Gain]) -> Verdict:
     headline, tone = _headline(choices, view, gains, check)
     tested = [*(_tested(gain) for gain in gains), *check_told(view, check), *caveat(view)]
     told = [_chosen_text(choices), " ".join(tested)]
+    told += [f"Without labels: {clean(advice['sentence'])}" for advice in view.parts("advice")[:1]]
     if tone == "gain":
         told.append("`rankencoder tune MODEL --dev pairs.tsv -o tuned` writes an encoder that uses it.")
     return Verdict(view.about, headline, [part for part in told if part], tone)

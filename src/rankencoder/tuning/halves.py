@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -48,6 +48,11 @@ class Halves:
         """The centred power to try, or None: the plain cosine is as good."""
         best = max(self.powers, key=lambda power: self.powers[power])
         return best if self.powers[best] - self.cosine > HARDLY else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain data."""
+        powers = {f"{power:+g}": value for power, value in self.powers.items()}
+        return {"sentences": self.sentences, "cosine": self.cosine, "powers": powers, "power": self.power}
 
 
 def halved(sentences: Iterable[str], number: int = SENTENCES) -> list[tuple[str, str]]:
@@ -102,3 +107,18 @@ def know_halves(encoder: Encoder, sentences: Sequence[str], reference: torch.Ten
         form = fit_form("linear", reference, power=power, center=True)
         powers[power] = 100 * spearman(gold, pair_similarities(form, pairs))
     return Halves(len(halves), 100 * spearman(gold, pair_similarities(None, pairs)), powers)
+
+
+def speak(halves: Halves | None) -> str:
+    """Say what the halves speak for."""
+    if halves is None:
+        return f"Too few reference sentences have {WORDS} words to say anything without labels: plain cosine."
+    best = max(halves.powers.values())
+    told = (
+        f"Which halves of {halves.sentences:,} sentences belong together is known with a correlation of "
+        f"{halves.cosine:.1f} by plain cosine and of {best:.1f} by the best centred power"
+    )
+    if halves.power is None:
+        return f"{told}, which is no clear gain: it speaks for plain cosine."
+    power = f"{halves.power:g}".replace("-", "−")
+    return f"{told}: it speaks for centred power {power} (the linear form, rank weight 1)."

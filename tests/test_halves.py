@@ -1,0 +1,66 @@
+"""Which similarity knows the halves of a sentence: against scipy, and on an encoder made to be mended."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+
+from rankencoder.encoders import Encoder
+from rankencoder.tuning.halves import HARDLY, Halves, halved, know_halves, speak
+
+TOPICS = 40
+
+
+@pytest.fixture(scope="module")
+def sentences():
+    """Sentences of eight words, all of one topic."""
+    draw = np.random.default_rng(0)
+    return [
+        " ".join(f"w{topic}x{draw.integers(30)}" for _ in range(8))
+        for topic in draw.integers(TOPICS, size=600)
+    ]
+
+
+def encoder(nuisance):
+    """Vectors of topics, and one direction that has nothing to do with them."""
+
+    def encode(texts):
+        rows = np.zeros((len(texts), TOPICS + 1), dtype=np.float32)
+        for row, text in zip(rows, texts, strict=True):
+            for word in text.split():
+                row[int(word[1:].split("x")[0])] += 1
+            row += np.random.default_rng(len(text) + sum(text.encode())).normal(size=TOPICS + 1)
+            row[-1] *= nuisance
+        return rows
+
+    return Encoder(encode)
+
+
+def test_the_cosines_correlation_is_scipys(sentences):
+    encode = encoder(1)
+    found = know_halves(encode, sentences, encode(sentences))
+    a, b = (encode(list(texts)).numpy() for texts in zip(*halved(sentences), strict=True))
+    cosines = [*(a * b).sum(axis=1), *(a * np.roll(b, len(b) // 2, axis=0)).sum(axis=1)]
+    gold = np.repeat([1, 0], len(a))
+    assert found.sentences == 600
+    assert found.cosine == pytest.approx(100 * spearmanr(gold, cosines).statistic, abs=1e-3)
+
+
+def test_a_direction_that_means_nothing_speaks_for_a_power(sentences):
+    encode = encoder(30)
+    found = know_halves(encode, sentences, encode(sentences))
+    white = found.powers[-0.5]
+    assert found.power in (-0.5, -0.375)
+    assert white > found.cosine + 20
+    assert f"centred power −{abs(found.power):g}" in speak(found)
+
+
+def test_a_power_must_be_clearly_better():
+    assert Halves(600, 50.0, {0.0: 50.0 + HARDLY, -0.25: 49.0}).power is None
+    assert Halves(600, 50.0, {0.0: 50.0, -0.25: 50.1 + HARDLY}).power == -0.25
+    assert "speaks for plain cosine" in speak(Halves(600, 50.0, {0.0: 49.0}))
+
+
+def test_short_sentences_cannot_be_halved():
+    assert know_halves(encoder(1), ["two words"] * 500, torch.zeros(500, TOPICS + 1)) is None
+    assert "Too few" in speak(None)
