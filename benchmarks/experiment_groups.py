@@ -193,6 +193,7 @@ def recipe(seed: int) -> list[Job]:
     cosine = {**SUM, **ALL_PAIRS, "target": "cosine"}
     mean, prompt = {**MEAN, "eval_steps": 200}, {"method": "promptbert", "eval_steps": 50}
     better = ["e1/prompt", "e1/consert-lr", "tables/sncse"]
+    pair = ["e1/prompt", "e1/consert-lr"]
     listnet = {**cosine, "listwise": "listnet"}
     narrow = {"method": "promptbert", "batch_size": 64, "learning_rate": 3e-5, "eval_steps": 200}
     recipes: dict[str, tuple[dict[str, Any], list[str]]] = {
@@ -207,6 +208,9 @@ def recipe(seed: int) -> list[Job]:
         "prompt-teachers-cosine": ({**narrow, **cosine}, better),
         "prompt-teachers-listnet": ({**narrow, **listnet}, better),
         "consert-teachers-listnet": ({**CONSERT, **listnet}, better),
+        "consert-pair-listnet": ({**CONSERT, **listnet}, pair),  # the preset "best"
+        "consert-prompt-listnet": ({**CONSERT, **listnet}, pair[:1]),
+        "prompt-pair-light": ({**narrow, **listnet, "rank_loss_weight": 1.0, "listwise_weight": 0.1}, pair),
     }
     return [second("recipe", name, seed, settings, of) for name, (settings, of) in recipes.items()]
 
