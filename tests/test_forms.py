@@ -14,7 +14,7 @@ def reference():
     """Unit vectors that vary much more in some directions than in others, around a common mean."""
     generator = torch.Generator().manual_seed(0)
     scales = torch.logspace(0, -2, 24, dtype=torch.float64)
-    vectors = torch.randn(3000, 24, generator=generator, dtype=torch.float64) * scales + 0.1
+    vectors = torch.randn(1500, 24, generator=generator, dtype=torch.float64) * scales + 0.1
     return torch.nn.functional.normalize(vectors, dim=1)
 
 

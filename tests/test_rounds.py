@@ -14,8 +14,11 @@ from rankencoder.errors import InputError
 from rankencoder.training import rounds
 from rankencoder.training.rounds import Round
 
-pytestmark = pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
-LEARNS = {"combine": "sum", "rank_loss_weight": 3.0}
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning"),
+    pytest.mark.filterwarnings("ignore::rankencoder.errors.ReferenceWarning"),
+]
+LEARNS = {"combine": "sum", "rank_loss_weight": 3.0, "reference_size": 120}
 
 
 def test_a_round_is_better_by_dev_or_by_smaller_change():
@@ -59,15 +62,11 @@ def test_a_round_learns_from_the_one_before(train, changes):
     assert same_weights(kept.encoder, one.encoder)
 
 
-@pytest.mark.filterwarnings("ignore::rankencoder.errors.ReferenceWarning")
 def test_the_change_is_the_mean_difference_of_rank_similarities(train):
-    small = {"reference_size": 120, "corpus": SENTENCES, **LEARNS}
-    run = train(rounds=2, **small)
+    run = train(rounds=2, corpus=SENTENCES, **LEARNS)
     kept = rankencoder.RankEncoder.load(run.folder / "rankencoder").reference.sentences
     base = SentenceTransformer(str(run.folder / "base"), device="cpu")
-    apart = train(
-        "apart", base_encoder=str(run.folder / "base"), reference_size=120, corpus=SENTENCES, **LEARNS
-    )
+    apart = train("apart", base_encoder=str(run.folder / "base"), corpus=SENTENCES, **LEARNS)
     after = SentenceTransformer(str(apart.encoder), device="cpu")
 
     def similarities(model):
@@ -94,14 +93,14 @@ def test_dev_decides_where_there_is_one(train, tmp_path, sentences, monkeypatch)
     assert told["kept"] == 1 + (best[2] > best[1])
 
 
-@pytest.mark.parametrize(("stage", "step"), [(2, 3), (3, 3)])
-def test_interrupted_rounds_end_with_the_same_weights(train, train_killed, tmp_path, stage, step):
+def test_interrupted_rounds_end_with_the_same_weights(train, train_killed, tmp_path):
     settings = {"rounds": 2, "save_steps": 2, "neighbors": 2, "listwise": "listmle", **LEARNS}
     whole = train("whole", **settings)
-    train_killed("cut", stage=stage, step=step, **settings)
-    resumed = rankencoder.train(output=tmp_path / "cut", resume=True, progress=False)
-    assert same_weights(whole.encoder, resumed.encoder)
-    assert resumed.record["rounds"] == whole.record["rounds"]
+    for stage in (2, 3):
+        train_killed(f"cut-{stage}", stage=stage, step=3, **settings)
+        resumed = rankencoder.train(output=tmp_path / f"cut-{stage}", resume=True, progress=False)
+        assert same_weights(whole.encoder, resumed.encoder)
+        assert resumed.record["rounds"] == whole.record["rounds"]
 
 
 def test_several_teachers_teach_together(train, tiny_folder, run_cli, tmp_path):
@@ -179,7 +178,6 @@ def test_a_stage_that_patience_ended_is_not_taken_up_again(train, tmp_path, sent
     assert losses(resumed) == losses(whole)
 
 
-@pytest.mark.filterwarnings("ignore::rankencoder.errors.ReferenceWarning")
 def test_a_batch_of_one_sentence_has_no_list(train, sentences):
     base = str(train("base", only_base=True).folder / "base")
     settings = {"max_steps": 3, "reference_size": 16, "base_encoder": base}
