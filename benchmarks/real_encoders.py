@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from encoder_profile import DISTURBED, draw_references, relations
+from encoder_profile import SENTENCES, draw_references, relations
 from experiment_job import DO, Run, do_model, run_job
 from jobs import STS, Job, add_arguments, corpus_file, run_all
 
@@ -315,7 +315,7 @@ def texts_of(run: Run) -> list[list[str]]:
     """Return the texts that scoring and describing an encoder ask for, those of each time."""
     sets = [[text for pair in pairs.pairs for text in pair[:2]] for pairs in read_sts(STS, None)]
     references = draw_references(run.corpus, min(10_000, run.about["sentences"]))
-    related = relations([text for text in references if len(text.split()) >= 8][:DISTURBED])
+    related = relations([text for text in references if len(text.split()) >= 8][:SENTENCES])
     first = [[pair[0] for pair in pairs] for pairs in related.values()]
     second = [[pair[1] for pair in pairs] for pairs in related.values()]
     return [*sets, references, *first, *second]
