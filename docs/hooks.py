@@ -1,0 +1,221 @@
+"""What mkdocs is told beside its settings: pages from elsewhere in the repository, and pages that are generated.
+
+The README, the results and others lie where people look for them on disk; here they become pages, with their
+links turned to where they lead on the site. A page for each method, and one of all commands, are made of what
+the code says of itself. ``<!-- results: NAME -->`` in a page brings a table of ``results/README.md``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import posixpath
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+PAGES = {
+    "README.md": "index.md",
+    "results/README.md": "results/README.md",
+    "SECURITY.md": "SECURITY.md",
+    "CONTRIBUTING.md": "CONTRIBUTING.md",
+    "CHANGELOG.md": "CHANGELOG.md",
+}
+"""Pages of the repository that are not in ``docs/``, and what they are called on the site."""
+
+_FENCED = re.compile(r"(^```\w*\n.*?^```$)", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+_TABLE = re.compile(r"<!-- results: (.+?) -->")
+_PARAM = re.compile(r":param (\w+): (.*?)(?=\n\s*:|\Z)", re.DOTALL)
+_SHIM = "https://unpkg.com/iframe-worker/shim"
+_WORKER = "javascripts/worker.js"
+_KINDS = {"masked": "masked (BERT, RoBERTa, …)", "causal": "causal (Llama, Qwen, …)"}
+
+
+def on_config(config: Any) -> Any:
+    """Give each method its place in the navigation."""
+    chapters = [items for entry in config.nav for items in entry.values() if isinstance(items, list)]
+    methods = next(item for chapter in chapters for item in chapter if "Methods" in item)
+    methods["Methods"] = ["methods/index.md", *({name: f"methods/{name}.md"} for name in _methods())]
+    return config
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add what does not lie in ``docs/``."""
+    for source, uri in PAGES.items():
+        files.append(File.generated(config, uri, content=(ROOT / source).read_text(encoding="utf-8")))
+    for plot in sorted((ROOT / "results/plots").glob("*.svg")):
+        files.append(File.generated(config, f"results/plots/{plot.name}", abs_src_path=str(plot)))
+    for uri, content in generated_pages():
+        files.append(File.generated(config, uri, content=content))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Bring in tables, and turn links to other places of the repository."""
+    uri = page.file.src_uri
+    source = next((source for source, target in PAGES.items() if target == uri), f"docs/{uri}")
+    parts = _FENCED.split(_TABLE.sub(lambda found: results_table(found[1]), markdown))
+    return "".join(part if part.startswith("```") else turn_links(part, source, uri) for part in parts)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Let a page load our own script where the theme would ask a CDN for one."""
+    return output.replace(_SHIM, posixpath.relpath(_WORKER, posixpath.dirname(page.file.dest_uri) or "."))
+
+
+def on_post_template(output_content: str, **_: Any) -> str:
+    """Do the same for the page that says that there is none."""
+    return output_content.replace(_SHIM, f"/{_WORKER}")
+
+
+def turn_links(markdown: str, source: str, uri: str) -> str:
+    """Return a page with its links as they are on the site; a file that is no page there is only named.
+
+    :param source: Where the page lies in the repository.
+    :param uri: Where it is on the site.
+    """
+
+    def turned(found: re.Match[str]) -> str:
+        image, text, target = found.groups()
+        path, mark, anchor = target.partition("#")
+        if not path or ":" in path:
+            return found[0]
+        whole = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
+        inside = PAGES.get(whole, whole.removeprefix("docs/"))
+        if whole in PAGES or whole.startswith(("docs/", "results/plots/")):
+            return f"{image}[{text}]({posixpath.relpath(inside, posixpath.dirname(uri) or '.')}{mark}{anchor})"
+        if not (ROOT / whole).exists():
+            return found[0]  # mkdocs says that it leads nowhere
+        return f"`{whole}`" if text.strip("`") == path.removeprefix("../") else f"{text} (`{whole}`)"
+
+    return _LINK.sub(turned, markdown)
+
+
+def results_table(name: str) -> str:
+    """Return what is between ``<!-- NAME -->`` and ``<!-- end -->`` in the results."""
+    text = (ROOT / "results/README.md").read_text(encoding="utf-8")
+    found = re.search(rf"<!-- {re.escape(name)} -->\n(.*?)<!-- end -->", text, flags=re.DOTALL)
+    if found is None:
+        raise KeyError(f"results/README.md has no table {name!r}")
+    return found[1].strip()
+
+
+def generated_pages() -> Iterator[tuple[str, str]]:
+    """Yield name and text of each page that is made of code."""
+    yield "commands.md", commands_page()
+    yield "methods/index.md", methods_page()
+    for name, method in _methods().items():
+        yield f"methods/{name}.md", method_page(method)
+
+
+def _methods() -> dict[str, Any]:
+    from rankencoder.training.methods import methods
+
+    ours = {name: method for name, method in methods().items() if method.__module__.startswith("rankencoder.")}
+    return dict(sorted(ours.items(), key=lambda item: (item[1].year, item[0])))
+
+
+def methods_page() -> str:
+    """Return the list of methods."""
+    rows = "\n".join(f"| [{name}]({name}.md) | {m.about} | {m.paper} |" for name, m in _methods().items())
+    return (
+        "# Methods\n\nHow E1 is trained: `rankencoder train --method NAME`. What each did on one backbone is in\n"
+        "[results](../results/README.md#the-seven-methods-e1-and-e2), advice in [training](../training.md#methods),\n"
+        "which also shows how to write your own. These pages are made of what `rankencoder methods` says.\n\n"
+        f"| | what it does | paper |\n|---|---|---|\n{rows}\n"
+    )
+
+
+def method_page(method: Any) -> str:
+    """Return a method's page: what it does, its authors' settings, its options."""
+    from rankencoder.cli.methods import describe
+    from rankencoder.training.methods.base import Family
+
+    sizes = {
+        "BERT base": Family(),
+        "BERT large": Family(is_large=True),
+        "RoBERTa base": Family(is_roberta=True),
+        "RoBERTa large": Family(is_roberta=True, is_large=True),
+    }
+    told = {size: describe(method, family) for size, family in sizes.items()}
+    lead = inspect.cleandoc(method.__doc__ or "").partition("\n\n:param")[0]
+    kinds = " and ".join(_KINDS[kind] for kind in method.kinds)
+    return "\n\n".join(
+        [
+            f"# {method.name}",
+            f"{method.about} {lead}",
+            f"{method.paper}. Backbones: {kinds} language models.",
+            f"```console\n$ rankencoder train corpus.txt --backbone bert-base-uncased --method {method.name} "
+            "-o my-run\n```",
+            "## Settings\n\nThe authors' choices, each a flag of `rankencoder train`.",
+            _table({size: about["settings"] for size, about in told.items()}, str),
+            "## Options\n\nGiven as `--option NAME=VALUE`.",
+            _table({size: about["options"] for size, about in told.items()}, _explained(method)),
+            f"## Citation\n\n```bibtex\n{method.citation}\n```\n",
+        ]
+    )
+
+
+def _table(columns: dict[str, dict[str, Any]], describe: Any) -> str:
+    names = dict.fromkeys(name for values in columns.values() for name in values)
+    lines = [f"| | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
+    for name in names:
+        cells = [_cell(values.get(name)) for values in columns.values()]
+        lines.append(f"| {describe(name)} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cell(value: Any) -> str:
+    return "–" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _explained(method: Any) -> Any:
+    """Return a function from an option to its name and what the docstrings of the classes say of it."""
+    said: dict[str, str] = {}
+    for cls in reversed(method.__mro__):
+        for name, text in _PARAM.findall(inspect.cleandoc(cls.__doc__ or "")):
+            said[name] = " ".join(text.split()).replace("|", r"\|")
+    return lambda name: f"`{name}`: {said[name]}"
+
+
+def commands_page() -> str:
+    """Return all commands with their arguments and options."""
+    from typer.main import get_command
+
+    from rankencoder.cli import app
+
+    lines = [
+        "# Commands\n\nMade of what `rankencoder --help` says. `--json` makes the output a program's. Errors are one"
+        "\nline and exit code 2."
+    ]
+    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
+        parts = getattr(command, "commands", None)
+        for path, one in {f"{name} {part}": one for part, one in parts.items()}.items() if parts else [(name, command)]:
+            lines += [f"## rankencoder {path}", inspect.cleandoc(one.help or ""), _options_table(one)]
+    return "\n\n".join(lines) + "\n"
+
+
+def _options_table(command: Any) -> str:
+    rows = ["| | |", "|---|---|"]
+    for parameter in command.params:
+        if parameter.name == "help":
+            continue
+        names = [*parameter.opts, *parameter.secondary_opts]
+        is_argument = parameter.param_type_name == "argument"
+        shown = parameter.name.upper() if is_argument else ", ".join(names)
+        about = " ".join((getattr(parameter, "help", None) or "").split()).replace("|", r"\|").replace("[", r"\[")
+        rows.append(f"| `{shown}` | {about}{_default(parameter)} |")
+    return "\n".join(rows)
+
+
+def _default(parameter: Any) -> str:
+    default = parameter.default
+    plain = isinstance(default, (int, float, str)) and not isinstance(default, bool) and default != ""
+    return f" Default: `{default}`." if plain else ""
