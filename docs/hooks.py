@@ -1,4 +1,4 @@
-"""What mkdocs is told beside its settings: pages from elsewhere in the repository, and pages that are generated.
+"""What mkdocs is told beside its settings: pages from elsewhere in the repository, and pages made of code.
 
 The README, the results and others lie where people look for them on disk; here they become pages, with their
 links turned to where they lead on the site. A page for each method, and one of all commands, are made of what
@@ -90,7 +90,9 @@ def turn_links(markdown: str, source: str, uri: str) -> str:
         whole = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
         inside = PAGES.get(whole, whole.removeprefix("docs/"))
         if whole in PAGES or whole.startswith(("docs/", "results/plots/")):
-            return f"{image}[{text}]({posixpath.relpath(inside, posixpath.dirname(uri) or '.')}{mark}{anchor})"
+            return (
+                f"{image}[{text}]({posixpath.relpath(inside, posixpath.dirname(uri) or '.')}{mark}{anchor})"
+            )
         if not (ROOT / whole).exists():
             return found[0]  # mkdocs says that it leads nowhere
         return f"`{whole}`" if text.strip("`") == path.removeprefix("../") else f"{text} (`{whole}`)"
@@ -118,7 +120,9 @@ def generated_pages() -> Iterator[tuple[str, str]]:
 def _methods() -> dict[str, Any]:
     from rankencoder.training.methods import methods
 
-    ours = {name: method for name, method in methods().items() if method.__module__.startswith("rankencoder.")}
+    ours = {
+        name: method for name, method in methods().items() if method.__module__.startswith("rankencoder.")
+    }
     return dict(sorted(ours.items(), key=lambda item: (item[1].year, item[0])))
 
 
@@ -126,9 +130,9 @@ def methods_page() -> str:
     """Return the list of methods."""
     rows = "\n".join(f"| [{name}]({name}.md) | {m.about} | {m.paper} |" for name, m in _methods().items())
     return (
-        "# Methods\n\nHow E1 is trained: `rankencoder train --method NAME`. What each did on one backbone is in\n"
-        "[results](../results/README.md#the-seven-methods-e1-and-e2), advice in [training](../training.md#methods),\n"
-        "which also shows how to write your own. These pages are made of what `rankencoder methods` says.\n\n"
+        "# Methods\n\nHow E1 is trained: `rankencoder train --method NAME`. What each did on one backbone is in "
+        "[results](../results/README.md#the-seven-methods-e1-and-e2), advice, and how to write your own, in "
+        "[training](../training.md#methods). These pages are made of what `rankencoder methods` says.\n\n"
         f"| | what it does | paper |\n|---|---|---|\n{rows}\n"
     )
 
@@ -150,17 +154,22 @@ def method_page(method: Any) -> str:
     return "\n\n".join(
         [
             f"# {method.name}",
-            f"{method.about} {lead}",
+            method.about,
+            lead,
             f"{method.paper}. Backbones: {kinds} language models.",
             f"```console\n$ rankencoder train corpus.txt --backbone bert-base-uncased --method {method.name} "
             "-o my-run\n```",
             "## Settings\n\nThe authors' choices, each a flag of `rankencoder train`.",
-            _table({size: about["settings"] for size, about in told.items()}, str),
+            _table({size: about["settings"] for size, about in told.items()}, _flag),
             "## Options\n\nGiven as `--option NAME=VALUE`.",
             _table({size: about["options"] for size, about in told.items()}, _explained(method)),
             f"## Citation\n\n```bibtex\n{method.citation}\n```\n",
         ]
     )
+
+
+def _flag(setting: str) -> str:
+    return f"`--{setting.replace('_', '-')}`"
 
 
 def _table(columns: dict[str, dict[str, Any]], describe: Any) -> str:
@@ -192,14 +201,25 @@ def commands_page() -> str:
     from rankencoder.cli import app
 
     lines = [
-        "# Commands\n\nMade of what `rankencoder --help` says. `--json` makes the output a program's. Errors are one"
-        "\nline and exit code 2."
+        "# Commands\n\nMade of what `rankencoder --help` says. `--json` makes the output a program's.\n"
+        "Errors are one line and exit code 2."
     ]
-    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
-        parts = getattr(command, "commands", None)
-        for path, one in {f"{name} {part}": one for part, one in parts.items()}.items() if parts else [(name, command)]:
-            lines += [f"## rankencoder {path}", inspect.cleandoc(one.help or ""), _options_table(one)]
+    for path, command in _commands(get_command(app), "rankencoder"):
+        lines += [f"## {path}", _help(command), _options_table(command)]
     return "\n\n".join(lines) + "\n"
+
+
+def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield path, command
+    for name, one in (inner or {}).items():
+        yield from _commands(one, f"{path} {name}")
+
+
+def _help(command: Any) -> str:
+    """Return a command's help; a list wants an empty line before it."""
+    return inspect.cleandoc(command.help or "").replace("Examples:\n", "Examples:\n\n")
 
 
 def _options_table(command: Any) -> str:
@@ -210,7 +230,7 @@ def _options_table(command: Any) -> str:
         names = [*parameter.opts, *parameter.secondary_opts]
         is_argument = parameter.param_type_name == "argument"
         shown = parameter.name.upper() if is_argument else ", ".join(names)
-        about = " ".join((getattr(parameter, "help", None) or "").split()).replace("|", r"\|").replace("[", r"\[")
+        about = re.sub(r"([|\[])", r"\\\1", " ".join((getattr(parameter, "help", None) or "").split()))
         rows.append(f"| `{shown}` | {about}{_default(parameter)} |")
     return "\n".join(rows)
 

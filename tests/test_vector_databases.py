@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from documents import blocks
 from sklearn.neighbors import NearestNeighbors
 
 K = 5
@@ -68,28 +69,24 @@ def test_qdrant(neighbours):
 
 
 def test_pgvector(neighbours, postgres):
+    """The documented code, with this server's address in place of the reader's."""
+    texts, vectors, queries, numbers, similarities = neighbours
+    python_block = next(block.text for block in blocks("docs/search.md") if "import psycopg" in block.text)
+    code = python_block.replace("dbname=mine", postgres).replace("LIMIT 10", f"LIMIT {K}")
+    names = {"texts": texts, "vectors": vectors, "queries": queries}
+    exec(compile(code, "docs/search.md", "exec"), names)
+    assert [text for text, _ in names["found"]] == [texts[n] for n in numbers[0]]
+    np.testing.assert_allclose([score for _, score in names["found"]], similarities[0], atol=1e-5)
+
     import psycopg
     from pgvector.psycopg import register_vector
 
-    texts, vectors, queries, numbers, similarities = neighbours
-    with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute("CREATE EXTENSION vector")
+    nearest = "SELECT text FROM sentences ORDER BY vector <=> %s LIMIT %s"
+    with psycopg.connect(postgres) as connection:
         register_vector(connection)
-        connection.execute(
-            f"CREATE TABLE sentences (id int PRIMARY KEY, text text, vector vector({vectors.shape[1]}))"
-        )
-        with connection.cursor().copy("COPY sentences FROM STDIN WITH (FORMAT BINARY)") as copy:
-            copy.set_types(["int4", "text", "vector"])
-            for i, (text, vector) in enumerate(zip(texts, vectors, strict=True)):
-                copy.write_row([i, text, vector])
-        nearest = "SELECT text, 1 - (vector <=> %s) FROM sentences ORDER BY vector <=> %s LIMIT %s"
-        for query, expected, scores in zip(queries, numbers, similarities, strict=True):
-            found = connection.execute(nearest, (query, query, K)).fetchall()
-            assert [text for text, _ in found] == [texts[n] for n in expected]
-            np.testing.assert_allclose([score for _, score in found], scores, atol=1e-5)
-        connection.execute("CREATE INDEX ON sentences USING hnsw (vector vector_cosine_ops)")
-        found = connection.execute(nearest, (queries[0], queries[0], K)).fetchall()
-        assert [text for text, _ in found] == [texts[n] for n in numbers[0]]
+        for query, expected in zip(queries, numbers, strict=True):
+            found = connection.execute(nearest, (query, K)).fetchall()
+            assert [text for (text,) in found] == [texts[n] for n in expected]
 
 
 def postgres_programs():
