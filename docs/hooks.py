@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
@@ -31,7 +32,7 @@ PAGES = {
 
 _FENCED = re.compile(r"(^```\w*\n.*?^```$)", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
-_TABLE = re.compile(r"<!-- results: (.+?) -->")
+_TABLE = re.compile(r"^<!-- results: (.+?) -->$", re.MULTILINE)
 _PARAM = re.compile(r":param (\w+): (.*?)(?=\n\s*:|\Z)", re.DOTALL)
 _SHIM = "https://unpkg.com/iframe-worker/shim"
 _WORKER = "javascripts/worker.js"
@@ -105,7 +106,7 @@ def results_table(name: str) -> str:
     text = (ROOT / "results/README.md").read_text(encoding="utf-8")
     found = re.search(rf"<!-- {re.escape(name)} -->\n(.*?)<!-- end -->", text, flags=re.DOTALL)
     if found is None:
-        raise KeyError(f"results/README.md has no table {name!r}")
+        raise PluginError(f"results/README.md has no table {name!r}")
     return found[1].strip()
 
 
@@ -130,7 +131,7 @@ def methods_page() -> str:
     """Return the list of methods."""
     rows = "\n".join(f"| [{name}]({name}.md) | {m.about} | {m.paper} |" for name, m in _methods().items())
     return (
-        "# Methods\n\nHow E1 is trained: `rankencoder train --method NAME`. What each did on one backbone is in "
+        "# Methods\n\nHow E1 is trained (`rankencoder train --method NAME`). What came of it here is in "
         "[results](../results/README.md#the-seven-methods-e1-and-e2), advice, and how to write your own, in "
         "[training](../training.md#methods). These pages are made of what `rankencoder methods` says.\n\n"
         f"| | what it does | paper |\n|---|---|---|\n{rows}\n"

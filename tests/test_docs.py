@@ -268,7 +268,7 @@ def test_extras_are_listed_and_exist():
 def test_tables_that_pages_bring_in_exist():
     results = read("results/README.md")
     for page in PAGES:
-        for name in re.findall(r"<!-- results: (.+?) -->", read(page)):
+        for name in re.findall(r"^<!-- results: (.+?) -->$", read(page), flags=re.MULTILINE):
             assert f"<!-- {name} -->\n" in results, page
 
 
@@ -287,6 +287,16 @@ def test_dotted_names_in_pages_exist(page):
     named += re.findall(r"^::: (\S+)$", read(page), flags=re.MULTILINE)
     for name in named:
         assert resolve(name) is not None
+
+
+def test_the_python_page_has_every_public_name():
+    import rankencoder
+
+    listed = {
+        name.rpartition(".")[2]
+        for name in re.findall(r"^::: (\S+)$", read("docs/api.md"), flags=re.MULTILINE)
+    }
+    assert {name for name in rankencoder.__all__ if not name.startswith("_")} <= listed
 
 
 def test_the_page_on_equations_is_true():

@@ -33,6 +33,16 @@ def test_every_method_and_command_has_its_place(site):
         assert f"rankencoder {command.callback.__name__}" in page
 
 
+def test_settings_of_methods_are_options_of_train(site):
+    from typer.main import get_command
+
+    from rankencoder.cli import app
+
+    known = {name for option in get_command(app).commands["train"].params for name in option.opts}
+    for path in (site / "methods").glob("*.html"):
+        assert set(re.findall("<td><code>(--[a-z-]+)</code>", path.read_text(encoding="utf-8"))) <= known
+
+
 def test_tables_of_the_results_are_brought_in(site):
     assert "halves, cautious" in (site / "when.html").read_text(encoding="utf-8")
     assert "PromptBERT, E2" in (site / "rank-weight.html").read_text(encoding="utf-8")
