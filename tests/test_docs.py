@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from contextlib import ExitStack
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -272,21 +273,12 @@ def test_tables_that_pages_bring_in_exist():
             assert f"<!-- {name} -->\n" in results, page
 
 
-def resolve(name):
-    """Return what a dotted name stands for."""
-    module, _, rest = name.rpartition(".")
-    try:
-        return getattr(importlib.import_module(module), rest)
-    except (ModuleNotFoundError, AttributeError):
-        return getattr(resolve(module), rest)
-
-
 @pytest.mark.parametrize("page", PAGES)
 def test_dotted_names_in_pages_exist(page):
     named = [span for span in spans(page) if re.fullmatch(r"rankencoder(\.\w+)+", span)]
     named += re.findall(r"^::: (\S+)$", read(page), flags=re.MULTILINE)
     for name in named:
-        assert resolve(name) is not None
+        assert resolve_name(name) is not None
 
 
 def test_the_python_page_has_every_public_name():
@@ -303,7 +295,7 @@ def test_the_page_on_equations_is_true():
     rows = re.findall(r"^\| Eq\. (\d) \|.*\| `([\w.]+)` \|$", read("docs/equations.md"), flags=re.MULTILINE)
     assert {int(number) for number, _ in rows} == set(range(2, 8))
     for number, name in rows:
-        ranges = re.findall(r"Eq\. (\d)(?:-(\d))?", inspect.getdoc(resolve(name)))
+        ranges = re.findall(r"Eq\. (\d)(?:-(\d))?", inspect.getdoc(resolve_name(name)))
         assert any(int(a) <= int(number) <= int(b or a) for a, b in ranges), name
 
 
