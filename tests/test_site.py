@@ -72,6 +72,8 @@ def test_pages_mention_no_cdn(site):
             r"<(?:script|link|img|iframe)[^>]+(?:src|href)=\"?(https?://[^\" >]+)", path.read_text()
         )
         assert not sources, path
+    for path in (*site.rglob("*.svg"), *site.rglob("*.css")):
+        assert not re.findall(r"url\([\"']?https?:", path.read_text(encoding="utf-8")), path
 
 
 def test_the_workflow_does_what_our_own_ci_does():
