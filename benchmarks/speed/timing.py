@@ -15,7 +15,7 @@ _clocks: list[Callable[[], float]] = [time.perf_counter]
 
 
 def use_processor_time() -> None:
-    """Count the seconds that the processor worked for us, on one thread: for machines that others use, too."""
+    """Count the seconds that the processor worked for us, on one thread: for machines that others use."""
     torch.set_num_threads(1)
     _clocks[0] = time.process_time
 
