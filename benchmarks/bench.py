@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from speed import encoding, evaluation, growth, machine, plots, ranking, tables, timing, training
+from speed import encoding, evaluation, growth, machine, ranking, tables, timing, training
 
 SECTIONS = ("ranking", "encoding", "training", "evaluation", "growth")
 ROOT = Path(__file__).parents[1]
@@ -71,6 +71,8 @@ def main() -> None:
     parser.add_argument("--tables", nargs="+", type=Path, help="make docs/speed.md of these results instead")
     options = parser.parse_args()
     if options.tables:
+        from speed import plots  # matplotlib, which a machine that only measures may lack
+
         results = [json.loads(path.read_text()) for path in options.tables]
         plots.draw_growth(results, ROOT / "docs/images")
         tables.write_page(results, ROOT / "docs/speed.md")

@@ -46,15 +46,16 @@ def ranking(peer: str) -> Callable[[list[Result]], Iterator[Found]]:
     return find
 
 
-def overhead(n: int) -> Callable[[list[Result]], Iterator[Found]]:
-    """Find what the compact form adds to the encoder's time."""
+def overhead(n: int, *, of_peer: bool = False) -> Callable[[list[Result]], Iterator[Found]]:
+    """Find what the compact form adds to the encoder's time, or to that of SentenceTransformer.encode."""
 
     def find(rows: list[Result]) -> Iterator[Found]:
         for row in rows:
             if row["precision"] == "float32" and row is rows[0]:
                 for part in row["rank_parts"]:
                     if (part["form"], part["n"]) == ("compact", n):
-                        yield f"{row['model']}, {row['precision']}", part["overhead"]
+                        faster = row["peers"]["SentenceTransformer.encode"]["ratio"] if of_peer else 1
+                        yield f"{row['model']}, {row['precision']}", part["overhead"] / faster
 
     return find
 
@@ -93,12 +94,29 @@ def evaluation(rows: list[Result]) -> Iterator[Found]:
         yield row["what"], row["peers"]["naive loop"]["ratio"]
 
 
+SHARE = "compact form / time of"
 GOALS = (
     Goal("ranking / numpy argsort", "ranking", "cpu", "at least", 4, ranking("numpy argsort")),
     Goal("ranking / scipy rankdata", "ranking", "cpu", "at least", 20, ranking("scipy rankdata")),
     Goal("ranking / authors' loop", "ranking", "cuda", "at least", 10, ranking("authors' loop")),
-    Goal("compact form's share of the encoder's time", "encoding", "cpu", "at most", 0.02, overhead(10_000)),
-    Goal("the same with n = 100,000", "encoding", "cuda", "at most", 0.02, overhead(100_000)),
+    Goal(
+        f"{SHARE} SentenceTransformer.encode",
+        "encoding",
+        "cpu",
+        "at most",
+        0.02,
+        overhead(10_000, of_peer=True),
+    ),
+    Goal(f"{SHARE} our faster encoder", "encoding", "cpu", "at most", 0.02, overhead(10_000)),
+    Goal(
+        f"{SHARE} SentenceTransformer.encode",
+        "encoding",
+        "cuda",
+        "at most",
+        0.02,
+        overhead(100_000, of_peer=True),
+    ),
+    Goal(f"{SHARE} our faster encoder", "encoding", "cuda", "at most", 0.02, overhead(100_000)),
     Goal("encoder / SentenceTransformer.encode", "encoding", "cpu", "at least", 1, throughput),
     Goal("encoder / SentenceTransformer.encode", "encoding", "cuda", "at least", 1, throughput),
     Goal(

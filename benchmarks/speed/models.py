@@ -59,7 +59,7 @@ def model_folder(size: str) -> tuple[str, str]:
 
 
 def _random_bert(size: str) -> Path:
-    from transformers import BertConfig, BertForMaskedLM, BertTokenizer
+    from transformers import BertConfig, BertModel, BertTokenizer
 
     folder = Path(tempfile.mkdtemp(prefix="rankencoder-bench-"))
     letters = string.ascii_lowercase + string.digits + string.punctuation
@@ -70,7 +70,7 @@ def _random_bert(size: str) -> Path:
     )
     torch.manual_seed(0)
     config = BertConfig(vocab_size=_VOCABULARY, num_attention_heads=12, **SIZES[size])
-    BertForMaskedLM(config).save_pretrained(folder)
+    BertModel(config).save_pretrained(folder)
     return folder
 
 

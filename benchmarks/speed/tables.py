@@ -10,6 +10,7 @@ from pages import MISSING, replaced, table
 from speed.goals import GOALS, Result
 
 NAMES = {"cpu": "CPU", "cuda": "GPU"}
+PICTURE = "Times against sizes on log axes, with fitted exponents"
 
 
 def number(value: float | None) -> str:
@@ -180,4 +181,6 @@ def write_page(results: list[Result], path: Path) -> None:
             for device, found in result["sections"].get(name, {}).items()
         ]
         made[name] = "\n\n".join(parts) or MISSING
+    pictures = dict.fromkeys(d for result in results for d in result["sections"].get("growth", {}))
+    made["growth"] += "".join(f"\n\n![{PICTURE}](images/growth-{device}.svg)" for device in pictures)
     path.write_text(replaced(path.read_text(), made))

@@ -14,6 +14,8 @@ from rankencoder.ranks import COARSE, MEMORY_BUDGET, rank_vectors
 HELD_OUT = 1000
 """Reference sentences that no principal component is fitted on: fidelity is measured on them."""
 
+_ROWS = 256  # sentences at a time on a CPU: enough for fast products, and few enough for its caches
+
 
 class Form(torch.nn.Module, ABC):
     """A map from unit sentence vectors to unit vectors whose inner product is the rank similarity."""
@@ -69,6 +71,8 @@ class Form(torch.nn.Module, ABC):
         """
         out = vectors.new_empty(len(vectors), self.dimension)
         step = max(1, MEMORY_BUDGET // (vectors.element_size() * len(self.reference)))
+        if vectors.device.type == "cpu":
+            step = min(step, _ROWS)
         for start in range(0, len(vectors), step):
             rows = slice(start, start + step)
             out[rows] = function(
