@@ -32,7 +32,7 @@ TOLERANCE = 1e-5
 """How far a correlation of counted ranks may be from Spearman's."""
 
 COARSE = 1e-4
-"""The tolerance where more digits are lost anyway: in what is projected, and in what is learnt."""
+"""The tolerance where more digits are lost anyway, as in what is projected on a few directions."""
 
 _COUNTING_MIN = 10_000  # with fewer references the bins would have to outnumber them: a sort is as fast
 _COARSE_MIN = 4096  # the same for a coarse tolerance
@@ -116,8 +116,8 @@ def rank_similarity(similarities: Array, others: Array | None = None) -> Array:
 def training_rank_vectors(similarities: torch.Tensor) -> torch.Tensor:
     """Return the rank vectors of a training batch without ever making a GPU wait for the host.
 
-    From 4,096 similarities on they are counted, and nobody looks whether a row would better be sorted:
-    smooth rows are right to 1e-4, and nothing is learnt from more digits. Equal similarities of shorter rows
+    From 10,000 similarities on they are counted, and nobody looks whether a row would better be sorted:
+    smooth rows are right to 1e-5, and nothing is learnt from more digits. Equal similarities of shorter rows
     get ranks in the order of the reference corpus, whose sentences all differ.
 
     :param similarities: ``[B, n]`` finite similarities to the reference corpus.
@@ -126,8 +126,8 @@ def training_rank_vectors(similarities: torch.Tensor) -> torch.Tensor:
 
     rows = similarities.detach().float()
     out = torch.empty_like(rows)
-    counting = rows.shape[1] >= _counting_min(COARSE)
-    bins = _number_of_bins(rows.shape[1], COARSE) if counting else 0
+    counting = rows.shape[1] >= _counting_min(TOLERANCE)
+    bins = _number_of_bins(rows.shape[1], TOLERANCE) if counting else 0
     step = _rows_at_a_time(out, bins=bins)
     for part, result in zip(rows.split(step), out.split(step), strict=True):
         if counting:
