@@ -47,8 +47,11 @@ docs: $(VENV)/.ready  ## build the site of the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "open site/index.html"
 
-bench: $(VENV)/.ready  ## time the ranking against its peers
-	$(BIN)/python benchmarks/ranking.py
+# ONLY="ranking encoding" and QUICK=--quick make it shorter; docs/speed.md is made of all results that there are
+BENCH ?= benchmarks/results/bench-cpu.json
+bench: $(VENV)/.ready  ## time everything against its peers (CPU, and GPU where there is one), make docs/speed.md
+	$(BIN)/python benchmarks/bench.py --json $(BENCH) $(QUICK) $(if $(ONLY),--only $(ONLY))
+	$(BIN)/python benchmarks/bench.py --tables benchmarks/results/bench-*.json
 
 # what is finished is not run again; on a CPU this would take weeks
 results: $(VENV)/.ready experiments-work/smollm2  ## run what is missing of results/ (hours of a GPU), make its tables

@@ -27,8 +27,7 @@ from jobs import Job, add_arguments, corpus_file, run_all
 
 def selected(options: argparse.Namespace) -> list[Job]:
     """Return the jobs that are asked for, and before them those that they need."""
-    best = json.loads(options.best)
-    known = groups(best)
+    known = groups()
     asked = {name: known[name] for name in options.groups or known}
     jobs: dict[str, Job] = {}
     every = {
@@ -87,9 +86,8 @@ def main() -> None:
     )
     add_arguments(parser, work=Path("experiments-work"), output=Path("results/runs"))
     parser.set_defaults(seeds=[])
-    parser.add_argument("groups", nargs="*", help="by default all: " + ", ".join(groups({})))
+    parser.add_argument("groups", nargs="*", help="by default all: " + ", ".join(groups()))
     parser.add_argument("--only", nargs="+", default=["*"], help="jobs of these names, * matching anything")
-    parser.add_argument("--best", default="{}", help="the best settings so far, as JSON, for e1-long")
     parser.add_argument(
         "--set", default="{}", help="settings of all jobs of these groups, as JSON, for a try"
     )
@@ -99,7 +97,7 @@ def main() -> None:
         run_job(json.loads(options.job))
         return
     options.work, options.output = options.work.resolve(), options.output.resolve()
-    if unknown := set(options.groups) - set(groups({})):
+    if unknown := set(options.groups) - set(groups()):
         parser.error(f"no such group: {', '.join(sorted(unknown))}")
     jobs = selected(options)
     for job in jobs:

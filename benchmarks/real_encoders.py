@@ -31,13 +31,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from encoder_profile import SENTENCES, draw_references, relations
+from encoder_profile import draw_references, relations
 from experiment_job import DO, Run, do_model, run_job
 from jobs import STS, Job, add_arguments, corpus_file, run_all
 
 from rankencoder.encoders import Encoder
 from rankencoder.evaluation.embeddings import CachedEncoder
 from rankencoder.evaluation.sts_data import read_sts
+from rankencoder.tuning.halves import SENTENCES, WORDS
 
 HEADS = 12  # of every transformer here; ONNX does not say so in one place
 BATCH = 32
@@ -109,7 +110,7 @@ def _number(name: str, tensors: Mapping[str, np.ndarray]) -> np.ndarray:
         return tensors[name]
     of = name.removesuffix("_quantized")
     zero = tensors[f"{of}_zero_point"].astype(np.float32)
-    return (tensors[name].astype(np.float32) - zero) * tensors[f"{of}_scale"]
+    return np.asarray((tensors[name].astype(np.float32) - zero) * tensors[f"{of}_scale"])
 
 
 def _source(name: str, made: Mapping[str, Any]) -> str:
@@ -315,7 +316,7 @@ def texts_of(run: Run) -> list[list[str]]:
     """Return the texts that scoring and describing an encoder ask for, those of each time."""
     sets = [[text for pair in pairs.pairs for text in pair[:2]] for pairs in read_sts(STS, None)]
     references = draw_references(run.corpus, min(10_000, run.about["sentences"]))
-    related = relations([text for text in references if len(text.split()) >= 8][:SENTENCES])
+    related = relations([text for text in references if len(text.split()) >= WORDS][:SENTENCES])
     first = [[pair[0] for pair in pairs] for pairs in related.values()]
     second = [[pair[1] for pair in pairs] for pairs in related.values()]
     return [*sets, references, *first, *second]

@@ -92,8 +92,14 @@ def _stage(runs: list[Result]) -> list[str]:
     return [f"{larger:.0%} of the time", f"{pairs:,.0f}"]
 
 
-_OWN_E1 = {"cls": "tables/simcse", "mean": "e1/mean", "prompt": "e1/prompt", "consert": "e1/consert-lr"}
-_SAME_POOLING = {**_OWN_E1, "consert": "e1/mean", "prompt": ""}
+_OWN_E1 = {
+    "cls": "tables/simcse",
+    "mean": "e1/mean",
+    "prompt": "e1/prompt",
+    "consert": "e1/consert-lr",
+    "best": "e1/consert-lr",
+}
+_SAME_POOLING = {**_OWN_E1, "consert": "e1/mean", "best": "e1/mean", "prompt": ""}
 """E1 that a recipe is compared with, by its name's first word; SimCSE has no prompt."""
 
 

@@ -120,14 +120,27 @@ def test_counting_agrees_with_scipy(seed, n, kind, noise):
     assert z[0] @ z[1] == pytest.approx(spearmanr(first, second).statistic, abs=1e-5)
 
 
-def test_counting_does_count_and_fall_back():
+@settings(max_examples=10)
+@given(seed=st.integers(0, 2**32), n=st.integers(4096, 20_000), noise=st.floats(0, 3))
+def test_a_coarse_tolerance_is_kept_too(seed, n, noise):
+    rng = np.random.default_rng(seed)
+    first = rng.gumbel(size=n)
+    second = first + noise * rng.standard_normal(n)
+    z = rank_vectors(np.stack([first, second]), method="counting", tolerance=ranks.COARSE)
+    assert z[0] @ z[1] == pytest.approx(spearmanr(first, second).statistic, abs=1e-4)
+
+
+@pytest.mark.parametrize("tolerance", [ranks.TOLERANCE, ranks.COARSE])
+def test_counting_does_count_and_fall_back(tolerance):
     n = 20_000
+    bins = ranks._number_of_bins(n, tolerance)
     smooth = torch.from_numpy(np.random.default_rng(0).standard_normal((4, n)))
-    cubes, bursts = ranks._rank_by_counting(smooth, torch.empty_like(smooth))
-    assert (cubes <= ranks._cubes_limit(n)).all()
-    assert (bursts <= ranks._bursts_limit(n)).all()
+    cubes, bursts = ranks._rank_by_counting(smooth, torch.empty_like(smooth), bins)
+    assert (cubes <= ranks._cubes_limit(n, tolerance)).all()
+    assert (bursts <= ranks._bursts_limit(n, bins)).all()
     tied = smooth.round(decimals=1)
-    assert (ranks._rank_by_counting(tied, torch.empty_like(tied))[0] > ranks._cubes_limit(n)).all()
+    cubes, _ = ranks._rank_by_counting(tied, torch.empty_like(tied), bins)
+    assert (cubes > ranks._cubes_limit(n, tolerance)).all()
 
 
 def test_ordinal_ties_are_a_stable_argsort():

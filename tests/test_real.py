@@ -66,12 +66,14 @@ def test_stsb_by_plain_cosine_is_the_published_figure(stsb):
 
 
 def test_counting_is_what_ranks_real_sentences(model, stsb):
-    from rankencoder.ranks import _bursts_limit, _cubes_limit, _rank_by_counting
+    from rankencoder import ranks
 
     similarities = stsb[1][:200] @ model.form.reference.T
-    cubes, bursts = _rank_by_counting(similarities, torch.empty_like(similarities))
-    fell_back = (cubes > _cubes_limit(10_000)) | (bursts > _bursts_limit(10_000))
-    assert fell_back.float().mean() < 0.05
+    for tolerance in (ranks.TOLERANCE, ranks.COARSE):
+        bins = ranks._number_of_bins(10_000, tolerance)
+        cubes, bursts = ranks._rank_by_counting(similarities, torch.empty_like(similarities), bins)
+        few = cubes > ranks._cubes_limit(10_000, tolerance)
+        assert (few | (bursts > ranks._bursts_limit(10_000, bins))).float().mean() < 0.05
 
 
 def test_blend_through_the_front_door(model, shared):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from rankencoder.batching import encode_by_length
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -92,8 +93,16 @@ class Encoder:
         sentences = list(sentences)
         if self.model is not None:
             with _parallel_tokenizers():
-                vectors = self.model.encode(
-                    sentences, batch_size=self.batch_size, convert_to_tensor=True, show_progress_bar=progress
+                found = encode_by_length(self.model, sentences, self.batch_size, progress=progress)
+                vectors = (
+                    self.model.encode(
+                        sentences,
+                        batch_size=self.batch_size,
+                        convert_to_tensor=True,
+                        show_progress_bar=progress,
+                    )
+                    if found is None
+                    else found
                 )
             vectors = vectors.to(torch.float32).clone()  # out of inference mode
         else:

@@ -9,10 +9,12 @@ from typing import Any, ClassVar, Literal
 import torch
 
 from rankencoder.errors import InputError
-from rankencoder.ranks import MEMORY_BUDGET, rank_vectors
+from rankencoder.ranks import COARSE, MEMORY_BUDGET, rank_vectors
 
 HELD_OUT = 1000
 """Reference sentences that no principal component is fitted on: fidelity is measured on them."""
+
+_ROWS = 256  # sentences at a time on a CPU: enough for fast products, and few enough for its caches
 
 
 class Form(torch.nn.Module, ABC):
@@ -63,12 +65,19 @@ class Form(torch.nn.Module, ABC):
         function: Callable[[torch.Tensor], torch.Tensor],
         method: Literal["auto", "exact"] = "auto",
     ) -> torch.Tensor:
-        """Return a function of the rank vectors of unit sentence vectors, part by part."""
+        """Return a function of the rank vectors of unit sentence vectors, part by part.
+
+        Unless they are exact they are coarse: a projection of them loses more.
+        """
         out = vectors.new_empty(len(vectors), self.dimension)
         step = max(1, MEMORY_BUDGET // (vectors.element_size() * len(self.reference)))
+        if vectors.device.type == "cpu":
+            step = min(step, _ROWS)
         for start in range(0, len(vectors), step):
             rows = slice(start, start + step)
-            out[rows] = function(rank_vectors(vectors[rows] @ self.reference.T, method=method))
+            out[rows] = function(
+                rank_vectors(vectors[rows] @ self.reference.T, method=method, tolerance=COARSE)
+            )
         return out
 
     def config(self) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""What ``make bench`` measures: one file a subject, each with its peers."""

@@ -1,0 +1,58 @@
+"""How cost grows with reference corpus, rows, sentences and batch: times and fitted exponents."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from rankencoder import rank_vectors
+from rankencoder.encoders import Encoder
+from speed.models import load, texts
+from speed.ranking import similarities
+from speed.timing import exponent, interleaved
+from speed.training import step_by_batch
+
+Curve = dict[str, Any]
+
+
+def curve(what: str, x: str, sizes: list[int], ms: list[float]) -> Curve:
+    """Return sizes, times and the exponents: of all sizes, and of the last two alone."""
+    return {
+        "what": what,
+        "x": x,
+        "sizes": sizes,
+        "ms": ms,
+        "exponent": exponent(sizes, ms),
+        "last_exponent": exponent(sizes[-2:], ms[-2:]),
+    }
+
+
+def measure(device: str, *, quick: bool) -> list[Curve]:
+    """Time each size in turn with the others of its curve."""
+    gpu = device == "cuda"
+    many = [1_000, 3_000, 10_000, 30_000, 100_000] + ([] if quick else [300_000, 1_000_000])
+    found = [
+        _ranking("ranking 16 rows", "n, reference sentences", [(16, n) for n in many], device),
+        _ranking("ranking, n = 10,000", "B, rows", [(b, 10_000) for b in (4, 16, 64, 256, 1024)], device),
+        _encoding([64, 640] if not gpu else [400, 4_000, 40_000], device),
+    ]
+    batches = (16, 64, 256) if gpu else (4, 16)
+    ms = step_by_batch(device, batches, 60 if gpu else 5)
+    return [*found, curve("a training step of stage 1, 22M", "B, sentences", list(batches), ms)]
+
+
+def _ranking(what: str, x: str, shapes: list[tuple[int, int]], device: str) -> Curve:
+    tensors = {shape: similarities(*shape, device) for shape in shapes}
+    works = {str(shape): lambda t=t: rank_vectors(t) for shape, t in tensors.items()}
+    times = interleaved(works, rounds=5, device=device)
+    sizes = [max(shape) if x.startswith("n") else shape[0] for shape in shapes]
+    return curve(what, x, sizes, [1000 * statistics.median(found) for found in times.values()])
+
+
+def _encoding(numbers: list[int], device: str) -> Curve:
+    encoder = Encoder(load("22M", device))
+    _, sentences = texts(max(numbers))
+    works = {str(number): lambda k=number: encoder(sentences[:k]) for number in numbers}
+    times = interleaved(works, rounds=2, device=device)
+    ms = [1000 * statistics.median(found) for found in times.values()]
+    return curve("encoding a corpus, 22M", "sentences", numbers, ms)

@@ -1,0 +1,43 @@
+import numpy as np
+import pytest
+import torch
+
+from rankencoder import batching
+from rankencoder.batching import encode_by_length
+
+
+@pytest.fixture
+def tiny(tiny_folder):
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(tiny_folder))
+
+
+SENTENCES = ["a cat", "the cat sees the dog and the old house " * 3, "a", "a river moves"] * 5
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 64])
+def test_vectors_are_those_of_sentence_transformers(tiny, batch_size):
+    found = encode_by_length(tiny, SENTENCES, batch_size)
+    assert np.allclose(found.numpy(), tiny.encode(SENTENCES), atol=1e-5)
+
+
+def test_parts_are_put_together(tiny, monkeypatch):
+    monkeypatch.setattr(batching, "_TOKENIZED", 3)
+    monkeypatch.setattr(batching, "_CACHED", 8)
+    assert np.allclose(encode_by_length(tiny, SENTENCES, 32).numpy(), tiny.encode(SENTENCES), atol=1e-5)
+
+
+def test_shorter_vectors_where_asked_for(tiny):
+    tiny.truncate_dim = 5
+    found = encode_by_length(tiny, SENTENCES, 4).numpy()
+    assert found.shape == (len(SENTENCES), 5)
+    assert np.allclose(found, tiny.encode(SENTENCES), atol=1e-5)
+
+
+def test_prompts_and_padding_on_the_left_are_left_to_the_model(tiny):
+    assert encode_by_length(tiny, [], 4) is None
+    tiny.default_prompt_name = "query"
+    assert encode_by_length(tiny, SENTENCES, 4) is None
+    assert batching._mask({"attention_mask": torch.tensor([[0, 1], [1, 1]])}) is None
+    assert batching._mask({"attention_mask": torch.ones(2, 2), "prompt_length": torch.ones(2)}) is None
