@@ -20,6 +20,8 @@ from scored_pairs import make_pairs, write_pairs, write_sts
 NOT_RUN = {
     "make demo": "takes minutes; tests/test_demo.py runs a small one",
     "make test": "is what runs this",
+    "make bench": "measures for long, on a quiet machine; tests/test_bench.py tests its parts",
+    "python benchmarks/bench.py": "the same; that its options exist is tested below",
     "pip install": "takes minutes and a network; that its extras exist is tested below",
     "rankencoder demo": "encodes 10,000 sentences, which takes minutes; tests/test_demo.py runs a small one",
     "rankencoder data fetch": "needs a network; tests/test_fetch.py has a hub of its own",
@@ -34,7 +36,9 @@ LANGUAGES = {"console", "bash", "python", "text", "yaml", "nginx"}
 FOREIGN = {"--nproc_per_node", "-m"}
 """Options of other programs that sentences mention."""
 
-SCRIPTS = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "benchmarks").glob("*.py"))
+SCRIPTS = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "benchmarks").rglob("*.py"))
+OF_SCRIPTS = {"results/README.md", "docs/speed.md"}
+"""Pages whose sentences mention options of our scripts."""
 
 
 def begins(words, known):
@@ -224,7 +228,7 @@ def options():
 @pytest.mark.parametrize("page", [*PAGES, "results/README.md", "CONTRIBUTING.md", "SECURITY.md"])
 def test_commands_and_options_in_sentences_exist(page, options):
     every = set().union(*options.values()) | FOREIGN
-    every |= set(re.findall('"(--[a-z-]+)"', SCRIPTS)) if page == "results/README.md" else set()
+    every |= set(re.findall('"(--[a-z-]+)"', SCRIPTS)) if page in OF_SCRIPTS else set()
     for span in spans(page):
         words = span.replace("…", " ").replace(",", " ").split()
         if words and words[0] == "rankencoder" and len(words) > 1 and words[1].isalpha():
