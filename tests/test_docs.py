@@ -20,7 +20,7 @@ from scored_pairs import make_pairs, write_pairs, write_sts
 NOT_RUN = {
     "make demo": "takes minutes; tests/test_demo.py runs a small one",
     "make test": "is what runs this",
-    "make bench": "measures for long, on a quiet machine; tests/test_bench.py tests its parts",
+    "make bench": "measures for long, on a quiet machine; tests/test_bench.py tests its arithmetic",
     "python benchmarks/bench.py": "the same; that its options exist is tested below",
     "pip install": "takes minutes and a network; that its extras exist is tested below",
     "rankencoder demo": "encodes 10,000 sentences, which takes minutes; tests/test_demo.py runs a small one",
