@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -439,3 +440,18 @@ def test_a_settings_file_is_checked(run_cli, tmp_path, corpus_file):
     assert code == 2
     assert err.count("unknown key 'batchsize'") == 1
     assert "did you mean 'batch_size'?" in err
+
+
+def test_a_backbone_with_code_of_its_own_is_refused_and_nobody_is_asked(
+    train, backbone, tmp_path, monkeypatch
+):
+    own = tmp_path / "own"
+    shutil.copytree(backbone, own)
+    (own / "code.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    config = json.loads((own / "config.json").read_text())
+    config |= {"model_type": "own", "auto_map": {"AutoConfig": "code.Config", "AutoModel": "code.Model"}}
+    (own / "config.json").write_text(json.dumps(config))
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("somebody was asked"))
+    with pytest.raises(InputError, match="cannot load backbone.*own"):
+        train(backbone=str(own))
+    assert not (tmp_path / "ran").exists()

@@ -134,7 +134,12 @@ def load_masked_language_model(name: str, revision: str | None) -> tuple[Any, bo
 
     with quiet_transformers():
         model, info = AutoModelForMaskedLM.from_pretrained(
-            name, revision=revision, use_safetensors=True, dtype=torch.float32, output_loading_info=True
+            name,
+            revision=revision,
+            use_safetensors=True,
+            trust_remote_code=False,
+            dtype=torch.float32,
+            output_loading_info=True,
         )
     return model, not info["missing_keys"]
 
@@ -166,7 +171,10 @@ def _load_config(name: str, revision: str | None) -> PretrainedConfig:
     elif not (folder / "config.json").exists():
         raise InputError(f"{name} is no backbone: a folder with a config.json and safetensors is wanted")
     try:
-        config: PretrainedConfig = AutoConfig.from_pretrained(name, revision=revision)
+        # without False, transformers would ask whoever sits there whether to run a stranger's code
+        config: PretrainedConfig = AutoConfig.from_pretrained(
+            name, revision=revision, trust_remote_code=False
+        )
     except Exception as error:
         raise InputError(f"cannot load backbone {name!r}: {first_line(error)}") from error
     return config

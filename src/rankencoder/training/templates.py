@@ -249,7 +249,7 @@ def _check_reload(tokenizer: PreTrainedTokenizerFast, config: Any) -> None:
     with TemporaryDirectory() as folder:
         config.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-        loaded = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        loaded = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     if loaded(texts, verbose=False)["input_ids"] != tokenizer(texts, verbose=False)["input_ids"]:
         raise InputError(
             f"transformers loads the tokenizer of a {config.model_type!r} model as {type(loaded).__name__}, "

@@ -213,6 +213,7 @@ class Discriminator(nn.Module):
                 backbone.name,
                 revision=backbone.revision,
                 use_safetensors=True,
+                trust_remote_code=False,
                 dtype=torch.float32,
                 config=copy.deepcopy(backbone.config),  # with its dropout
             )
@@ -260,7 +261,7 @@ def _masked_language_model(name: str, backbone: Backbone) -> nn.Module:
         check_hub(name, revision, what="generator")
     try:
         with quiet_transformers():
-            tokenizer = AutoTokenizer.from_pretrained(name, revision=revision)
+            tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
         model, has_head = load_masked_language_model(name, revision)
     except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
         raise InputError(f"cannot load generator {name!r}: {first_line(error)}") from error
