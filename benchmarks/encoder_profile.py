@@ -141,12 +141,19 @@ def unlabelled(
         first, second, levels = zip(*related, strict=True)
         a, b = encoder(first), encoder(second)
         features[f"alignment_{name}"] = alignment(a, b)
-        pairs, gold = related_pairs(torch.cat([a, b]), levels)
-        values = with_blends({of: measure(pairs) for of, measure in measures.items()})
-        proxies[name] = {of: 100 * spearman(gold, v) for of, v in values.items()}
+        proxies[name] = agreement(torch.cat([a, b]), levels, measures)
     views = dropout_views(encoder, texts)
     features["alignment_dropout"] = alignment(*views) if views else 0.0
     return proxies, features
+
+
+def agreement(
+    vectors: torch.Tensor, related: Sequence[float], measures: dict[str, Similarity]
+) -> dict[str, float]:
+    """Return by similarity its Spearman correlation with how much texts are related (`related_pairs`)."""
+    pairs, gold = related_pairs(vectors, related)
+    values = with_blends({name: measure(pairs) for name, measure in measures.items()})
+    return {name: 100 * spearman(gold, found) for name, found in values.items()}
 
 
 def relations(texts: Sequence[str]) -> dict[str, list[tuple[str, str, float]]]:

@@ -52,6 +52,10 @@ FEATURES = (
 """Of those in a profile, the ones that mean the same whatever the dimension."""
 
 PROXIES = ("dropped", "halves")
+ADVICE = "halves, cautious"
+"""The rule that `rankencoder tune` and the report go by."""
+
+HARM = 0.5
 _FEWEST_FAMILIES = 4
 _RIDGE = 5.0
 
@@ -252,7 +256,10 @@ def judge(encoders: Encoders) -> dict[str, Any]:
         by_rule[name] = gains
         rows[name] = {**_row(encoders, gains, oracle), "choices": [CHOICES[i] for i in choices]}
     rows["oracle"] = _row(encoders, oracle, oracle)
-    against = {name: interval(encoders, by_rule["selected"] - by_rule[f"always {name}"]) for name in SAFE}
+    against, advised = (
+        {name: interval(encoders, by_rule[rule] - by_rule[f"always {name}"]) for name in SAFE}
+        for rule in ("selected", ADVICE)
+    )
     strict = on_other_backbones(rules, encoders)
     safe = max(strict.get(f"always {name}", 0.0) for name in SAFE)
     works = all(low > 0 for _, low, _ in against.values()) and strict.get("selected", 0.0) >= safe
@@ -263,10 +270,12 @@ def judge(encoders: Encoders) -> dict[str, Any]:
         "oracle_choices": [CHOICES[i] for i in encoders.gains.argmax(axis=1)],
         "rules": rows,
         "selected_against": against,
+        "advice_against": advised,
+        "advice_harms": int((by_rule[ADVICE] < -HARM).sum()),
         "left_out_backbones": strict,
         "threshold": vars(fitted),
         "works": works,
-        "verdict": verdict(against, strict, works),
+        "verdict": f"{advice_told(encoders, by_rule[ADVICE], advised)} {verdict(against, strict, works)}",
     }
 
 
@@ -288,7 +297,7 @@ def _row(encoders: Encoders, gains: np.ndarray, oracle: np.ndarray) -> dict[str,
         "gain": float(weights @ gains),
         "regret": float(weights @ (oracle - gains)),
         "worst": float(gains.min()),
-        "harmed": float(weights @ (gains < -0.5)),
+        "harmed": float(weights @ (gains < -HARM)),
     }
 
 
@@ -298,6 +307,16 @@ def interval(encoders: Encoders, values: np.ndarray, rounds: int = 2000) -> tupl
     drawn = np.random.default_rng(0).integers(0, len(means), (rounds, len(means)))
     low, high = np.quantile(means[drawn].mean(axis=1), [0.025, 0.975])
     return float(means.mean()), float(low), float(high)
+
+
+def advice_told(encoders: Encoders, gains: np.ndarray, against: dict[str, tuple[float, float, float]]) -> str:
+    """Say in words how the rule does that our advice goes by; it is not fitted to anything."""
+    told = [f"{v:+.2f} ({low:+.2f} to {high:+.2f}) over always {n}" for n, (v, low, high) in against.items()]
+    return (
+        f'"{ADVICE}", which our advice goes by, gains {" and ".join(told)}; of {len(encoders)} encoders it '
+        f"betters {(gains > 0).sum()}, leaves {(gains == 0).sum()} as they are, and makes "
+        f"{(gains < -HARM).sum()} worse by more than {HARM:g}, at worst by {-gains.min():.1f}."
+    )
 
 
 def verdict(against: dict[str, tuple[float, float, float]], strict: dict[str, float], works: bool) -> str:

@@ -6,12 +6,27 @@ import numpy as np
 import pytest
 import torch
 from encoder_profile import agreement, profile, relations, similarities, space_features
-from when import CHOICES, COSINE, FEATURES, POWERS, PROXIES, Encoders, Threshold, judge, main, threshold
+from when import (
+    ADVICE,
+    CHOICES,
+    COSINE,
+    FEATURES,
+    POWERS,
+    PROXIES,
+    RESULTS,
+    Encoders,
+    Threshold,
+    judge,
+    main,
+    read,
+    threshold,
+)
 
 import rankencoder
 from rankencoder.encoders import Encoder
 from rankencoder.evaluation.embeddings import CachedEncoder
 from rankencoder.evaluation.sts_data import read_pair_set
+from rankencoder.tuning.diagnosis import advise
 
 LOW, HIGH = CHOICES.index("centred -0.25"), CHOICES.index("plain +0.5")
 
@@ -188,3 +203,18 @@ def test_the_program_reads_profiles_and_writes_what_it_found(tmp_path, capsys):
     main(["--runs", str(tmp_path / "none"), "--json", str(tmp_path / "none.json")])
     assert "nothing can be said" in capsys.readouterr().out
     assert not (tmp_path / "none.json").exists()
+
+
+def test_what_our_advice_says_of_itself_was_measured():
+    found = json.loads((RESULTS / "when.json").read_text())
+    encoders = read(RESULTS / "runs")
+    value, low, high = found["advice_against"]["cosine"]
+    worse = (encoders.gains[:, CHOICES.index("ranks")] < 0).sum()
+    assert found["encoders"] == encoders.names
+    assert advise(None).endswith(
+        f"Over {len(encoders)} encoders of {len(set(found['families']))} families this advice gained "
+        f"{value:.1f} points of the average over seven STS sets ({low:.1f} to {high:.1f}), and made "
+        f"{found['advice_harms']} of them worse by more than half a point, by "
+        f"{-found['rules'][ADVICE]['worst']:.1f} at worst. Ranks alone were worse than plain cosine with "
+        f"{worse} of them."
+    )
