@@ -19,7 +19,10 @@ from rankencoder.errors import InputError
 RUN = "rankencoder-run.json"
 """The record of a training, by which its folder is known."""
 
-_OURS = ("rankencoder.json", "reference.json", RUN)
+RESULT = "_rankencoder.json"
+"""What a result of many files says of itself; readers of Parquet pass over its name."""
+
+_OURS = ("rankencoder.json", "reference.json", RUN, RESULT)
 
 
 @contextmanager
@@ -36,7 +39,7 @@ def new_folder(target: str | Path, *, overwrite: bool = False) -> Iterator[Path]
             yield temporary
             _let_others_read(temporary)
             sync_tree(temporary)
-        _replace_folder(temporary, target)
+        replace_folder(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -113,7 +116,11 @@ def check_free(target: str | Path, *, overwrite: bool) -> Path:
     return target
 
 
-def _replace_folder(temporary: Path, target: Path) -> None:
+def replace_folder(temporary: Path, target: Path) -> None:
+    """Let a finished folder take the place of a target.
+
+    :raises InputError: If that is a file.
+    """
     previous = _previous(target)
     if target.is_dir():
         shutil.rmtree(previous, ignore_errors=True)
