@@ -1,6 +1,7 @@
 """What a cluster's machines do, without a cluster."""
 
 import json
+from dataclasses import replace
 
 import fsspec
 import numpy as np
@@ -101,6 +102,13 @@ def test_a_piece_that_fails_leaves_nothing(target):
     with pytest.raises(OSError, match="no space left"):
         output.write(PIECES[0], SCHEMA, failing())
     assert output.finished() == []
+
+
+def test_pieces_that_went_to_another_disk_are_missed(target):
+    output = Output(target, {"a": 1}, overwrite=False)
+    notes = [output.write(made, SCHEMA, batches(made)) for made in PIECES[1:]]
+    with pytest.raises(InputError, match="1 of 4 pieces are not in .*: have all machines .* share"):
+        output.complete([replace(notes[0], name="part-000000-00000"), *notes], SCHEMA)
 
 
 def test_something_else_is_not_touched(tmp_path):

@@ -85,8 +85,9 @@ def with_addresses(arguments: list[str]) -> list[str]:
     ['encode', '--ray', '10.0.0.1:6379', 'model']
     """
     complete: list[str] = []
-    for argument, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for place, argument in enumerate(arguments, start=1):
         complete.append(argument)
+        following = arguments[place] if place < len(arguments) else ""
         if argument == "--ray" and not _ADDRESS.fullmatch(following):
             complete.append("local")
     return complete

@@ -117,11 +117,14 @@ class Output:
 
     def finished(self) -> list[Note]:
         """Return the notes of all finished pieces, in order."""
-        fs, root = file_system(f"{self.work}/{_NOTES}" if self.lance else self.work)
-        found = fs.ls(root, detail=False) if fs.exists(root) else []
-        names = sorted(Path(path).stem for path in found if Path(path).name.startswith("part-"))
         with ThreadPoolExecutor(_LOOKS) as threads:
-            return [note for note in threads.map(self.note, names) if note is not None]
+            return [note for note in threads.map(self.note, self._names()) if note is not None]
+
+    def _names(self) -> list[str]:
+        fs, root = file_system(f"{self.work}/{_NOTES}" if self.lance else self.work)
+        fs.invalidate_cache()
+        found = fs.ls(root, detail=False) if fs.exists(root) else []
+        return sorted(Path(path).stem for path in found if Path(path).name.startswith("part-"))
 
     def write(self, piece: Piece, schema: Any, batches: Iterator[Any]) -> Note:
         """Write a piece.
@@ -146,8 +149,17 @@ class Output:
         return note
 
     def complete(self, notes: list[Note], schema: Any) -> None:
-        """Make the result of its pieces."""
+        """Make the result of its pieces.
+
+        :raises InputError: If they are not all here: another machine may have written them on its own disk.
+        """
         fs, root = file_system(self.work)
+        absent = {note.name for note in notes}.difference(self._names())
+        if absent:
+            raise InputError(
+                f"{len(absent)} of {len(notes)} pieces are not in {self.work}: have all machines of the "
+                "cluster write to a disk that they share, or to an address such as s3://bucket/folder"
+            )
         if self.lance:
             lance = import_lance()
             made = [lance.FragmentMetadata.from_json(text) for note in notes for text in note.fragments]
