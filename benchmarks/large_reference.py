@@ -57,7 +57,9 @@ def main() -> None:
         _, built = run_measured(command)
     queries, vectors = str(work / "queries.txt"), str(work / "vectors.npy")
     _, encoded = run_measured([*rankencoder, "encode", model, queries, "-o", vectors, "--overwrite"])
-    out, _ = run_measured([sys.executable, __file__, "--quality", "--work", str(work)])
+    out, _ = run_measured(
+        [sys.executable, __file__, "--quality", "--work", str(work), "--sts", str(options.sts)]
+    )
     info = RankEncoder.load(work / "model")
     result = {
         "references": len(info.reference),
@@ -90,20 +92,22 @@ def _quality(work: Path, sts: Path, number: int) -> dict[str, Any]:
     pairs = read_sts(sts, ["STS-B"])[0].pairs[:number]
     encoded = encode_pairs(Encoder(work / "encoder", device="cpu"), pairs)
     scores = [pair.score for pair in pairs]
-    whole = pair_similarities(fit_form("exact", vectors), encoded)
-    rows = []
+    found, seconds = {}, {}
     for n in (*(size for size in SIZES if size < len(vectors)), len(vectors)):
         start = time.perf_counter()
-        part = pair_similarities(fit_form("exact", vectors[:n]), encoded)
-        rows.append(
-            {
-                "n": n,
-                "with_all": round(float(spearman(part, whole)), 5),
-                "largest_error": round(float(abs(part - whole).max()), 4),
-                "sts_b": round(100 * float(spearman(scores, part)), 2),
-                "seconds": round(time.perf_counter() - start, 1),
-            }
-        )
+        found[n] = pair_similarities(fit_form("exact", vectors[:n]), encoded)
+        seconds[n] = round(time.perf_counter() - start, 1)
+    whole = found[len(vectors)]
+    rows = [
+        {
+            "n": n,
+            "with_all": round(float(spearman(whole, part)), 5),
+            "largest_error": round(float(abs(part - whole).max()), 4),
+            "sts_b": round(100 * float(spearman(scores, part)), 2),
+            "seconds": seconds[n],
+        }
+        for n, part in found.items()
+    ]
     cosine = round(100 * float(spearman(scores, pair_similarities(None, encoded))), 2)
     return {"pairs": len(pairs), "sts_b_cosine": cosine, "two_stages": rows}
 

@@ -65,7 +65,8 @@ class Form(torch.nn.Module, ABC):
     ) -> torch.Tensor:
         """Return a function of the rank vectors of unit sentence vectors, part by part."""
         out = vectors.new_empty(len(vectors), self.dimension)
-        step = max(1, MEMORY_BUDGET // (vectors.element_size() * len(self.reference)))
+        # similarities and ranks
+        step = max(1, MEMORY_BUDGET // (2 * vectors.element_size() * len(self.reference)))
         for start in range(0, len(vectors), step):
             rows = slice(start, start + step)
             out[rows] = function(rank_vectors(vectors[rows] @ self.reference.T, method=method))

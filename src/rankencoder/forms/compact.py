@@ -12,7 +12,7 @@ from rankencoder.ranks import rank_vectors
 DIM = 256
 _FIT_ROWS = 2048
 _FIT_BYTES = 2**30  # of the rank vectors that are held at once
-_CHUNK_BYTES = 128 * 2**20
+_CHUNK_BYTES = 32 * 2**20
 _COLUMNS = 65_536  # of each rank vector of a large reference corpus that the directions are found by
 
 
