@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from rankencoder.errors import InputError
@@ -12,7 +14,7 @@ from rankencoder.ranks import rank_vectors
 DIM = 256
 _FIT_ROWS = 2048
 _FIT_BYTES = 2**30  # of the rank vectors that are held at once
-_CHUNK_BYTES = 32 * 2**20
+_CHUNK_BYTES = 64 * 2**20  # more than what allocators keep for later
 _COLUMNS = 65_536  # of each rank vector of a large reference corpus that the directions are found by
 
 
@@ -79,15 +81,24 @@ def _fit_in_chunks(reference: torch.Tensor, rows: torch.Tensor, dim: int) -> tor
     """Return principal components of rank vectors that are never held all at once, ``[n, dim]``."""
     n = len(reference)
     chunks = rows.split(max(1, _CHUNK_BYTES // (4 * n)))
-    columns = (torch.arange(_COLUMNS) * n // _COLUMNS).to(reference.device)
-    sampled = torch.cat([rank_vectors(reference[part] @ reference.T)[:, columns] for part in chunks])
-    weights = _directions(sampled, dim).split([len(part) for part in chunks])
-    del sampled
+    weights = _directions(_some_columns(reference, chunks), dim).split([len(part) for part in chunks])
     projection = reference.new_zeros(n, weights[0].shape[1])
     for part, weight in zip(chunks, weights, strict=True):
         projection.addmm_(rank_vectors(reference[part] @ reference.T).T, weight)
     _orthonormalize(projection)
     return projection
+
+
+def _some_columns(reference: torch.Tensor, chunks: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return a sample of the numbers of rank vectors, spread evenly."""
+    n, number = len(reference), min(_COLUMNS, len(reference))
+    columns = ((torch.arange(number) * n) // number).to(reference.device)
+    sampled = reference.new_empty(sum(map(len, chunks)), number)
+    done = 0
+    for part in chunks:
+        sampled[done : done + len(part)] = rank_vectors(reference[part] @ reference.T)[:, columns]
+        done += len(part)
+    return sampled
 
 
 def _orthonormalize(columns: torch.Tensor) -> None:
