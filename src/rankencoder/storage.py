@@ -153,8 +153,10 @@ def _sync(path: Path) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as JSON."""
-    path.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    """Write a value as JSON, never holding all of it as text."""
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(value, file, ensure_ascii=False, indent=2)
+        file.write("\n")
 
 
 def read_json(path: Path) -> dict[str, Any]:

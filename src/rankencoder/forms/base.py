@@ -11,6 +11,7 @@ import torch
 from rankencoder.errors import InputError
 from rankencoder.ranks import MEMORY_BUDGET, rank_vectors
 
+_ROWS = 65_536  # that are looked at in one go: what is computed of a whole tensor is as large again
 HELD_OUT = 1000
 """Reference sentences that no principal component is fitted on: fidelity is measured on them."""
 
@@ -88,7 +89,9 @@ class Form(torch.nn.Module, ABC):
         try:
             part = self(self.reference[:1])
             fits = list(part.shape) == [1, self.dimension] and all(
-                bool(torch.isfinite(tensor).all()) for tensor in self.tensors().values()
+                bool(torch.isfinite(part).all())
+                for tensor in self.tensors().values()
+                for part in tensor.split(_ROWS)
             )
         except (RuntimeError, IndexError):
             fits = False
