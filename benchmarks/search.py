@@ -41,13 +41,13 @@ def main() -> None:
     options.work.mkdir(parents=True, exist_ok=True)
     encoder = options.work / "encoder"
     if not encoder.exists():
-        _average_of_word_vectors(encoder)
-    number = _write_corpus(options.wiki, options.work, options.size, options.queries)
+        average_of_word_vectors(encoder)
+    number = write_corpus(options.wiki, options.work, options.size, options.queries)
     index = options.work / "index"
     command = [sys.executable, "-m", "rankencoder", "index", str(encoder), str(options.work / "corpus.txt")]
-    _, built = _run([*command, "-o", str(index)])
-    _, again = _run([*command, "-o", str(index)])
-    out, searched = _run([sys.executable, __file__, "--measure", "--work", str(options.work)])
+    _, built = run_measured([*command, "-o", str(index)])
+    _, again = run_measured([*command, "-o", str(index)])
+    out, searched = run_measured([sys.executable, __file__, "--measure", "--work", str(options.work)])
     found = json.loads(out)
     vectors = np.array(found.pop("vectors"), dtype=np.float32)
     for name, prefix in (("plain", ""), ("filtered", PREFIX)):
@@ -77,7 +77,8 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _average_of_word_vectors(folder: Path) -> None:
+def average_of_word_vectors(folder: Path) -> None:
+    """Write an encoder that averages MiniLM's word vectors: fast, and still about meaning."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
@@ -91,7 +92,7 @@ def _average_of_word_vectors(folder: Path) -> None:
     SentenceTransformer(modules=[average]).save_pretrained(str(folder))
 
 
-def _write_corpus(wiki: Path, work: Path, size: int, queries: int) -> int:
+def write_corpus(wiki: Path, work: Path, size: int, queries: int) -> int:
     """Write different sentences to corpus.txt, and others to queries.txt."""
     lines = _different(wiki)
     (work / "queries.txt").write_text("\n".join(islice(lines, queries)), encoding="utf-8")
@@ -113,7 +114,7 @@ def _different(wiki: Path) -> Iterator[str]:
                     yield line
 
 
-def _run(command: list[str]) -> tuple[str, dict[str, float]]:
+def run_measured(command: list[str]) -> tuple[str, dict[str, float]]:
     """Run a command and return its output, its time and its peak memory."""
     start = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

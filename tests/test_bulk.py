@@ -16,7 +16,7 @@ from rankencoder.errors import InputError
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr(bulk, "_PART", 100)
+    monkeypatch.setattr(bulk, "PART", 100)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_killed_and_run_again(tiny_saved, tmp_path, sentences):
     source = tmp_path / "in.txt"
     source.write_text("\n".join(sentences * 2))
     command = [sys.executable, "-m", "rankencoder", "encode", str(tiny_saved), str(source), "-o"]
-    slow = "import rankencoder.bulk as b, time, sys; b._PART = 100; w = b._write_part;"
+    slow = "import rankencoder.bulk as b, time, sys; b.PART = 100; w = b._write_part;"
     slow += "b._write_part = lambda *a: (w(*a), time.sleep(0.2));"
     slow += "from rankencoder.cli import main; sys.argv = ['rankencoder', *sys.argv[1:]]; main()"
     process = subprocess.Popen([sys.executable, "-c", slow, *command[3:], str(tmp_path / "v.npy")])
@@ -124,7 +124,7 @@ def test_skipping_invalid_lines_goes_on_with_what_was_done(tiny_saved, tmp_path,
 def test_many_parts_are_joined_with_few_open_files(tiny_saved, text_file, tmp_path, monkeypatch):
     import resource
 
-    monkeypatch.setattr(bulk, "_PART", 2)
+    monkeypatch.setattr(bulk, "PART", 2)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 40, limits[1]))
     try:

@@ -4,9 +4,11 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +17,8 @@ from training_runs import SMALL, flags, losses, same_weights, weights
 import rankencoder
 from rankencoder import RankEncoder
 from rankencoder.errors import InputError
+
+SHARDS = Path(__file__).with_name("shard_writer.py")
 
 pytestmark = pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
 
@@ -189,7 +193,7 @@ def test_ctrl_c_leaves_a_checkpoint_and_one_line(tmp_path, corpus_file, backbone
     assert logged["log_history"][-1]["step"] == max(steps)  # where it stopped, not where a checkpoint was due
 
 
-def test_two_processes_train_as_one_with_the_whole_batch(tmp_path, backbone, corpus_file, train):
+def test_two_machines_train_as_one_with_the_whole_batch(tmp_path, backbone, corpus_file, train):
     still = tmp_path / "still"  # without dropout, which would not be the same
     still.mkdir()
     for path in backbone.iterdir():
@@ -199,17 +203,30 @@ def test_two_processes_train_as_one_with_the_whole_batch(tmp_path, backbone, cor
     (still / "config.json").write_text(json.dumps(config))
     settings = {**SMALL, "backbone": str(still), "combine": "sum", "rank_loss_weight": 5.0}
     one = train("one", **{**settings, "batch_size": 16})
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    command = ["-m", "rankencoder", "train", str(corpus_file), "-o", str(tmp_path / "two"), "--device", "cpu"]
-    process = subprocess.run(
-        [*torchrun, *command, *flags(**settings)],
-        timeout=200,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
-    )
-    assert process.returncode == 0, process.stderr
-    assert process.stdout.count("the encoder") == 1  # one of them speaks
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc_per_node", "1"]
+    torchrun += ["--rdzv_backend", "c10d", "--rdzv_endpoint", f"127.0.0.1:{port}"]
+    shards = tmp_path / "shards"
+    shards.mkdir()
+    command = [str(SHARDS), str(shards), "train", str(corpus_file), "-o", str(tmp_path / "two")]
+    machines = [
+        subprocess.Popen(
+            [*torchrun, *command, "--device", "cpu", *flags(**settings)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+        )
+        for _ in range(2)
+    ]
+    said = [machine.communicate(timeout=200) for machine in machines]
+    assert [machine.returncode for machine in machines] == [0, 0], said
+    assert sum(out.count("the encoder") for out, _ in said) == 1  # one of them speaks
+    for stage in (1, 2):
+        first, second = ((shards / f"stage-{stage}-{rank}").read_text().split() for rank in (0, 1))
+        assert len(first) == len(second) == SMALL["max_steps"] * SMALL["batch_size"]
+        assert len({*first, *second}) == len(first) + len(second)  # no sentence is seen twice
     two = json.loads((tmp_path / "two/rankencoder-run.json").read_text())
     assert two["stages"][0]["processes"] == 2
     for a, b in zip(one.record["history"], two["history"], strict=True):

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankencoder.corpus import LONGEST, Sentence, read_sentences
+from rankencoder.corpus import LONGEST, Sentence, invalid_sentence, read_sentences
 from rankencoder.errors import InputError
+from rankencoder.files import Place, fingerprint, is_address, list_files
 from rankencoder.parts import Parts, clear_parts
 from rankencoder.persistence import CONFIG, read_config
 from rankencoder.storage import check_free, import_pyarrow, new_file
@@ -21,13 +22,15 @@ from rankencoder.storage import check_free, import_pyarrow, new_file
 if TYPE_CHECKING:
     from rankencoder.model import RankEncoder
 
-_PART = 2048
+PART = 2048
+"""Sentences that are encoded and written together."""
+
 FORMATS = (".npy", ".parquet", ".jsonl")
 
 
 def encode_file(
     folder: str | Path,
-    source: str | Path,
+    source: Place,
     target: str | Path,
     *,
     column: str | None = None,
@@ -56,7 +59,7 @@ def encode_file(
 
     from rankencoder.model import RankEncoder
 
-    folder, source, target = Path(folder), Path(source), Path(target)
+    folder, target = Path(folder), Path(target)
     if target.suffix not in FORMATS:
         raise InputError(
             f"{target}: cannot write {target.suffix or 'a file without suffix'}: use {', '.join(FORMATS)}"
@@ -64,15 +67,15 @@ def encode_file(
     check_free(target, overwrite=overwrite)
     if target.is_dir():
         raise InputError(f"{target} is a folder: give the name of a file to write")
-    if source.is_dir() and source.resolve() in target.resolve().parents:
+    if not is_address(source) and Path(source).resolve() in target.resolve().parents:
         raise InputError(f"{target} lies in {source}, which is read: write it somewhere else")
-    parts = Parts(target, _key(folder, source, target, column))
+    parts = Parts(target, {**work_key(folder, source, column), "format": target.suffix, "part": PART})
     finished = parts.finished()
     counts = {"encoded": 0, "resumed": 0, "skipped": 0}
     rows = _usable(read_sentences(source, column=column, max_chars=LONGEST), counts, skip_invalid)
     model: RankEncoder | None = None
     with tqdm(desc="Encoding", unit=" sentences", disable=not progress) as bar:
-        for number, part in enumerate(iter(lambda: list(islice(rows, _PART)), [])):
+        for number, part in enumerate(iter(lambda: list(islice(rows, PART)), [])):
             if number < len(finished):
                 counts["resumed"] += len(part)
             else:
@@ -98,27 +101,37 @@ def _usable(rows: Iterable[Sentence], counts: dict[str, int], skip_invalid: bool
         elif skip_invalid:
             counts["skipped"] += 1
         else:
-            what = "empty" if row.text is not None else f"longer than {LONGEST:,} characters"
-            raise InputError(
-                f"{row.place}: the sentence is {what}; go on without such lines by --skip-invalid"
-            )
+            raise InputError(invalid_sentence(row))
 
 
-def _key(folder: Path, source: Path, target: Path, column: str | None) -> dict[str, Any]:
-    """Return what the parts depend on; work with another key starts anew."""
+def work_key(folder: Path, source: Place, column: str | None) -> dict[str, Any]:
+    """Return what vectors depend on; work with another key starts anew.
+
+    :raises InputError: If there is no such RankEncoder or corpus.
+    """
     read_config(folder)
-    files = sorted(f for f in source.rglob("*") if f.is_file()) if source.is_dir() else [source]
-    stats = [(str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files if f.exists()]
+    stats = [fingerprint(file) for file in list_files(source)]
     model = hashlib.sha256((folder / CONFIG).read_bytes()).hexdigest()
     stamp = hashlib.sha256(json.dumps(stats).encode()).hexdigest()
     changed = (folder / CONFIG).stat().st_mtime_ns
-    return {
-        "model": [str(folder.resolve()), model, changed],
-        "source": [str(source.resolve()), stamp],
-        "format": target.suffix,
-        "column": column,
-        "part": _PART,
-    }
+    place = str(source) if is_address(source) else str(Path(source).resolve())
+    return {"model": [str(folder.resolve()), model, changed], "source": [place, stamp], "column": column}
+
+
+def vector_schema(dimension: int) -> Any:
+    """Return the Arrow schema of sentences with their vectors."""
+    pa, _ = import_pyarrow()
+    vector = pa.list_(pa.float32(), dimension)
+    names = {"source": pa.string(), "line": pa.int64(), "text": pa.string(), "vector": vector}
+    return pa.schema(list(names.items()))
+
+
+def make_batch(rows: list[Sentence], vectors: np.ndarray) -> Any:
+    """Return sentences and their vectors as an Arrow record batch."""
+    pa, _ = import_pyarrow()
+    vector = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
+    columns = [[getattr(row, name) for row in rows] for name in ("source", "line", "text")]
+    return pa.record_batch([*columns, vector], schema=vector_schema(vectors.shape[1]))
 
 
 def _write_part(path: Path, suffix: str, part: list[Sentence], model: RankEncoder) -> None:
@@ -133,10 +146,7 @@ def _write_part(path: Path, suffix: str, part: list[Sentence], model: RankEncode
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
     else:
         pa, pq = import_pyarrow()
-        column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
-        names = ("source", "line", "text")
-        table = {name: [getattr(row, name) for row in part] for name in names}
-        pq.write_table(pa.table({**table, "vector": column}), path)
+        pq.write_table(pa.Table.from_batches([make_batch(part, vectors)]), path)
 
 
 def _join(paths: list[Path], suffix: str, target: Path) -> None:

@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
-import bz2
 import csv
-import gzip
 import json
-import lzma
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any
 
 from rankencoder.errors import InputError
+from rankencoder.files import (
+    TABLES,
+    Place,
+    Sentence,
+    Slice,
+    bare_suffix,
+    list_files,
+    open_file,
+    read_lines,
+    slice_lines,
+)
 from rankencoder.storage import import_pyarrow
+
+__all__ = [
+    "LONGEST",
+    "MAX_CHARS",
+    "Sentence",
+    "bare_suffix",
+    "check_sentences",
+    "check_unicode",
+    "invalid_sentence",
+    "read_lines",
+    "read_sentences",
+    "read_slice",
+]
 
 MAX_CHARS = 2000
 """Longest sentence that a reference corpus takes in, in characters."""
@@ -21,27 +42,8 @@ MAX_CHARS = 2000
 LONGEST = 10_000
 """Longest text that is encoded at all, in characters; encoders read only its first few hundred tokens."""
 
-_OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-_SUFFIXES = (".txt", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
 _LONGEST_ROW = 16 * 2**20  # bytes of a table's row: its other columns may be long
 _COLUMNS = ("text", "sentence")
-
-
-class Sentence(NamedTuple):
-    """A sentence and where it came from. ``text`` is None where a line is too long to be one.
-
-    ``columns`` is what else its row holds, where that was asked for.
-    """
-
-    text: str | None
-    source: str
-    line: int
-    columns: dict[str, Any] | None = None
-
-    @property
-    def place(self) -> str:
-        """Return "file, line 3"."""
-        return f"{self.source}, line {self.line}"
 
 
 def read_sentences(
@@ -56,7 +58,8 @@ def read_sentences(
 
     :param corpus: A path to a text file (one sentence a line), ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet``
         file, the text ones also as ``.gz``, ``.bz2`` or ``.xz``; a folder of such files; a ``datasets``
-        dataset; or any iterable of strings (with columns: or of mappings).
+        dataset; or any iterable of strings (with columns: or of mappings). Files and folders may also be
+        fsspec's addresses, such as ``s3://bucket/folder``.
     :param column: The column or key that holds the sentence; by default "text", "sentence" or the only one.
     :param max_chars: A longer sentence is yielded without its text.
     :param progress: Show a progress bar.
@@ -65,8 +68,8 @@ def read_sentences(
     """
     rows: Iterator[Sentence]
     if isinstance(corpus, (str, Path)):
-        files = _files(Path(corpus))
-        rows = chain.from_iterable(_read_file(path, column, max_chars, with_columns) for path in files)
+        files = list_files(corpus)
+        rows = chain.from_iterable(_read_file(Slice(f), column, max_chars, with_columns) for f in files)
     elif isinstance(corpus, Mapping) or hasattr(corpus, "columns"):
         names = ", ".join(map(str, corpus)) if isinstance(corpus, Mapping) else "a column"
         raise InputError(
@@ -84,6 +87,18 @@ def read_sentences(
         from tqdm.auto import tqdm
 
         rows = iter(tqdm(rows, desc="Reading", unit=" sentences", unit_scale=True))
+    yield from _finished(rows, max_chars, with_columns)
+
+
+def read_slice(
+    part: Slice, *, column: str | None = None, max_chars: int = MAX_CHARS, with_columns: bool = False
+) -> Iterator[Sentence]:
+    """Yield the sentences of one slice of a file, just as `read_sentences` would yield them."""
+    return _finished(_read_file(part, column, max_chars, with_columns), max_chars, with_columns)
+
+
+def _finished(rows: Iterable[Sentence], max_chars: int, with_columns: bool) -> Iterator[Sentence]:
+    """Strip and check sentences."""
     for text, source, line, columns in rows:
         if text is not None:
             text = text.strip()
@@ -113,6 +128,12 @@ def check_sentences(sentences: str | Iterable[str]) -> list[str]:
     return checked
 
 
+def invalid_sentence(row: Sentence) -> str:
+    """Say what is wrong with a sentence that cannot be encoded."""
+    what = "empty" if row.text is not None else f"longer than {LONGEST:,} characters"
+    return f"{row.place}: the sentence is {what}; go on without such lines by --skip-invalid"
+
+
 def check_unicode(text: str, place: str) -> None:
     """Refuse lone surrogates, which neither tokenizers nor files can hold."""
     try:
@@ -121,73 +142,21 @@ def check_unicode(text: str, place: str) -> None:
         raise InputError(f"{place}: not valid Unicode (a lone surrogate, {text[error.start]!r})") from None
 
 
-def _files(path: Path) -> list[Path]:
-    if not path.exists():
-        raise InputError(f"no such file or folder: {path}")
-    if not path.is_dir():
-        return [path]
-    files = sorted(f for f in path.rglob("*") if f.is_file() and bare_suffix(f) in _SUFFIXES)
-    if not files:
-        raise InputError(f"{path} holds no file to read sentences from (looked for {', '.join(_SUFFIXES)})")
-    return files
-
-
-def bare_suffix(path: Path) -> str:
-    """Return the suffix that tells a file's format, in lower case, that of its compression aside."""
-    name = path.with_suffix("") if path.suffix in _OPENERS else path
-    return name.suffix.lower()
-
-
-def _read_file(path: Path, column: str | None, max_chars: int, with_columns: bool) -> Iterator[Sentence]:
+def _read_file(part: Slice, column: str | None, max_chars: int, with_columns: bool) -> Iterator[Sentence]:
+    path = part.path
     suffix = bare_suffix(path)
     if suffix == ".parquet":
-        yield from _read_parquet(path, column, with_columns)
+        yield from _read_parquet(part, column, with_columns)
         return
-    table = suffix in (".jsonl", ".ndjson", ".csv", ".tsv")
-    lines = read_lines(path, _LONGEST_ROW if table else 4 * max_chars)
     if suffix == ".json":
         raise InputError(f"{path}: a .json file is not read line by line; write one object a line, as .jsonl")
+    lines = slice_lines(part, _LONGEST_ROW if suffix in TABLES else 4 * max_chars)
     if suffix in (".jsonl", ".ndjson"):
         yield from _read_jsonl(lines, column)
-    elif table:
+    elif suffix in TABLES:
         yield from _read_table(lines, path, column, "\t" if suffix == ".tsv" else ",")
     else:
         yield from lines
-
-
-def read_lines(path: Path, longest: int) -> Iterator[Sentence]:
-    """Yield the lines of a UTF-8 file, plain or compressed, split strictly at newlines.
-
-    :param longest: A line of more bytes is yielded without its text, and never held in memory.
-    :raises InputError: If the file is not UTF-8 text or not whole; with file and line.
-    """
-    try:
-        with _OPENERS.get(path.suffix, open)(path, "rb") as file:
-            yield from _lines(file, path, longest)
-    except (EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
-        raise InputError(f"{path} is not a whole {path.suffix} file: {error}") from error
-
-
-def _lines(file: IO[bytes], path: Path, longest: int) -> Iterator[Sentence]:
-    line = 0
-    while raw := file.readline(longest + 2):
-        line += 1
-        if len(raw) > longest and not raw.endswith(b"\n"):
-            while (rest := file.readline(2**20)) and not rest.endswith(b"\n"):
-                pass
-            yield Sentence(None, str(path), line)
-            continue
-        if line == 1:
-            raw = raw.removeprefix(b"\xef\xbb\xbf")
-        if b"\0" in raw:
-            raise InputError(f"{path}, line {line}: holds a NUL byte, so this is not a UTF-8 text file")
-        try:
-            yield Sentence(raw.decode("utf-8"), str(path), line)
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{path}, line {line}: not UTF-8 (byte {raw[error.start]:#04x} at column {error.start + 1}); "
-                "convert the file, e.g. with iconv -f latin1 -t utf-8"
-            ) from error
 
 
 def _read_jsonl(lines: Iterable[Sentence], column: str | None) -> Iterator[Sentence]:
@@ -206,7 +175,7 @@ def _read_jsonl(lines: Iterable[Sentence], column: str | None) -> Iterator[Sente
 
 
 def _read_table(
-    lines: Iterable[Sentence], path: Path, column: str | None, delimiter: str
+    lines: Iterable[Sentence], path: Place, column: str | None, delimiter: str
 ) -> Iterator[Sentence]:
     def text() -> Iterator[str]:
         for row in lines:
@@ -238,13 +207,15 @@ def _read_table(
         raise InputError(f"{path}, line {reader.line_num}: {error}") from error
 
 
-def _read_parquet(path: Path, column: str | None, with_columns: bool) -> Iterator[Sentence]:
+def _read_parquet(part: Slice, column: str | None, with_columns: bool) -> Iterator[Sentence]:
     pa, pq = import_pyarrow()
-    line = 0
+    path, line = part.path, part.before
     try:
-        with pq.ParquetFile(path) as file:
+        with open_file(path) as opened, pq.ParquetFile(opened) as file:
             chosen = _choose_column(file.schema_arrow.names, column, str(path))
-            for batch in file.iter_batches(batch_size=4096, columns=None if with_columns else [chosen]):
+            groups = range(file.num_row_groups)[part.start : part.end]
+            columns = None if with_columns else [chosen]
+            for batch in file.iter_batches(batch_size=4096, row_groups=list(groups), columns=columns):
                 for row in batch.to_pylist():
                     line += 1
                     yield _of_row(row, chosen, str(path), line)

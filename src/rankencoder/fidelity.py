@@ -40,8 +40,8 @@ def measure(approximate: torch.Tensor, exact: torch.Tensor) -> Fidelity:
 
 def measure_form(form: torch.nn.Module, reference: torch.Tensor, rows: torch.Tensor) -> Fidelity:
     """Compare a form's similarities of some reference sentences with their exact rank similarities."""
-    most = max(2, MEMORY_BUDGET // (4 * len(reference)))
+    most = max(2, MEMORY_BUDGET // (8 * len(reference)))  # similarities and ranks
     vectors = reference[rows[:: -(-len(rows) // most)]]
-    exact = rank_vectors(vectors @ reference.T, method="exact")
     parts = form(vectors)
+    exact = rank_vectors(vectors @ reference.T, method="exact")
     return measure(parts @ parts.T, exact @ exact.T)

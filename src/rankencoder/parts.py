@@ -20,7 +20,7 @@ class Parts:
     """
 
     def __init__(self, target: str | Path, key: dict[str, Any]) -> None:
-        self.folder = _folder(target)
+        self.folder = parts_folder(target)
         self.key = key
         if not self._holds(key):
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -54,9 +54,10 @@ class Parts:
 
 def clear_parts(target: str | Path) -> None:
     """Delete the parts beside a target, once that is written."""
-    shutil.rmtree(_folder(target), ignore_errors=True)
+    shutil.rmtree(parts_folder(target), ignore_errors=True)
 
 
-def _folder(target: str | Path) -> Path:
+def parts_folder(target: str | Path) -> Path:
+    """Return where the parts of a target are kept: beside it, out of sight."""
     target = Path(target).resolve()
     return target.with_name(f".{target.name}.parts")

@@ -19,7 +19,11 @@ from rankencoder.sampling import Sample, sample_sentences
 from rankencoder.storage import new_folder, read_json, read_tensors, write_json, write_tensors
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from rankencoder.encoders import EncoderLike
+
+    EncodeParts = Callable[[Iterable[tuple[int, list[str]]]], Iterable[tuple[int, np.ndarray]]]
 
 SIZE = 10_000
 SEED = 42
@@ -83,7 +87,7 @@ class Reference:
 
         :param encoder: A SentenceTransformer, its folder or hub name, or a callable from strings to vectors.
         :param corpus: A text, ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet`` file, a folder of them, a
-            ``datasets`` dataset, or an iterable of strings.
+            ``datasets`` dataset, or an iterable of strings; files also at fsspec's addresses.
         :param size: How many sentences to draw (the paper: 100,000; its gains level off at 10,000).
         :param seed: Draws another sample.
         :param column: The column that holds the sentences, where there are several.
@@ -97,10 +101,41 @@ class Reference:
             raise InputError(f"a reference corpus needs at least 2 sentences, not {size}")
         rows = read_sentences(corpus, column=column, max_chars=max_chars, progress=progress)
         sample = sample_sentences(rows, size, seed)
+        return cls.of_sample(
+            encoder,
+            sample,
+            seed=seed,
+            max_chars=max_chars,
+            progress=progress,
+            resume_beside=resume_beside,
+        )
+
+    @classmethod
+    def of_sample(
+        cls,
+        encoder: EncoderLike | Encoder,
+        sample: Sample,
+        *,
+        seed: int = SEED,
+        max_chars: int = MAX_CHARS,
+        progress: bool = False,
+        resume_beside: str | Path | None = None,
+        encode_parts: EncodeParts | None = None,
+    ) -> Reference:
+        """Encode a sample of a corpus.
+
+        :param sample: What `rankencoder.sampling.sample_sentences` draws, with this seed and ``max_chars``.
+        :param encode_parts: Encodes numbered parts of it, in any order; by default the encoder does.
+        :raises InputError: If fewer than 2 sentences are usable, or the encoder is at fault.
+        """
         _check_number(sample, max_chars)
         encode = encoder if isinstance(encoder, Encoder) else Encoder(encoder)
         probe = encode.probe()
-        vectors = _encode_in_parts(encode, sample.sentences, probe, progress, resume_beside)
+        if resume_beside is None and encode_parts is None:
+            vectors = np.asarray(encode(sample.sentences, progress=progress).cpu().numpy())
+        else:
+            parts = _Kept(sample.sentences, probe, resume_beside)
+            vectors = parts.encode(encode_parts or _one_by_one(encode), progress)
         if np.ptp(vectors, axis=0).max() < 1e-6:
             raise InputError(
                 f"encoder {encode.name!r} gives all sentences the same vector: nothing can be ranked"
@@ -160,7 +195,8 @@ class Reference:
             raise InputError(
                 f"{folder} is damaged: {len(self.sentences)} sentences, vectors {shape}; build it again"
             )
-        if not np.allclose(np.linalg.norm(self.vectors, axis=1), 1, atol=1e-3):
+        squares = np.einsum("ij,ij->i", self.vectors, self.vectors)  # in no memory besides
+        if not np.allclose(squares, 1, atol=2e-3):
             raise InputError(f"{folder} is damaged: not all vectors are unit vectors; build it again")
 
 
@@ -181,25 +217,48 @@ def _check_number(sample: Sample, max_chars: int) -> None:
         )
 
 
-def _encode_in_parts(
-    encode: Encoder, sentences: list[str], probe: np.ndarray, progress: bool, beside: str | Path | None
-) -> np.ndarray:
-    """Encode sentences; with a path to resume beside, part by part, without doing finished parts again."""
-    if beside is None:
-        return np.asarray(encode(sentences, progress=progress).cpu().numpy())
-    from tqdm.auto import tqdm
+def _one_by_one(encode: Encoder) -> EncodeParts:
+    return lambda parts: ((number, encode(sentences).cpu().numpy()) for number, sentences in parts)
 
-    identity = json.dumps(sentences).encode() + probe.tobytes()
-    parts = Parts(beside, {"work": "reference", "sha256": hashlib.sha256(identity).hexdigest()})
-    vectors = np.empty((len(sentences), probe.shape[1]), dtype=np.float32)
-    with tqdm(total=len(sentences), desc="Encoding", unit=" sentences", disable=not progress) as bar:
-        for number, start in enumerate(range(0, len(sentences), _PART)):
-            rows = slice(start, start + _PART)
-            try:
-                vectors[rows] = read_tensors(parts.path(number))["vectors"]
-            except InputError:  # not done yet, or not whole
-                vectors[rows] = encode(sentences[rows]).cpu().numpy()
-                with parts.write(number) as path:
-                    write_tensors(path, {"vectors": vectors[rows]})
-            bar.update(len(vectors[rows]))
-    return vectors
+
+class _Kept:
+    """The vectors of a sample, part by part; finished parts are kept beside a path, and not made again."""
+
+    def __init__(self, sentences: list[str], probe: np.ndarray, beside: str | Path | None) -> None:
+        self.sentences = sentences
+        self.vectors = np.empty((len(sentences), probe.shape[1]), dtype=np.float32)
+        self.parts: Parts | None = None
+        if beside is not None:
+            identity = json.dumps(sentences).encode() + probe.tobytes()
+            key = {"work": "reference", "sha256": hashlib.sha256(identity).hexdigest()}
+            self.parts = Parts(beside, key)
+
+    def encode(self, encode_parts: EncodeParts, progress: bool) -> np.ndarray:
+        """Return the vectors of all sentences."""
+        from tqdm.auto import tqdm
+
+        total = len(self.sentences)
+        missing = [number for number in range(-(-total // _PART)) if not self._read(number)]
+        done = total - sum(len(self.sentences[_rows(number)]) for number in missing)
+        with tqdm(total=total, initial=done, desc="Encoding", unit=" sentences", disable=not progress) as bar:
+            for number, vectors in encode_parts((n, self.sentences[_rows(n)]) for n in missing):
+                self.vectors[_rows(number)] = vectors
+                if self.parts is not None:
+                    with self.parts.write(number) as path:
+                        write_tensors(path, {"vectors": vectors})
+                bar.update(len(vectors))
+        return self.vectors
+
+    def _read(self, number: int) -> bool:
+        """Take over a part, if it is there."""
+        if self.parts is None:
+            return False
+        try:
+            self.vectors[_rows(number)] = read_tensors(self.parts.path(number))["vectors"]
+        except InputError:  # not done yet, or not whole
+            return False
+        return True
+
+
+def _rows(number: int) -> slice:
+    return slice(number * _PART, (number + 1) * _PART)

@@ -44,31 +44,65 @@ def sample_sentences(sentences: Iterable[Sentence], size: int, seed: int) -> Sam
     >>> len(drawn.sentences), drawn.duplicates, drawn.empty
     (2, 1, 1)
     """
-    sample = Sample()
-    if not -(2**63) <= seed < 2**63:
-        raise InputError(f"seed must fit into 64 bits, {seed} does not")
-    key = seed.to_bytes(8, "little", signed=True)
-    heap: list[tuple[int, str]] = []  # of negated hashes: the largest hash on top
-    kept: set[int] = set()
-    distinct: set[int] = set()
+    sampler = Sampler(size, seed)
     for sentence in sentences:
-        sample.seen += 1
+        sampler.add(sentence)
+    return sampler.sample()
+
+
+class Sampler:
+    """A sample in the making; samplers of several streams can be put together (see `sample_sentences`)."""
+
+    def __init__(self, size: int, seed: int) -> None:
+        if not -(2**63) <= seed < 2**63:
+            raise InputError(f"seed must fit into 64 bits, {seed} does not")
+        self.size, self.key = size, seed.to_bytes(8, "little", signed=True)
+        self.seen = self.empty = self.overlong = 0
+        self._heap: list[tuple[int, str]] = []  # of negated hashes: the largest hash on top
+        self._kept: set[int] = set()
+        self._distinct: set[int] = set()
+
+    def add(self, sentence: Sentence) -> None:
+        """Take a sentence into account."""
+        self.seen += 1
         if sentence.text is None:
-            sample.overlong += 1
+            self.overlong += 1
         elif not sentence.text:
-            sample.empty += 1
+            self.empty += 1
         else:
-            value = _hash(sentence.text, key)
-            if len(distinct) < _EXACT_DISTINCT:
-                distinct.add(value)
-            if value not in kept:
-                _keep(heap, kept, (-value, sentence.text), size)
-    sample.sentences = [text for _, text in sorted(heap, reverse=True)]
-    sample.estimated = len(distinct) >= _EXACT_DISTINCT
-    usable = sample.seen - sample.empty - sample.overlong
-    number = _estimate_distinct(heap) if sample.estimated and len(heap) == size else len(distinct)
-    sample.duplicates = max(0, usable - number)
-    return sample
+            value = _hash(sentence.text, self.key)
+            if len(self._distinct) < _EXACT_DISTINCT:
+                self._distinct.add(value)
+            if value not in self._kept:
+                _keep(self._heap, self._kept, (-value, sentence.text), self.size)
+
+    def merge(self, other: Sampler) -> None:
+        """Take all sentences of another stream into account, sampled with the same size and seed."""
+        self.seen += other.seen
+        self.empty += other.empty
+        self.overlong += other.overlong
+        for value in other._distinct:
+            if len(self._distinct) >= _EXACT_DISTINCT:
+                break
+            self._distinct.add(value)
+        for item in other._heap:
+            if -item[0] not in self._kept:
+                _keep(self._heap, self._kept, item, self.size)
+
+    def sample(self) -> Sample:
+        """Return the sample of what was seen so far."""
+        estimated = len(self._distinct) >= _EXACT_DISTINCT
+        full = len(self._heap) == self.size
+        number = _estimate_distinct(self._heap) if estimated and full else len(self._distinct)
+        usable = self.seen - self.empty - self.overlong
+        return Sample(
+            [text for _, text in sorted(self._heap, reverse=True)],
+            self.seen,
+            self.empty,
+            self.overlong,
+            max(0, usable - number),
+            estimated,
+        )
 
 
 def _hash(text: str, key: bytes) -> int:

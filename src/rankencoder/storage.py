@@ -19,7 +19,10 @@ from rankencoder.errors import InputError
 RUN = "rankencoder-run.json"
 """The record of a training, by which its folder is known."""
 
-_OURS = ("rankencoder.json", "reference.json", RUN)
+RESULT = "_rankencoder.json"
+"""What a result of many files says of itself; readers of Parquet pass over its name."""
+
+_OURS = ("rankencoder.json", "reference.json", RUN, RESULT)
 
 
 @contextmanager
@@ -36,7 +39,7 @@ def new_folder(target: str | Path, *, overwrite: bool = False) -> Iterator[Path]
             yield temporary
             _let_others_read(temporary)
             sync_tree(temporary)
-        _replace_folder(temporary, target)
+        replace_folder(temporary, target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -113,7 +116,11 @@ def check_free(target: str | Path, *, overwrite: bool) -> Path:
     return target
 
 
-def _replace_folder(temporary: Path, target: Path) -> None:
+def replace_folder(temporary: Path, target: Path) -> None:
+    """Let a finished folder take the place of a target.
+
+    :raises InputError: If that is a file.
+    """
     previous = _previous(target)
     if target.is_dir():
         shutil.rmtree(previous, ignore_errors=True)
@@ -146,8 +153,10 @@ def _sync(path: Path) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as JSON."""
-    path.write_text(json.dumps(value, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+    """Write a value as JSON, never holding all of it as text."""
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(value, file, ensure_ascii=False, indent=2)
+        file.write("\n")
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from rankencoder.cli.console import (
     Device,
     Json,
     Overwrite,
+    Ray,
+    Workers,
+    check_workers,
     is_watched,
     print_json,
     quiet_libraries,
@@ -22,7 +25,11 @@ from rankencoder.cli.console import (
 def build(
     encoder: Annotated[str, typer.Argument(help="A SentenceTransformer: folder or hub name.")],
     corpus: Annotated[
-        Path, typer.Argument(help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet, or a folder of them.")
+        str,
+        typer.Argument(
+            help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet, a folder of them, or an address such as "
+            "s3://bucket/folder."
+        ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")],
     size: Annotated[int, typer.Option(min=2, help="Sentences of the reference corpus.")] = 10_000,
@@ -37,6 +44,8 @@ def build(
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub name.")] = None,
     device: Device = None,
     batch_size: BatchSize = 32,
+    ray: Ray = None,
+    workers: Workers = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
@@ -58,6 +67,7 @@ def build(
     check_free(output, overwrite=overwrite)
     check_rank_weight(rank_weight)
     check_settings(form, dim=dim, power=power, center=center)
+    check_workers(workers, ray)
     quiet_libraries()
     from rankencoder.encoders import Encoder
     from rankencoder.model import RankEncoder
@@ -65,16 +75,24 @@ def build(
     from rankencoder.reference import Reference
 
     loaded = Encoder(encoder, revision=revision, device=device, batch_size=batch_size)
-    reference = Reference.build(
-        loaded,
-        corpus,
-        size=size,
-        seed=seed,
-        column=column,
-        max_chars=max_chars,
-        progress=is_watched(),
-        resume_beside=output,
-    )
+    drawing: dict[str, Any] = {
+        "size": size,
+        "seed": seed,
+        "column": column,
+        "max_chars": max_chars,
+        "progress": is_watched(),
+        "resume_beside": output,
+    }
+    if ray is not None:
+        from rankencoder.scale.cluster import RayCluster
+        from rankencoder.scale.reference import reference_with_ray
+
+        with RayCluster(ray, workers=workers) as cluster:
+            reference = reference_with_ray(
+                loaded, corpus, cluster, revision=revision, device=device, **drawing
+            )
+    else:
+        reference = Reference.build(loaded, corpus, **drawing)
     model = RankEncoder(
         loaded,
         reference,

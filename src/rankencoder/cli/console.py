@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable
@@ -23,6 +24,17 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Device = Annotated[str | None, typer.Option(help="Where to run the encoder, e.g. cpu or cuda.")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Sentences per call of the encoder.")]
 Column = Annotated[str | None, typer.Option(help="Column or key that holds the sentences.")]
+Ray = Annotated[
+    str | None,
+    typer.Option(
+        "--ray",
+        metavar="[ADDRESS]",
+        help="Work on a Ray cluster: host:port, auto, or by default one of this machine alone.",
+    ),
+]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="With --ray: encoders at a time. By default one a GPU, or CPU.")
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 
 
@@ -59,6 +71,35 @@ def fail(message: str, code: int = 2) -> NoReturn:
     """Print one line and exit."""
     sys.stderr.write(f"error: {' '.join(message.split())}\n")
     sys.exit(code)
+
+
+_ADDRESS = re.compile(r"auto|local|(ray://)?[\w.-]+:\d+|(ray://)?\[[\da-fA-F:]+\]:\d+")
+
+
+def with_addresses(arguments: list[str]) -> list[str]:
+    """Return arguments in which each ``--ray`` has its address, which people may leave out.
+
+    >>> with_addresses(["encode", "--ray", "model", "in.txt"])
+    ['encode', '--ray', 'local', 'model', 'in.txt']
+    >>> with_addresses(["encode", "--ray", "10.0.0.1:6379", "model"])
+    ['encode', '--ray', '10.0.0.1:6379', 'model']
+    """
+    complete: list[str] = []
+    for place, argument in enumerate(arguments, start=1):
+        complete.append(argument)
+        following = arguments[place] if place < len(arguments) else ""
+        if argument == "--ray" and not _ADDRESS.fullmatch(following):
+            complete.append("local")
+    return complete
+
+
+def check_workers(workers: int | None, ray: str | None) -> None:
+    """Refuse a number of workers where there is no cluster.
+
+    :raises InputError: If it is given.
+    """
+    if workers is not None and ray is None:
+        raise InputError("--workers is for a cluster: give --ray too, or leave it out")
 
 
 def console() -> Console:

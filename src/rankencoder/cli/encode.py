@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from rankencoder.cli.console import (
     Device,
     Json,
     Overwrite,
+    Ray,
+    Workers,
+    check_workers,
     console,
     is_watched,
     print_json,
@@ -23,15 +26,25 @@ from rankencoder.cli.console import (
 def encode(
     model: Annotated[Path, typer.Argument(help="A RankEncoder folder.")],
     source: Annotated[
-        Path, typer.Argument(metavar="INPUT", help="Sentences: a file or folder, as for build.")
+        str, typer.Argument(metavar="INPUT", help="Sentences: a file, folder or address, as for build.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="A .npy, .parquet or .jsonl file to write.")],
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            help="A .npy, .parquet or .jsonl file to write; with --ray a folder of Parquet files, or a "
+            ".lance dataset.",
+        ),
+    ],
     column: Column = None,
     skip_invalid: Annotated[
         bool, typer.Option("--skip-invalid", help="Leave out empty and over-long lines instead of stopping.")
     ] = False,
     device: Device = None,
     batch_size: BatchSize = 32,
+    ray: Ray = None,
+    workers: Workers = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
@@ -45,21 +58,27 @@ def encode(
 
     - `rankencoder encode my-encoder articles.jsonl --column title -o vectors.parquet`
 
-    """
-    quiet_libraries()
-    from rankencoder.bulk import encode_file
+    - `rankencoder encode my-encoder s3://bucket/corpus --ray 10.0.0.1:6379 -o s3://bucket/vectors`
 
-    counts = encode_file(
-        model,
-        source,
-        output,
-        column=column,
-        skip_invalid=skip_invalid,
-        overwrite=overwrite,
-        progress=is_watched(),
-        device=device,
-        batch_size=batch_size,
-    )
+    """
+    check_workers(workers, ray)
+    quiet_libraries()
+    settings: dict[str, Any] = {
+        "column": column,
+        "skip_invalid": skip_invalid,
+        "overwrite": overwrite,
+        "progress": is_watched(),
+        "device": device,
+        "batch_size": batch_size,
+    }
+    if ray is not None:
+        from rankencoder.scale.encode import encode_with_ray
+
+        counts = encode_with_ray(model, source, output, address=ray, workers=workers, **settings)
+    else:
+        from rankencoder.bulk import encode_file
+
+        counts = encode_file(model, source, output, **settings)
     if as_json:
         print_json({"output": str(output), **counts})
         return

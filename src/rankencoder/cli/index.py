@@ -12,6 +12,9 @@ from rankencoder.cli.console import (
     Column,
     Device,
     Json,
+    Ray,
+    Workers,
+    check_workers,
     console,
     is_watched,
     print_json,
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 
 def index(
     model: Annotated[str, typer.Argument(help="A RankEncoder folder, or an encoder's folder or hub name.")],
-    corpus: Annotated[Path, typer.Argument(help="Sentences: a file or folder, as for build.")],
+    corpus: Annotated[str, typer.Argument(help="Sentences: a file, folder or address, as for build.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The index, new or to be added to.")],
     column: Column = None,
     id_column: Annotated[
@@ -35,6 +38,8 @@ def index(
     ] = None,
     device: Device = None,
     batch_size: BatchSize = 32,
+    ray: Ray = None,
+    workers: Workers = None,
     as_json: Json = False,
 ) -> None:
     """Make sentences searchable, with all columns of their file; or add to what is there.
@@ -50,12 +55,29 @@ def index(
     """
     from rankencoder.search.model import check_model
 
+    check_workers(workers, ray)
     check_model(model)  # before the heavy imports: a wrong name is told at once
     quiet_libraries()
     from rankencoder.search.index import RankIndex
 
     made = RankIndex.create(model, output, table=table, device=device, batch_size=batch_size)
-    counts = made.add(corpus, column=column, id_column=id_column, progress=is_watched())
+    if ray is not None:
+        from rankencoder.scale.cluster import RayCluster
+        from rankencoder.scale.index import index_with_ray
+
+        with RayCluster(ray, workers=workers) as cluster:
+            counts = index_with_ray(
+                made,
+                corpus,
+                cluster,
+                column=column,
+                id_column=id_column,
+                progress=is_watched(),
+                device=device,
+                batch_size=batch_size,
+            )
+    else:
+        counts = made.add(corpus, column=column, id_column=id_column, progress=is_watched())
     made.optimize()
     if as_json:
         print_json({"index": str(output), "sentences": len(made), **counts})

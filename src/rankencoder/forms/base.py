@@ -11,10 +11,11 @@ import torch
 from rankencoder.errors import InputError
 from rankencoder.ranks import COARSE, MEMORY_BUDGET, rank_vectors
 
+_ROWS = 65_536  # that are looked at in one go: what is computed of a whole tensor is as large again
 HELD_OUT = 1000
 """Reference sentences that no principal component is fitted on: fidelity is measured on them."""
 
-_ROWS = 256  # sentences at a time on a CPU: enough for fast products, and few enough for its caches
+_RANKED = 256  # sentences at a time on a CPU: enough for fast products, and few enough for its caches
 
 
 class Form(torch.nn.Module, ABC):
@@ -70,9 +71,10 @@ class Form(torch.nn.Module, ABC):
         Unless they are exact they are coarse: a projection of them loses more.
         """
         out = vectors.new_empty(len(vectors), self.dimension)
-        step = max(1, MEMORY_BUDGET // (vectors.element_size() * len(self.reference)))
+        # similarities and ranks
+        step = max(1, MEMORY_BUDGET // (2 * vectors.element_size() * len(self.reference)))
         if vectors.device.type == "cpu":
-            step = min(step, _ROWS)
+            step = min(step, _RANKED)
         for start in range(0, len(vectors), step):
             rows = slice(start, start + step)
             out[rows] = function(
@@ -96,7 +98,9 @@ class Form(torch.nn.Module, ABC):
         try:
             part = self(self.reference[:1])
             fits = list(part.shape) == [1, self.dimension] and all(
-                bool(torch.isfinite(tensor).all()) for tensor in self.tensors().values()
+                bool(torch.isfinite(part).all())
+                for tensor in self.tensors().values()
+                for part in tensor.split(_ROWS)
             )
         except (RuntimeError, IndexError):
             fits = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from rankencoder.errors import InputError
@@ -9,6 +11,7 @@ from rankencoder.forms.base import Form
 from rankencoder.precision import in_double
 
 POWER = 0.5
+_CHUNK = 65_536  # vectors in double precision at a time
 _NEGLIGIBLE = 1e-7  # of the largest eigenvalue: directions in which float32 vectors do not really vary
 
 
@@ -49,12 +52,12 @@ class LinearForm(Form):
         :param center: Whether to subtract the reference's mean vector first; by default for negative powers.
         """
         center = power < 0 if center is None else center
-        vectors = in_double(reference)
-        mean = vectors.mean(dim=0)
-        matrix = matrix_power((vectors - mean).T @ (vectors - mean) / len(vectors), power)
+        mean = _mean(reference, in_double)
+        matrix = matrix_power(_mean(reference, lambda part: _outer(in_double(part) - mean)), power)
         mean = mean if center else torch.zeros_like(mean)
         # an even scale: the cosine does not see it, and the numbers stay near 1 for every power
-        scale = ((vectors - mean) @ matrix).square().sum(dim=1).mean().sqrt().clamp(min=1e-30)
+        squares = _mean(reference, lambda part: ((in_double(part) - mean) @ matrix).square().sum(1, True))
+        scale = squares.sqrt().clamp(min=1e-30)
         return cls(reference, float(power), center, (matrix / scale).to(reference), mean.to(reference))
 
     @property
@@ -70,6 +73,18 @@ class LinearForm(Form):
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
         """Return mapped vectors at unit norm."""
         return torch.nn.functional.normalize((vectors - self.mean) @ self.matrix, dim=1)
+
+
+def _outer(vectors: torch.Tensor) -> torch.Tensor:
+    """Return Σ x xᵀ, as one row."""
+    return (vectors.T @ vectors)[None]
+
+
+def _mean(vectors: torch.Tensor, function: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """Return the mean over vectors of what a function makes of some of them, a few at a time."""
+    total = sum(function(part).sum(dim=0) for part in vectors.split(_CHUNK))
+    assert isinstance(total, torch.Tensor)
+    return total / len(vectors)
 
 
 def matrix_power(covariance: torch.Tensor, power: float) -> torch.Tensor:

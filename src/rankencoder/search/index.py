@@ -193,16 +193,22 @@ class RankIndex:
         size = _GIVEN_PART if given else _PART
         with tqdm(desc="Indexing", unit=" sentences", disable=not progress) as bar:
             for part in iter(lambda: list(islice(rows, size)), []):
-                self._add_part(part, counts, given.take if given else self._encode)
+                self.add_rows(part, counts, given.take if given else self.encode_rows)
                 bar.update(len(part))
         return counts
 
-    def _encode(self, rows: list[Row]) -> np.ndarray:
+    def encode_rows(self, rows: list[Row]) -> np.ndarray:
+        """Return the vectors of rows, from the index's model."""
         return self.model([row.text for row in rows])
 
-    def _add_part(
+    def add_rows(
         self, part: list[Row], counts: dict[str, int], encode: Callable[[list[Row]], np.ndarray]
     ) -> None:
+        """Commit those of some rows that are not there yet.
+
+        :param counts: Is told how many they are.
+        :param encode: Makes their vectors.
+        """
         pa, _ = import_pyarrow()
         rows = distinct(part)
         known = self.rows.find([row.id for row in rows])

@@ -1,0 +1,230 @@
+"""A Ray cluster, and streams of work on it: Ray Data does all that is hard."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rankencoder.encoders import first_line
+from rankencoder.errors import InputError
+
+HERE = "local"
+"""The address of a cluster of this machine alone, which is started and ended with the work."""
+
+_PATIENCE = 10  # seconds
+_READING = 0.25  # of a CPU: reading mostly waits
+_ENCODING = 0.75  # so that each CPU has an encoder, and a reader that feeds it
+
+
+class RayCluster:
+    """A Ray cluster to work on, to be used in a ``with`` block.
+
+    :param address: Its address, such as "10.0.0.1:6379"; "auto" for the one that this machine belongs to;
+        "local", the default, for one of this machine alone. Where Ray is running in this process already,
+        that is used.
+    :param workers: How many encoders to run at the same time: by default one for each GPU, or one for each
+        CPU where there is none.
+    :raises InputError: If Ray is missing or there is no such cluster.
+    """
+
+    def __init__(self, address: str | None = None, *, workers: int | None = None) -> None:
+        self.ray = import_ray()
+        self.address = address or HERE
+        self._workers = workers
+        self._started = False
+
+    def __enter__(self) -> RayCluster:
+        """Connect."""
+        logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors come as exceptions too
+        if not self.ray.is_initialized():
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+            os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # the rest comes as exceptions
+            _check_reachable(self.address)
+            try:
+                self.ray.init(
+                    address=self.address, log_to_driver=False, logging_level="ERROR", include_dashboard=None
+                )
+            except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+                raise InputError(_unreachable(self.address, error)) from error
+            self._started = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Disconnect, if this was not connected before."""
+        if self._started:
+            self.ray.shutdown()
+            self._started = False
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs there are."""
+        return int(self.ray.cluster_resources().get("GPU", 0))
+
+    @property
+    def workers(self) -> int:
+        """How many encoders run at the same time."""
+        return self._workers or self.gpus or max(1, int(self.ray.cluster_resources().get("CPU", 1)))
+
+    def map(self, items: list[Any], function: Callable[[Any], Any]) -> Iterator[Any]:
+        """Yield a function of each item, as it comes."""
+        read = self._dataset(items).map(_Mapped(function), num_cpus=_READING)
+        return self._stream(read, ordered=False)
+
+    def encode(
+        self,
+        items: list[Any],
+        read: Callable[[Any], Iterable[Any]],
+        worker: Callable[..., Callable[[Any], Any]],
+        *arguments: Any,
+        device: str | None = None,
+        ordered: bool = False,
+    ) -> Iterator[Any]:
+        """Yield what workers make of all that is read; memory stays bounded, and lost workers are replaced.
+
+        :param items: What to read, each in a task of its own, such as slices of files.
+        :param read: Yields the pieces of an item.
+        :param worker: Makes a function of a piece, once in each worker process.
+        :param arguments: What it is made with.
+        :param device: "cpu" leaves GPUs alone.
+        :param ordered: Yield in the order of the items, which may let workers wait.
+        """
+        gpu = 1 if self.gpus and not (device or "").startswith("cpu") else 0
+        pieces = self._dataset(items).flat_map(_Read(read), num_cpus=_READING)
+        done = pieces.map(
+            _Worker,
+            fn_constructor_args=(worker, *arguments),
+            concurrency=(1, self.workers),
+            num_cpus=_ENCODING,
+            num_gpus=gpu,
+        )
+        return self._stream(done, ordered=ordered)
+
+    def _dataset(self, items: list[Any]) -> Any:
+        from ray.data import from_items
+
+        rows = [{"item": _Box(item)} for item in items]
+        return from_items(rows, override_num_blocks=max(1, len(rows)))
+
+    def _stream(self, dataset: Any, *, ordered: bool) -> Iterator[Any]:
+        context = dataset.context
+        context.enable_progress_bars = False
+        context.execution_options.preserve_order = ordered
+        with told_by_ray():
+            for row in dataset.iter_rows():
+                yield _unpacked(row["item"].value)
+
+
+def _check_reachable(address: str) -> None:
+    """Make sure that somebody listens at an address: Ray itself would wait for minutes, and then exit."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdigit():
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
+        except OSError as error:
+            raise InputError(_unreachable(address, error)) from error
+
+
+def _unreachable(address: str, error: Exception) -> str:
+    return (
+        f"no Ray cluster at {address!r} ({first_line(error)}): start one with `ray start --head`, or leave "
+        "the address out to use this machine alone"
+    )
+
+
+class _Box:
+    """Anything, as one value of a row that Ray does not look into."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class _Fault:
+    """What went wrong because of the input: it travels as a value, since Ray wraps what is raised."""
+
+    def __init__(self, error: Exception) -> None:
+        self.message = str(error)
+        self.disk = isinstance(error, OSError)
+
+
+_FAULTS = (InputError, OSError)
+
+
+class _Mapped:
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = function
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return {"item": _Box(self.function(row["item"].value))}
+        except _FAULTS as error:
+            return {"item": _Box(_Fault(error))}
+
+
+class _Read:
+    def __init__(self, read: Callable[[Any], Iterable[Any]]) -> None:
+        self.read = read
+
+    def __call__(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        try:
+            for piece in self.read(row["item"].value):
+                yield {"item": _Box(piece)}
+        except _FAULTS as error:
+            yield {"item": _Box(_Fault(error))}
+
+
+class _Worker:
+    def __init__(self, make: Callable[..., Callable[[Any], Any]], *arguments: Any) -> None:
+        self.fault: _Fault | None = None
+        try:
+            self.work = make(*arguments)
+        except _FAULTS as error:
+            self.fault = _Fault(error)
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        piece = row["item"].value
+        if isinstance(piece, _Fault) or self.fault is not None:
+            return {"item": _Box(piece if isinstance(piece, _Fault) else self.fault)}
+        try:
+            return {"item": _Box(self.work(piece))}
+        except _FAULTS as error:
+            return {"item": _Box(_Fault(error))}
+
+
+def _unpacked(value: Any) -> Any:
+    if isinstance(value, _Fault):
+        raise OSError(value.message) if value.disk else InputError(value.message)
+    return value
+
+
+@contextmanager
+def told_by_ray() -> Iterator[None]:
+    """Say in one line what Ray, or code on one of its machines, did not like."""
+    from ray.exceptions import RayError, RayTaskError
+
+    try:
+        yield
+    except RayError as error:
+        cause = error
+        while isinstance(cause, RayTaskError) and isinstance(cause.cause, Exception):
+            cause = cause.cause
+        last = (str(cause).strip() or type(cause).__name__).splitlines()[-1]
+        raise InputError(
+            f"the work on Ray ended: {last} (is the same rankencoder on each machine of the cluster?)"
+        ) from error
+
+
+def import_ray() -> Any:
+    """Return the module ray, with ray.data.
+
+    :raises InputError: If it is not installed.
+    """
+    try:
+        import ray
+        import ray.data
+    except ImportError as error:
+        raise InputError("a cluster needs Ray: pip install 'rankencoder[ray]'") from error
+    return ray

@@ -1,0 +1,120 @@
+"""A corpus as slices that are read side by side, each as pieces that are encoded and written as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+
+from rankencoder.corpus import LONGEST, Sentence, invalid_sentence, read_slice
+from rankencoder.errors import InputError
+from rankencoder.files import Place, Slice, cut, list_files
+from rankencoder.scale.cluster import RayCluster
+
+PIECE = 8192
+"""Sentences of a piece: what is done again after a loss, and a file of the result."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some sentences of a slice.
+
+    :param slice: The number of the slice.
+    :param number: The number of the piece in it.
+    :param skipped: How many sentences were left out of it.
+    :param last: Whether it is the slice's last one.
+    """
+
+    slice: int
+    number: int
+    rows: list[Sentence]
+    skipped: int
+    last: bool
+
+    @property
+    def name(self) -> str:
+        """The name of its file: in the order of these, the sentences are in the order of the corpus."""
+        return piece_name(self.slice, self.number)
+
+
+def piece_name(slice: int, number: int) -> str:
+    """Return the name of a piece.
+
+    >>> piece_name(12, 3)
+    'part-000012-00003'
+    """
+    return f"part-{slice:06d}-{number:05d}"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How slices are read.
+
+    :param column: The column that holds the sentences.
+    :param with_columns: Whether the other columns are wanted too.
+    :param invalid: What is done with empty and over-long sentences: "stop", "skip" or "keep".
+    :param size: Sentences of a piece.
+    """
+
+    column: str | None = None
+    with_columns: bool = False
+    invalid: str = "stop"
+    size: int = PIECE
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """A slice with its number, and the names of its pieces that are finished already."""
+
+    number: int
+    slice: Slice
+    reading: Reading
+    finished: frozenset[str] = field(default_factory=frozenset)
+
+
+def find_slices(cluster: RayCluster, corpus: Place) -> list[Slice]:
+    """Return the slices of a corpus, in its order; several files are looked at on the cluster.
+
+    :raises InputError: If there is no such corpus, or a file cannot be read.
+    """
+    files = list_files(corpus)
+    if len(files) == 1:
+        return cut(files[0])
+    found = dict(cluster.map(list(enumerate(files)), _cut_numbered))
+    return [part for number in range(len(files)) for part in found[number]]
+
+
+def _cut_numbered(numbered: tuple[int, Place]) -> tuple[int, list[Slice]]:
+    number, path = numbered
+    return number, cut(path)
+
+
+def read_pieces(given: Numbered) -> Iterator[Piece]:
+    """Yield the pieces of a slice that are not finished yet.
+
+    :raises InputError: If the slice cannot be read, or holds what is not to be skipped.
+    """
+    reading, skipped, number = given.reading, [0], 0
+    rows = _usable(given.slice, reading, skipped)
+    part = list(islice(rows, reading.size))
+    while True:
+        following = list(islice(rows, 1))
+        piece = Piece(given.number, number, part, skipped[0], not following)
+        skipped[0] = 0
+        if piece.name not in given.finished:
+            yield piece
+        if not following:
+            return
+        part = following + list(islice(rows, reading.size - 1))
+        number += 1
+
+
+def _usable(part: Slice, reading: Reading, skipped: list[int]) -> Iterator[Sentence]:
+    sentences = read_slice(part, column=reading.column, max_chars=LONGEST, with_columns=reading.with_columns)
+    for row in sentences:
+        if row.text or reading.invalid == "keep":
+            yield row
+        elif reading.invalid == "skip":
+            skipped[0] += 1
+        else:
+            raise InputError(invalid_sentence(row))

@@ -1,0 +1,196 @@
+"""What a cluster's machines do, without a cluster."""
+
+import json
+from dataclasses import replace
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rankencoder import files
+from rankencoder.bulk import make_batch, vector_schema
+from rankencoder.corpus import Sentence, read_sentences, read_slice
+from rankencoder.errors import InputError
+from rankencoder.files import cut
+from rankencoder.sampling import Sampler, sample_sentences
+from rankencoder.scale.encode import encode_with_ray, unfinished
+from rankencoder.scale.output import Output
+from rankencoder.scale.pieces import Numbered, Piece, Reading, read_pieces
+
+SCHEMA = vector_schema(4)
+
+
+def piece(slice_, number, texts, *, last=False, skipped=0):
+    rows = [Sentence(text, "in.txt", line) for line, text in enumerate(texts, start=1)]
+    return Piece(slice_, number, rows, skipped, last)
+
+
+def batches(made):
+    vectors = np.full((len(made.rows), 4), made.slice + made.number / 10, dtype=np.float32)
+    return iter([make_batch(made.rows, vectors)] if made.rows else [])
+
+
+PIECES = (
+    piece(0, 0, ["a", "b"]),
+    piece(0, 1, ["c"], skipped=1, last=True),
+    piece(1, 0, [], skipped=2, last=True),
+    piece(2, 0, ["d", "e"], last=True),
+)
+
+
+@pytest.fixture(params=["a folder", "a folder.lance", "memory://result"])
+def target(request, tmp_path):
+    if "lance" in request.param:
+        pytest.importorskip("lance", reason="needs pylance: pip install 'rankencoder[ray]'")
+    if "://" not in request.param:
+        yield str(tmp_path / request.param)
+        return
+    yield request.param
+    fs = fsspec.filesystem("memory")
+    fs.rm("/result", recursive=True) if fs.exists("/result") else None
+
+
+def read(target):
+    if target.endswith(".lance"):
+        import lance
+
+        return lance.dataset(target).to_table()
+    if "://" in target:
+        fs = fsspec.filesystem("memory")
+        return pa.concat_tables(pq.read_table(fs.open(p)) for p in sorted(fs.glob("/result/*.parquet")))
+    return pq.read_table(target)
+
+
+def test_pieces_become_the_result_in_their_order(target):
+    output = Output(target, {"a": 1}, overwrite=False)
+    for made in reversed(PIECES[1:]):
+        output.write(made, SCHEMA, batches(made))
+    taken_up = Output(target, {"a": 1}, overwrite=False)
+    assert [(note.name, note.rows, note.skipped, note.last) for note in taken_up.finished()] == [
+        ("part-000000-00001", 1, 1, True),
+        ("part-000001-00000", 0, 2, True),
+        ("part-000002-00000", 2, 0, True),
+    ]
+    taken_up.write(PIECES[0], SCHEMA, batches(PIECES[0]))
+    taken_up.complete(taken_up.finished(), SCHEMA)
+    table = read(target)
+    assert table["text"].to_pylist() == ["a", "b", "c", "d", "e"]
+    assert np.allclose([row[0] for row in table["vector"].to_pylist()], [0, 0, 0.1, 2, 2])
+    with pytest.raises(InputError, match="already exists"):
+        Output(target, {"a": 1}, overwrite=False)
+    again = Output(target, {"a": 1}, overwrite=True)
+    assert again.finished() == []
+    again.write(PIECES[3], SCHEMA, batches(PIECES[3]))
+    again.complete(again.finished(), SCHEMA)
+    assert read(target)["text"].to_pylist() == ["d", "e"]
+
+
+def test_pieces_of_other_work_are_dropped(target):
+    output = Output(target, {"a": 1}, overwrite=False)
+    output.write(PIECES[0], SCHEMA, batches(PIECES[0]))
+    assert Output(target, {"a": 2}, overwrite=False).finished() == []
+
+
+def test_a_piece_that_fails_leaves_nothing(target):
+    def failing():
+        yield from batches(PIECES[0])
+        raise OSError("no space left")
+
+    output = Output(target, {"a": 1}, overwrite=False)
+    with pytest.raises(OSError, match="no space left"):
+        output.write(PIECES[0], SCHEMA, failing())
+    assert output.finished() == []
+
+
+def test_pieces_that_went_to_another_disk_are_missed(target):
+    output = Output(target, {"a": 1}, overwrite=False)
+    notes = [output.write(made, SCHEMA, batches(made)) for made in PIECES[1:]]
+    with pytest.raises(InputError, match="1 of 4 pieces are not in .*: have all machines .* share"):
+        output.complete([replace(notes[0], name="part-000000-00000"), *notes], SCHEMA)
+
+
+def test_something_else_is_not_touched(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/file").write_text("keep me")
+    with pytest.raises(InputError, match="already exists"):
+        Output(tmp_path / "mine", {}, overwrite=False)
+    with pytest.raises(InputError, match="folder of something else"):
+        Output(tmp_path / "mine", {}, overwrite=True)
+    fs = fsspec.filesystem("memory")
+    fs.pipe("/mine/file", b"keep me")
+    with pytest.raises(InputError, match="is something else"):
+        Output("memory://mine", {}, overwrite=True)
+    assert fs.cat("/mine/file") == b"keep me"
+    fs.rm("/mine", recursive=True)
+
+
+def test_reading_in_pieces(tmp_path):
+    path = tmp_path / "in.txt"
+    path.write_text("a\n\nb\nc\nd\n" + "x" * 20_000 + "\n")
+    (part,) = cut(path)
+    reading = Reading(invalid="skip", size=2)
+    pieces = list(read_pieces(Numbered(5, part, reading)))
+    assert [[row.text for row in made.rows] for made in pieces] == [["a", "b"], ["c", "d"]]
+    assert [row.line for made in pieces for row in made.rows] == [1, 3, 4, 5]
+    assert [(made.name, made.skipped, made.last) for made in pieces] == [
+        ("part-000005-00000", 1, False),
+        ("part-000005-00001", 1, True),
+    ]
+    finished = frozenset(["part-000005-00000"])
+    assert list(read_pieces(Numbered(5, part, reading, finished))) == pieces[1:]
+    with pytest.raises(InputError, match="line 2: the sentence is empty; .*--skip-invalid"):
+        list(read_pieces(Numbered(5, part, Reading())))
+
+
+def test_finished_slices_are_not_read_again(tmp_path):
+    output = Output(tmp_path / "out", {}, overwrite=False)
+    notes = [output.write(made, SCHEMA, batches(made)) for made in PIECES[1:]]
+    left = unfinished(["slice 0", "slice 1", "slice 2", "slice 3"], notes, Reading())
+    assert [(one.number, one.slice) for one in left] == [(0, "slice 0"), (3, "slice 3")]
+    assert left[0].finished == {"part-000000-00001"}
+
+
+def test_samples_of_slices_are_the_sample_of_the_whole(tmp_path, monkeypatch, sentences):
+    monkeypatch.setattr(files, "_SLICE_BYTES", 1000)
+    path = tmp_path / "in.txt"
+    path.write_text("\n".join([*sentences, "", *sentences[:100], "x" * 9000]))
+    together = Sampler(50, 7)
+    for part in reversed(cut(path)):
+        sampler = Sampler(50, 7)
+        for sentence in read_slice(part):
+            sampler.add(sentence)
+        together.merge(sampler)
+    assert together.sample() == sample_sentences(read_sentences(path), 50, 7)
+    assert together.sample().duplicates == 100
+
+
+def test_requests_that_cannot_be(tiny_saved, tmp_path, run_cli):
+    source = tmp_path / "in.txt"
+    source.write_text("The cat\n")
+    for name, message in (("v.npy", "a folder of Parquet files is written"), ("in.txt/v", "lies in")):
+        with pytest.raises(InputError, match=message):
+            encode_with_ray(tiny_saved, source, tmp_path / name)
+    code, _, err = run_cli("encode", tiny_saved, source, "-o", tmp_path / "v.npy", "--workers", "2")
+    assert code == 2
+    assert err == "error: --workers is for a cluster: give --ray too, or leave it out\n"
+
+
+def test_without_ray_one_line_says_what_to_install(tiny_saved, tmp_path, run_cli, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    (tmp_path / "in.txt").write_text("The cat\n")
+    code, _, err = run_cli("encode", tiny_saved, tmp_path / "in.txt", "-o", tmp_path / "v", "--ray")
+    assert code == 2
+    assert err == "error: a cluster needs Ray: pip install 'rankencoder[ray]'\n"
+
+
+def test_results_say_what_they_are(tmp_path):
+    output = Output(tmp_path / "out", {"model": "m"}, overwrite=False)
+    output.complete([output.write(made, SCHEMA, batches(made)) for made in PIECES], SCHEMA)
+    assert json.loads((tmp_path / "out/_rankencoder.json").read_text()) == {
+        "key": {"model": "m"},
+        "complete": True,
+        "rows": 5,
+        "skipped": 3,
+    }
