@@ -196,10 +196,11 @@ def parsed():
     from typer.main import get_command
 
     from rankencoder.cli import app
+    from rankencoder.cli.console import with_addresses
 
     def parse(words):
         command = get_command(app)
-        rest = words[1:]
+        rest = with_addresses(words[1:])
         while getattr(command, "commands", None):
             command, rest = command.commands[rest[0]], rest[1:]
         command.make_context(command.name, list(rest))
