@@ -105,5 +105,6 @@ def build(
     )
     model.save(output, overwrite=overwrite)
     clear_parts(output)
+    del model, reference  # a large one leaves no room for what is read now
     description = describe(output)
     print_json(description) if as_json else print_description(description)
