@@ -98,7 +98,7 @@ def layout(sentences: int, dimension: int, rate: dict[str, Any], text_bytes: flo
         f"- {math.ceil(sentences / PIECE):,} files of {PIECE:,} sentences, {size(piece)} each;",
         f"- {size(sentences * text_bytes)} of text are read, {size(per_second * text_bytes)} a second a GPU;",
         f"- {size(written)} a second a GPU are written: 8 GPUs write {8 * written / 1e9 * 8:.1f} Gbit/s;",
-        f"- a lost worker costs at most {PIECE / per_second * 4:.0f} s of its work (the pieces that it had).",
+        f"- a lost worker costs the piece that it was at, up to {PIECE / per_second:.0f} s, and its start.",
     ]
 
 

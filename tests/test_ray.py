@@ -23,7 +23,7 @@ STORE = 80 * 2**20  # bytes of each node's object store
 
 @pytest.fixture(scope="module")
 def cluster():
-    """A head that does not work, and two workers with one CPU each."""
+    """Two nodes with one CPU each: the head, and another."""
     from ray.cluster_utils import Cluster
 
     quick = {
@@ -33,10 +33,10 @@ def cluster():
     }
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        head = {"num_cpus": 0, "object_store_memory": STORE, "include_dashboard": False}
-        made = Cluster(initialize_head=True, head_node_args={**head, "_system_config": quick})
-        for _ in range(2):
-            made.add_node(num_cpus=1, object_store_memory=STORE)
+        node = {"num_cpus": 1, "object_store_memory": STORE}
+        head = {**node, "include_dashboard": False, "_system_config": quick}
+        made = Cluster(initialize_head=True, head_node_args=head)
+        made.add_node(**node)
         yield made
         made.shutdown()
 
@@ -69,14 +69,16 @@ def test_one_of_two_workers_is_killed(cluster, tiny_saved, corpus, tmp_path, mon
     monkeypatch.setattr("rankencoder.scale.encode.PIECE", 40)
     plain = encode_file(tiny_saved, corpus, tmp_path / "plain.parquet", skip_invalid=True)
     parts = tmp_path / ".vectors.parts"
-    finished = []
+    finished, working = [], set()
 
     def kill():
-        deadline = time.monotonic() + 60
-        while len(list(parts.glob("part-*"))) < 4 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        """Kill a node when both nodes' workers have been seen writing."""
+        deadline = time.monotonic() + 120
+        while len(working) < 2 and time.monotonic() < deadline:
+            working.update(path.name.split("-")[-1] for path in parts.glob(".part-*.new"))
+            time.sleep(0.005)
         finished.append(len(list(parts.glob("part-*"))))
-        cluster.remove_node(list(cluster.worker_nodes)[0], allow_graceful=False)  # noqa: RUF015
+        cluster.remove_node(*cluster.worker_nodes, allow_graceful=False)
 
     killer = threading.Thread(target=kill)
     killer.start()
@@ -90,7 +92,8 @@ def test_one_of_two_workers_is_killed(cluster, tiny_saved, corpus, tmp_path, mon
     )
     killer.join()
     assert counts == plain == {"encoded": 1200, "resumed": 0, "skipped": 8}
-    assert 4 <= finished[0] < 36
+    assert len(working) == 2
+    assert finished[0] < 36
     assert len(list((tmp_path / "vectors").glob("part-*.parquet"))) == 36
     assert same(pq.read_table(tmp_path / "vectors"), pq.read_table(tmp_path / "plain.parquet"))
     assert sorted(p.name for p in tmp_path.iterdir()) == ["corpus", "plain.parquet", "vectors"]

@@ -97,7 +97,7 @@ class RayCluster:
         done = pieces.map(
             _Worker,
             fn_constructor_args=(worker, *arguments),
-            concurrency=(1, self.workers),
+            concurrency=max(1, min(self.workers, len(items))),
             num_cpus=_ENCODING,
             num_gpus=gpu,
         )

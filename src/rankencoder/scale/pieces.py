@@ -8,9 +8,10 @@ from itertools import islice
 
 from rankencoder.corpus import LONGEST, Sentence, invalid_sentence, read_slice
 from rankencoder.errors import InputError
-from rankencoder.files import Place, Slice, cut, list_files
+from rankencoder.files import Place, Slice, cut, fingerprint, list_files
 from rankencoder.scale.cluster import RayCluster
 
+_SMALL = 64 * 2**20  # bytes of a corpus that one machine looks at faster than it asks others
 PIECE = 8192
 """Sentences of a piece: what is done again after a loss, and a file of the result."""
 
@@ -73,13 +74,13 @@ class Numbered:
 
 
 def find_slices(cluster: RayCluster, corpus: Place) -> list[Slice]:
-    """Return the slices of a corpus, in its order; several files are looked at on the cluster.
+    """Return the slices of a corpus, in its order; many or large files are looked at on the cluster.
 
     :raises InputError: If there is no such corpus, or a file cannot be read.
     """
     files = list_files(corpus)
-    if len(files) == 1:
-        return cut(files[0])
+    if len(files) == 1 or sum(fingerprint(file)[1] or _SMALL for file in files) < _SMALL:
+        return [part for file in files for part in cut(file)]
     found = dict(cluster.map(list(enumerate(files)), _cut_numbered))
     return [part for number in range(len(files)) for part in found[number]]
 
