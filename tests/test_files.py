@@ -2,6 +2,7 @@
 
 import bz2
 import gzip
+from contextlib import suppress
 
 import fsspec
 import pyarrow as pa
@@ -105,3 +106,14 @@ def test_addresses_that_cannot_be(memory, tmp_path):
     (tmp_path / "bad.parquet").write_bytes(b"PAR1")
     with pytest.raises(InputError, match="bad.parquet is not a readable Parquet file"):
         cut(tmp_path / "bad.parquet")
+
+
+def test_a_flipped_byte_in_a_compressed_file_is_told(tmp_path):
+    text = "".join(f"sentence number {i}\n" for i in range(300)).encode()
+    for suffix, squeeze in ((".gz", gzip.compress), (".bz2", bz2.compress)):
+        whole = squeeze(text)
+        path = tmp_path / f"a.txt{suffix}"
+        for place in range(20, len(whole) - 20, 9):
+            path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+            with suppress(InputError):
+                list(read_sentences(path))

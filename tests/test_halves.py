@@ -64,3 +64,14 @@ def test_a_power_must_be_clearly_better():
 def test_short_sentences_cannot_be_halved():
     assert know_halves(encoder(1), ["two words"] * 500, torch.zeros(500, TOPICS + 1)) is None
     assert "Too few" in speak(None)
+
+
+def test_halves_that_cannot_be_encoded_say_nothing(sentences):
+    encode = encoder(1)
+
+    def picky(texts):
+        if any(len(text.split()) < 8 for text in texts):
+            return np.zeros((len(texts), TOPICS + 1))
+        return encode(texts).numpy()
+
+    assert know_halves(Encoder(picky), sentences, encode(sentences)) is None

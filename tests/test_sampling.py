@@ -44,3 +44,9 @@ def test_duplicates_of_a_huge_corpus_are_estimated(monkeypatch):
     sample = draw(texts, 2000)
     assert sample.estimated
     assert abs(sample.duplicates - 20_000) < 3 * 20_000 / 2000**0.5
+
+
+def test_duplicates_of_a_sample_that_holds_everything_are_counted(monkeypatch):
+    monkeypatch.setattr("rankencoder.sampling._EXACT_DISTINCT", 1000)
+    found = sample_sentences((Sentence(f"sentence {i % 1500}", "a", i) for i in range(1600)), 2000, 0)
+    assert (found.duplicates, found.estimated) == (100, False)

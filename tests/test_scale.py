@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import fsspec
 import numpy as np
@@ -17,7 +18,7 @@ from rankencoder.files import cut
 from rankencoder.sampling import Sampler, sample_sentences
 from rankencoder.scale.encode import encode_with_ray, unfinished
 from rankencoder.scale.output import Output
-from rankencoder.scale.pieces import Numbered, Piece, Reading, read_pieces
+from rankencoder.scale.pieces import Numbered, Piece, Reading, find_slices, read_pieces
 
 SCHEMA = vector_schema(4)
 
@@ -194,3 +195,43 @@ def test_results_say_what_they_are(tmp_path):
         "rows": 5,
         "skipped": 3,
     }
+
+
+def test_slices_are_found_from_any_folder(tmp_path, monkeypatch):
+    (tmp_path / "in.txt").write_text("one\ntwo\n")
+    monkeypatch.chdir(tmp_path)
+    (part,) = find_slices(None, "in.txt")
+    assert Path(part.path).is_absolute()
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("file://{0}/a", "file://{0}/a"),
+        ("file://{0}/a", "{0}/a"),
+        ("{0}/a", "file://{0}/a/out"),
+        ("memory://a", "memory://a/out"),
+        ("memory://a/b", "memory://a"),
+    ],
+)
+def test_what_is_read_is_not_written_over(tmp_path, tiny_saved, source, target):
+    (tmp_path / "a").mkdir()
+    with pytest.raises(InputError, match="lies in .* or holds it"):
+        encode_with_ray(tiny_saved, source.format(tmp_path), target.format(tmp_path), overwrite=True)
+
+
+@pytest.fixture
+def in_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("command", ["encode", "build", "train"])
+def test_an_address_is_not_taken_for_a_folder(
+    run_cli, tiny_saved, tiny_folder, corpus_file, tmp_path, monkeypatch, command
+):
+    monkeypatch.chdir(tmp_path)
+    first = {"encode": [tiny_saved], "build": [tiny_folder], "train": []}[command]
+    code, _, err = run_cli(command, *first, corpus_file, "-o", "s3://bucket/v.npy")
+    assert code == 2
+    assert "is an address" in err
+    assert not list(Path().glob("s3*"))

@@ -78,3 +78,10 @@ def test_best_on_the_command_line(run_cli, backbone, corpus_file, tmp_path):
     assert code == 0, err
     assert "teacher promptbert: 2 steps" in out
     assert (tmp_path / "best" / "encoder" / "model.safetensors").exists()
+
+
+def test_a_corpus_too_small_for_a_teacher_is_found_before_anything_is_trained(train, tmp_path, sentences):
+    few = sentences[:100]  # promptbert's batch is 256
+    with pytest.raises(InputError, match="fewer than one batch of 256"):
+        train(corpus=few, teachers=["simcse", "promptbert"], batch_size=None, method="simcse")
+    assert not (tmp_path / "run").exists()

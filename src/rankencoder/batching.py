@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _TOKENIZED = 4096  # sentences at a time
 _CACHED = 384  # tokens of a batch for each thread of a CPU
-_READ = 512  # tokens that a model without a limit is taken to read
+_READ = 512  # tokens of the longest sentences that batches are made for, whatever a model can read
 
 
 def encode_by_length(
@@ -90,7 +90,7 @@ def _limits(model: SentenceTransformer, batch_size: int) -> tuple[int, int]:
 
     if model.device.type == "cpu":
         return batch_size, _CACHED * torch.get_num_threads()
-    tokens = batch_size * (model.max_seq_length or _READ)
+    tokens = batch_size * min(model.max_seq_length or _READ, _READ)
     return tokens, tokens
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -74,6 +75,17 @@ def file_system(address: str) -> tuple[Any, str]:
         return fsspec.core.url_to_fs(address)  # type: ignore[no-any-return]
     except (ImportError, ValueError) as error:
         raise InputError(f"cannot reach {address}: {error}") from error
+
+
+def whereabouts(place: Place) -> PurePosixPath:
+    """Return where a place is, the same for all of its names: to see which lies in which."""
+    if is_address(place):
+        fs, path = file_system(str(place))
+        protocol = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
+        if protocol not in ("file", "local"):
+            return PurePosixPath(f"/{protocol}:", path.strip("/"))
+        place = path
+    return PurePosixPath(Path(place).resolve().as_posix())
 
 
 def list_files(place: Place) -> list[Place]:
@@ -176,7 +188,9 @@ def slice_lines(part: Slice, longest: int) -> Iterator[Sentence]:
                 return
             with _OPENERS[suffix](raw, "rb") as file:
                 yield from _lines(file, part, longest)
-    except (EOFError, lzma.LZMAError, gzip.BadGzipFile) as error:
+    except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # it is the disk, not what is on it
         raise InputError(f"{part.path} is not a whole {suffix} file: {error}") from error
 
 

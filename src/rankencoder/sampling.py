@@ -91,9 +91,10 @@ class Sampler:
 
     def sample(self) -> Sample:
         """Return the sample of what was seen so far."""
-        estimated = len(self._distinct) >= _EXACT_DISTINCT
-        full = len(self._heap) == self.size
-        number = _estimate_distinct(self._heap) if estimated and full else len(self._distinct)
+        estimated = len(self._distinct) >= _EXACT_DISTINCT and len(self._heap) == self.size
+        # a sample that is not full holds all distinct sentences
+        most = max(len(self._distinct), len(self._heap))
+        number = _estimate_distinct(self._heap) if estimated else most
         usable = self.seen - self.empty - self.overlong
         return Sample(
             [text for _, text in sorted(self._heap, reverse=True)],

@@ -6,6 +6,7 @@ import glob
 import json
 import os
 import platform
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,6 +23,7 @@ RUN = "rankencoder-run.json"
 RESULT = "_rankencoder.json"
 """What a result of many files says of itself; readers of Parquet pass over its name."""
 
+_ADDRESS = re.compile(r"(^|/)(s3|gs|gcs|az|abfs|adl|hf|https?|ftp|hdfs|memory|file):(?=/)")
 _OURS = ("rankencoder.json", "reference.json", RUN, RESULT)
 
 
@@ -101,11 +103,24 @@ def _write_errors_as_os_errors(target: Path) -> Iterator[None]:
         raise OSError(getattr(error, "errno", None), f"cannot write {target}: {reason}") from error
 
 
+def check_local(target: str | Path) -> None:
+    """Make sure that a target is on a disk: a path would be made of an address, and a folder named "s3:".
+
+    :raises InputError: If it is an address.
+    """
+    if found := _ADDRESS.search(Path(target).as_posix()):
+        raise InputError(
+            f"{found[0].lstrip('/')}//… is an address, and only `encode --ray` writes to one: give a folder "
+            "or file"
+        )
+
+
 def check_free(target: str | Path, *, overwrite: bool) -> Path:
     """Return where to write, links followed.
 
     :raises InputError: If something is there and not to be overwritten, or a folder that we did not write.
     """
+    check_local(target)
     target = Path(target).resolve()
     if target.exists() and not overwrite:
         raise InputError(f"{target} already exists: choose another name, or overwrite it")

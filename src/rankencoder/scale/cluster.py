@@ -69,6 +69,12 @@ class RayCluster:
         """How many encoders run at the same time."""
         return self._workers or self.gpus or max(1, int(self.ray.cluster_resources().get("CPU", 1)))
 
+    @property
+    def _most(self) -> int:
+        """How many encoders leave a reader its share of the CPUs: without one, all would wait for ever."""
+        cpus = float(self.ray.cluster_resources().get("CPU", 1))
+        return int((cpus - _READING) / _ENCODING)
+
     def map(self, items: list[Any], function: Callable[[Any], Any]) -> Iterator[Any]:
         """Yield a function of each item, as it comes."""
         read = self._dataset(items).map(_Mapped(function), num_cpus=_READING)
@@ -97,7 +103,7 @@ class RayCluster:
         done = pieces.map(
             _Worker,
             fn_constructor_args=(worker, *arguments),
-            concurrency=max(1, min(self.workers, len(items))),
+            concurrency=max(1, min(self.workers, len(items), self._most)),
             num_cpus=_ENCODING,
             num_gpus=gpu,
         )

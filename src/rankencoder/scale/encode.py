@@ -9,7 +9,7 @@ from typing import Any
 
 from rankencoder.bulk import PART, make_batch, vector_schema, work_key
 from rankencoder.errors import InputError
-from rankencoder.files import Place, Slice, is_address
+from rankencoder.files import Place, Slice, whereabouts
 from rankencoder.persistence import read_config
 from rankencoder.scale.cluster import RayCluster
 from rankencoder.scale.output import Note, Output
@@ -58,7 +58,8 @@ def encode_with_ray(
     dimension = int(read_config(Path(folder))["dimension"])
     key = {**work_key(Path(folder), source, column), "part": PIECE}
     output = Output(target, key, overwrite=overwrite)
-    notes = output.finished()
+    # a piece that left something out is read again by a run that is to stop there
+    notes = [note for note in output.finished() if skip_invalid or not note.skipped]
     counts = {"encoded": 0, "resumed": sum(note.rows for note in notes), "skipped": 0}
     reading = Reading(column, invalid="skip" if skip_invalid else "stop", size=PIECE)
     with (
@@ -88,10 +89,9 @@ def _check(source: Place, target: Place) -> None:
             f"{target}: on a cluster a folder of Parquet files is written, or a .lance dataset, not a "
             f"{suffix} file: choose another name"
         )
-    if not is_address(source) and not is_address(target):
-        read, written = Path(source).resolve(), Path(target).resolve()
-        if read in written.parents:
-            raise InputError(f"{target} lies in {source}, which is read: write it somewhere else")
+    read, written = whereabouts(source), whereabouts(target)
+    if read == written or read in written.parents or written in read.parents:
+        raise InputError(f"{target} lies in {source}, which is read, or holds it: write it somewhere else")
 
 
 def unfinished(slices: list[Slice], notes: list[Note], reading: Reading) -> list[Numbered]:

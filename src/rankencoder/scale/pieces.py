@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 
 from rankencoder.corpus import LONGEST, Sentence, invalid_sentence, read_slice
 from rankencoder.errors import InputError
-from rankencoder.files import Place, Slice, cut, fingerprint, list_files
+from rankencoder.files import Place, Slice, cut, fingerprint, is_address, list_files
 from rankencoder.scale.cluster import RayCluster
 
 _SMALL = 64 * 2**20  # bytes of a corpus that one machine looks at faster than it asks others
@@ -78,7 +79,8 @@ def find_slices(cluster: RayCluster, corpus: Place) -> list[Slice]:
 
     :raises InputError: If there is no such corpus, or a file cannot be read.
     """
-    files = list_files(corpus)
+    # machines of the cluster have other working folders
+    files = list_files(corpus if is_address(corpus) else Path(corpus).absolute())
     if len(files) == 1 or sum(fingerprint(file)[1] or _SMALL for file in files) < _SMALL:
         return [part for file in files for part in cut(file)]
     found = dict(cluster.map(list(enumerate(files)), _cut_numbered))

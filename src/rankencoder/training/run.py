@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.errors import InputError
-from rankencoder.storage import new_file, read_json, write_json
+from rankencoder.storage import check_local, new_file, read_json, write_json
 from rankencoder.training.checks import check_kind, check_length, check_machine
 from rankencoder.training.config import make_config
 from rankencoder.training.folder import Claim, claim_folder, locked
@@ -102,6 +102,7 @@ def train(
     chosen.options = absolute_options(chosen.method, chosen.options)
     if chosen.output is None:
         raise InputError("where shall the result go? Give an output folder")
+    check_local(chosen.output)
     watched = sys.stderr.isatty() if progress is None else progress
     with locked(Path(chosen.output)) if is_first_process() else nullcontext():
         with claim_folder(chosen, {*settings, *given}, resume=resume, overwrite=overwrite) as claim:
@@ -141,7 +142,7 @@ class _Run:
         cls = find_method(config.method)
         backbone = backbone_of(config, cls)
         check_kind(config.method, cls, config.backbone, backbone)
-        check_teachers(config, backbone)
+        self.teachers = check_teachers(config, backbone)
         self.method: Method = make_method(config.method, config.options, cls.defaults(backbone))
         self.config = config.resolved(backbone, cls)
         check_length(self.config, backbone)
@@ -163,7 +164,8 @@ class _Run:
             if self.processes.is_main_process:
                 self.work.mkdir(parents=True, exist_ok=True)
                 stored = store_sentences(corpus, self.work, column=self.config.column, progress=self.progress)
-                check_batches(self.config, len(stored))
+                for config in (self.config, *self.teachers):
+                    check_batches(config, len(stored))
                 check_language(stored, self.tokenizer)
                 self.claim.accept(self.config)
         self.sentences: Sentences = load_sentences(self.work)

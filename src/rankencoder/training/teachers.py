@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.errors import InputError
 from rankencoder.storage import RUN, read_json
-from rankencoder.training.checks import check_kind
+from rankencoder.training.checks import check_kind, check_length
 from rankencoder.training.outputs import SETTINGS
 
 if TYPE_CHECKING:
@@ -22,17 +23,21 @@ _OWN = ("corpus", "column", "output", "method", "options", "teachers", "only_bas
 """Settings that a teacher does not share with its student."""
 
 
-def check_teachers(config: TrainConfig, backbone: Backbone) -> None:
-    """Make sure that each teacher's method is there and can train the backbone.
+def check_teachers(config: TrainConfig, backbone: Backbone) -> list[TrainConfig]:
+    """Make sure that each teacher's method is there and can train the backbone; return their settings.
 
     :raises InputError: If not.
     """
     from rankencoder.training.methods import find_method, make_method
 
+    found = []
     for name in config.teachers:
         cls = find_method(name)
         check_kind(name, cls, config.backbone, backbone)
         make_method(name, {}, cls.defaults(backbone)).check(backbone)
+        found.append(dataclasses.replace(config, method=name).resolved(backbone, cls))
+        check_length(found[-1], backbone)
+    return found
 
 
 def train_teacher(
@@ -61,7 +66,10 @@ def train_teacher(
         shared = {key: value for key, value in vars(config).items() if key not in _OWN}
         given = {} if begun else {"column": "text", **shared, **own}
         rows = None if begun else sentences.rows
-        train(rows, work, resume=begun, overwrite=not begun, progress=progress, **given)
+        try:
+            train(rows, work, resume=begun, overwrite=not begun, progress=progress, **given)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt from None  # "nothing was written yet" would be true of the teacher alone
     if processes.is_main_process and not folder.exists():
         if not (work / "base").exists():
             raise InputError(f"{work} is damaged: it holds no encoder; delete it")

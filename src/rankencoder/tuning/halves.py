@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rankencoder.errors import InputError
 from rankencoder.evaluation.pairwise import PairVectors, pair_similarities
 from rankencoder.evaluation.statistics import spearman
 
@@ -100,7 +101,10 @@ def know_halves(encoder: Encoder, sentences: Sequence[str], reference: torch.Ten
     if len(halves) < SENTENCES // 10:
         return None
     first, second = zip(*halves, strict=True)
-    vectors = torch.cat([encoder(list(first)), encoder(list(second))])
+    try:
+        vectors = torch.cat([encoder(list(first)), encoder(list(second))])
+    except InputError:  # of a half without a known word, say
+        return None
     pairs, gold = related_pairs(vectors, [1.0] * len(halves))
     powers = {}
     for power in POWERS:
@@ -112,7 +116,10 @@ def know_halves(encoder: Encoder, sentences: Sequence[str], reference: torch.Ten
 def speak(halves: Halves | None) -> str:
     """Say what the halves speak for."""
     if halves is None:
-        return f"Too few reference sentences have {WORDS} words to say anything without labels: plain cosine."
+        return (
+            f"Too few reference sentences have {WORDS} words, or their halves cannot be encoded, to say "
+            "anything without labels: plain cosine."
+        )
     best = max(halves.powers.values())
     told = (
         f"Which halves of {halves.sentences:,} sentences belong together is known with a correlation of "
