@@ -189,8 +189,8 @@ def slice_lines(part: Slice, longest: int) -> Iterator[Sentence]:
             with _OPENERS[suffix](raw, "rb") as file:
                 yield from _lines(file, part, longest)
     except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # it is the disk, not what is on it
+        if isinstance(error, OSError) and (error.errno is not None or suffix not in _OPENERS):
+            raise  # it is the disk or the network, not what is there
         raise InputError(f"{part.path} is not a whole {suffix} file: {error}") from error
 
 
