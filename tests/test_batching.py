@@ -1,3 +1,5 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -41,3 +43,12 @@ def test_prompts_and_padding_on_the_left_are_left_to_the_model(tiny):
     assert encode_by_length(tiny, SENTENCES, 4) is None
     assert batching._mask({"attention_mask": torch.tensor([[0, 1], [1, 1]])}) is None
     assert batching._mask({"attention_mask": torch.ones(2, 2), "prompt_length": torch.ones(2)}) is None
+
+
+@pytest.mark.parametrize("limit", [10**30, 8192, None])
+def test_a_model_that_reads_without_end_gets_no_endless_batches(limit):
+    model = SimpleNamespace(device=torch.device("cuda"), max_seq_length=limit)
+    assert batching._limits(model, 32) == (32 * 512, 32 * 512)
+    assert (
+        batching._limits(SimpleNamespace(device=torch.device("cuda"), max_seq_length=128), 32)[1] == 32 * 128
+    )

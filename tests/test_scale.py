@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import fsspec
 import numpy as np
@@ -16,6 +17,7 @@ from rankencoder.corpus import Sentence, read_sentences, read_slice
 from rankencoder.errors import InputError
 from rankencoder.files import cut
 from rankencoder.sampling import Sampler, sample_sentences
+from rankencoder.scale.cluster import RayCluster
 from rankencoder.scale.encode import encode_with_ray, unfinished
 from rankencoder.scale.output import Output
 from rankencoder.scale.pieces import Numbered, Piece, Reading, find_slices, read_pieces
@@ -235,3 +237,11 @@ def test_an_address_is_not_taken_for_a_folder(
     assert code == 2
     assert "is an address" in err
     assert not list(Path().glob("s3*"))
+
+
+@pytest.mark.parametrize(("cpus", "encoders"), [(1, 1), (2, 2), (3, 3), (6, 7), (12, 15)])
+def test_encoders_leave_a_reader_its_share(cpus, encoders):
+    cluster = RayCluster.__new__(RayCluster)
+    cluster.ray = SimpleNamespace(cluster_resources=lambda: {"CPU": cpus})
+    assert cluster._most == encoders
+    assert encoders * 0.75 + 0.25 <= cpus
