@@ -19,6 +19,7 @@ from rankencoder.evaluation.models import open_model
 from rankencoder.evaluation.pair_groups import group_rows, most_changed, neighbour_overlap, similar_pairs
 from rankencoder.evaluation.results import read_results
 from rankencoder.evaluation.rows import rows
+from rankencoder.evaluation.run import SECTIONS
 from rankencoder.evaluation.sts import aggregate
 from rankencoder.evaluation.sts_data import SEVEN, PairSet
 from rankencoder.evaluation.transfer import score_transfer
@@ -107,17 +108,8 @@ def test_everything_is_stored(evaluation):
     (path,) = evaluation.files
     stored = json.loads(path.read_text())
     assert stored == json.loads(json.dumps(evaluation.results[0]))
-    for section in (
-        "sts",
-        "space",
-        "similar-pairs",
-        "neighbours",
-        "curves",
-        "choice",
-        "changed",
-        "map",
-        "cost",
-    ):
+    assert len(SECTIONS) == 10
+    for section in SECTIONS:
         assert stored[section], section
     assert stored["model"]["subjects"][0]["reference"]["size"] == 1200
     assert set(stored["data"]) == {*SEVEN, "STS-B dev", "SICK-R dev", "mine"}

@@ -14,7 +14,7 @@ import numpy as np
 
 from rankencoder.corpus import LONGEST, Sentence, invalid_sentence, read_sentences
 from rankencoder.errors import InputError
-from rankencoder.files import Place, fingerprint, is_address, list_files
+from rankencoder.files import Place, fingerprint, is_address, list_files, whereabouts
 from rankencoder.parts import Parts, clear_parts
 from rankencoder.persistence import CONFIG, read_config
 from rankencoder.storage import check_free, import_pyarrow, new_file
@@ -67,7 +67,7 @@ def encode_file(
     check_free(target, overwrite=overwrite)
     if target.is_dir():
         raise InputError(f"{target} is a folder: give the name of a file to write")
-    if not is_address(source) and Path(source).resolve() in target.resolve().parents:
+    if whereabouts(source) in whereabouts(target).parents:
         raise InputError(f"{target} lies in {source}, which is read: write it somewhere else")
     parts = Parts(target, {**work_key(folder, source, column), "format": target.suffix, "part": PART})
     finished = parts.finished()

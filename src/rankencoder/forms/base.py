@@ -98,9 +98,9 @@ class Form(torch.nn.Module, ABC):
         try:
             part = self(self.reference[:1])
             fits = list(part.shape) == [1, self.dimension] and all(
-                bool(torch.isfinite(part).all())
+                bool(torch.isfinite(rows).all())
                 for tensor in self.tensors().values()
-                for part in tensor.split(_ROWS)
+                for rows in tensor.split(_ROWS)
             )
         except (RuntimeError, IndexError):
             fits = False

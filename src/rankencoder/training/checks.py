@@ -29,18 +29,16 @@ def check_machine(config: TrainConfig) -> None:
         check_encoder_name(name)
 
 
-def check_kind(name: str, method: type[Method], model: str, backbone: Backbone) -> None:
+def check_kind(name: str, method: type[Method], backbone: Backbone) -> None:
     """Make sure that a method can train a backbone.
 
     :param name: The method's name.
-    :param model: The backbone's.
-
     :raises InputError: If not.
     """
     if backbone.kind not in method.kinds:
         raise InputError(
             f"method {name!r} trains {' and '.join(method.kinds)} language models, and "
-            f"{model!r} is a {backbone.kind} one: use another backbone, or method 'simcse'"
+            f"{backbone.name!r} is a {backbone.kind} one: use another backbone, or method 'simcse'"
         )
 
 

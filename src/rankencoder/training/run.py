@@ -141,7 +141,7 @@ class _Run:
         self.progress = progress and self.processes.is_main_process
         cls = find_method(config.method)
         backbone = backbone_of(config, cls)
-        check_kind(config.method, cls, config.backbone, backbone)
+        check_kind(config.method, cls, backbone)
         self.teachers = check_teachers(config, backbone)
         self.method: Method = make_method(config.method, config.options, cls.defaults(backbone))
         self.config = config.resolved(backbone, cls)

@@ -33,7 +33,7 @@ def check_teachers(config: TrainConfig, backbone: Backbone) -> list[TrainConfig]
     found = []
     for name in config.teachers:
         cls = find_method(name)
-        check_kind(name, cls, config.backbone, backbone)
+        check_kind(name, cls, backbone)
         make_method(name, {}, cls.defaults(backbone)).check(backbone)
         found.append(dataclasses.replace(config, method=name).resolved(backbone, cls))
         check_length(found[-1], backbone)
