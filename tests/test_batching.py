@@ -45,10 +45,8 @@ def test_prompts_and_padding_on_the_left_are_left_to_the_model(tiny):
     assert batching._mask({"attention_mask": torch.ones(2, 2), "prompt_length": torch.ones(2)}) is None
 
 
-@pytest.mark.parametrize("limit", [10**30, 8192, None])
-def test_a_model_that_reads_without_end_gets_no_endless_batches(limit):
+@pytest.mark.parametrize("limit", [10**30, 8192, 128, None])
+def test_a_gpu_is_given_tokens_whatever_a_model_reads(limit):
     model = SimpleNamespace(device=torch.device("cuda"), max_seq_length=limit)
     assert batching._limits(model, 32) == (32 * 512, 32 * 512)
-    assert (
-        batching._limits(SimpleNamespace(device=torch.device("cuda"), max_seq_length=128), 32)[1] == 32 * 128
-    )
+    assert batching._limits(model, 1) == (512, 512)

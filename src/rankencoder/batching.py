@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _TOKENIZED = 4096  # sentences at a time
 _CACHED = 384  # tokens of a batch for each thread of a CPU
-_READ = 512  # tokens of the longest sentences that batches are made for, whatever a model can read
+_READ = 512  # tokens of a batch on a GPU for each sentence of its size: launching kernels takes its time, too
 
 
 def encode_by_length(
@@ -25,7 +25,7 @@ def encode_by_length(
     """Return what the model's own ``encode`` returns, batches being made by tokens.
 
     :param batch_size: Sentences of a batch. On a GPU it holds more where they are short, as many tokens as so
-        many of the longest that the model reads; on a CPU fewer where they are long, as its caches are small.
+        many of 512; on a CPU fewer where they are long, as its caches are small.
     :return: One vector a sentence, on the model's device; None for models that want to be treated otherwise.
     """
     import torch
@@ -42,18 +42,22 @@ def encode_by_length(
             mask = _mask(features)
             if mask is None:
                 return None
-            for rows, length in _batches(mask.sum(dim=1), *limits):
-                batch = {
-                    name: value[rows, :length].to(model.device) if hasattr(value, "shape") else value
-                    for name, value in features.items()
-                }
-                vectors: torch.Tensor = model(batch)["sentence_embedding"]
+            lengths, order = mask.sum(dim=1).sort(descending=True, stable=True)
+            places = _sent(order, model.device)
+            tensors = {
+                name: _sent(value, model.device)[places]
+                for name, value in features.items()
+                if isinstance(value, torch.Tensor)
+            }
+            for rows, length in _batches(lengths.tolist(), *limits):
+                batch = {name: value[rows, :length].contiguous() for name, value in tensors.items()}
+                vectors: torch.Tensor = model({**features, **batch})["sentence_embedding"]
                 if model.truncate_dim is not None:
                     vectors = vectors[:, : model.truncate_dim]
                 if out is None:
                     out = vectors.new_empty(len(sentences), vectors.shape[1])
-                out[(start + rows).to(out.device)] = vectors
-                bar.update(len(rows))
+                out[start + places[rows]] = vectors
+                bar.update(rows.stop - rows.start)
     return out
 
 
@@ -90,26 +94,29 @@ def _limits(model: SentenceTransformer, batch_size: int) -> tuple[int, int]:
 
     if model.device.type == "cpu":
         return batch_size, _CACHED * torch.get_num_threads()
-    tokens = batch_size * min(model.max_seq_length or _READ, _READ)
-    return tokens, tokens
+    return batch_size * _READ, batch_size * _READ
 
 
-def _batches(lengths: torch.Tensor, most: int, tokens: int) -> Iterator[tuple[torch.Tensor, int]]:
-    """Yield the rows of each batch and the tokens of its longest, from long to short.
+def _sent(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """Return a tensor on a device; what a GPU computes meanwhile is not waited for."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
 
+
+def _batches(lengths: list[int], most: int, tokens: int) -> Iterator[tuple[slice, int]]:
+    """Yield the rows of each batch and the tokens of its longest.
+
+    :param lengths: Tokens of each row, from long to short.
     :param most: Rows of a batch.
     :param tokens: Tokens of a batch, padding counted; a single row may have more.
 
-    >>> import torch
-    >>> [(rows.tolist(), length) for rows, length in _batches(torch.tensor([2, 9, 3, 2]), 2, 18)]
-    [([1, 2], 9), ([0, 3], 2)]
-    >>> [(rows.tolist(), length) for rows, length in _batches(torch.tensor([2, 9, 3, 2]), 9, 9)]
-    [([1], 9), ([2, 0, 3], 3)]
+    >>> list(_batches([9, 3, 2, 2], 2, 18))
+    [(slice(0, 2, None), 9), (slice(2, 4, None), 2)]
+    >>> list(_batches([9, 3, 2, 2], 9, 9))
+    [(slice(0, 1, None), 9), (slice(1, 4, None), 3)]
     """
-    order = lengths.argsort(descending=True, stable=True)
     start = 0
-    while start < len(order):
-        length = max(1, int(lengths[order[start]]))
-        rows = order[start : start + max(1, min(most, tokens // length))]
-        yield rows, length
-        start += len(rows)
+    while start < len(lengths):
+        length = max(1, lengths[start])
+        stop = min(len(lengths), start + max(1, min(most, tokens // length)))
+        yield slice(start, stop), length
+        start = stop
