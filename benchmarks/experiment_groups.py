@@ -117,11 +117,12 @@ def _looks(settings: dict[str, Any], sentences: int = 64_000, number: int = 5) -
 
 
 def e1_long(seed: int) -> list[Job]:
-    """Return two E1 with more sentences; the first is SimCSE with about the budget of the best recipe."""
+    """Return E1 with more sentences; the first is SimCSE with about the budget of the best recipe."""
     jobs = []
     for name, settings, sentences in (
         ("mean-250k", MEAN, 250_000),
         ("prompt-250k", PROMPT, 250_000),
+        ("mean-1000k-b512", {**MEAN, "batch_size": 512, "learning_rate": 1e-4}, 1_000_000),
         ("prompt-1000k", PROMPT, 1_000_000),
     ):
         looks = _looks(settings, sentences, 8)
@@ -243,7 +244,10 @@ def when(seed: int) -> list[Job]:
 
 
 def speed(seed: int) -> list[Job]:
-    """Return both stages at two sizes, a few hundred steps of each; alone on the machine (``--lanes 1``)."""
+    """Return both stages at two sizes, a few hundred steps of each, and once 1,000,000 sentences.
+
+    They must be alone on the machine (``--lanes 1``).
+    """
     jobs = []
     for name in ("backbone", "bert-base"):
         for batch in (64, 512):
@@ -251,9 +255,11 @@ def speed(seed: int) -> list[Job]:
             settings: dict[str, Any] = {"backbone": name, "batch_size": batch, "max_steps": steps}
             settings |= {"dev": [], "workers": 4}
             seconds = 70 if name == "bert-base" else 50
-            about = {"kind": "speed", "sentences": 32_000, "tasks": [], "lane_seconds": seconds}
+            about = {"kind": "speed", "sentences": 250_000, "tasks": [], "lane_seconds": seconds}
             jobs.append(Job(f"{name}-b{batch}", seed, settings, [], "speed", about))
-    return jobs
+    whole: dict[str, Any] = {"backbone": "bert-base", "batch_size": 512, "dev": [], "workers": 4}
+    about = {"kind": "speed", "sentences": 1_000_000, "tasks": [], "lane_seconds": 400}
+    return [*jobs, Job("bert-base-b512-1m", seed, whole, [], "speed", about)]
 
 
 def groups() -> dict[str, Group]:
@@ -268,6 +274,6 @@ def groups() -> dict[str, Group]:
         "tau": Group(tau, 1, "τ_l and τ_u, 4 trainings; 1¼ minutes a seed"),
         "mlm": Group(mlm, 1, "Table 3 (transfer); 1¾ minutes a seed, 8 of one lane"),
         "when": Group(when, 1, "further encoders, 16; 2 minutes"),
-        "speed": Group(speed, 1, "seconds a stage at two sizes, one lane; 4 minutes"),
-        "e1-long": Group(e1_long, 1, "two E1 with 250,000 sentences, one with 1,000,000; 4 to 18 minutes"),
+        "speed": Group(speed, 1, "seconds a stage at two sizes, one lane; 10 minutes"),
+        "e1-long": Group(e1_long, 1, "two E1 with 250,000 sentences, two with 1,000,000; 5 to 20 minutes"),
     }

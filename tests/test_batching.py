@@ -37,12 +37,19 @@ def test_shorter_vectors_where_asked_for(tiny):
     assert np.allclose(found, tiny.encode(SENTENCES), atol=1e-5)
 
 
-def test_prompts_and_padding_on_the_left_are_left_to_the_model(tiny):
+def test_models_that_want_otherwise_are_left_alone(tiny):
     assert encode_by_length(tiny, [], 4) is None
+    tiny.tokenizer.padding_side = "left"
+    assert encode_by_length(tiny, SENTENCES, 4) is None
+    tiny.tokenizer.padding_side = "right"
     tiny.default_prompt_name = "query"
     assert encode_by_length(tiny, SENTENCES, 4) is None
-    assert batching._mask({"attention_mask": torch.tensor([[0, 1], [1, 1]])}) is None
-    assert batching._mask({"attention_mask": torch.ones(2, 2), "prompt_length": torch.ones(2)}) is None
+
+
+def test_features_that_are_unknown_are_left_to_the_model(tiny, monkeypatch):
+    own = tiny.preprocess
+    monkeypatch.setattr(tiny, "preprocess", lambda *a, **k: {**own(*a, **k), "token_weights": [[1]]})
+    assert encode_by_length(tiny, SENTENCES, 4) is None
 
 
 @pytest.mark.parametrize("limit", [10**30, 8192, 128, None])

@@ -36,7 +36,7 @@ def _measure(device: str, size: str, *, half: bool, quick: bool) -> dict[str, An
     data, sentences = texts((128 if quick else 512) if device == "cpu" else (4096 if quick else 16_384))
     model = load(size, device, half=half)
     encoder = Encoder(model)
-    rounds = 3 if quick else 7
+    rounds = 3 if quick else 7 if device == "cpu" else 5
     works = {
         "ours": lambda: encoder(sentences),
         "SentenceTransformer.encode": lambda: model.encode(sentences, convert_to_tensor=True),

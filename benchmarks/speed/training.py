@@ -171,7 +171,7 @@ def measure(device: str, *, quick: bool) -> list[dict[str, Any]]:
     rounds = 1 if quick else 3
     if device == "cpu":
         return [compare_steps(device, "22M", 16, 6 if quick else 12, rounds, (10_000,))]
-    steps = 100 if quick else 300
+    steps = 100
     return [
         compare_steps(device, size, 64, steps, rounds, (10_000, 100_000)) for size in ("22M", "BERT-base")
     ]

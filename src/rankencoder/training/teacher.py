@@ -110,6 +110,7 @@ def write_vectors(encoder: Encoder, sentences: Sentences, file: Path, *, progres
 
     What is in the file already, of the same encoder and sentences, is not computed again.
     """
+    import torch
     from tqdm.auto import tqdm
 
     probe = encoder.probe()
@@ -128,7 +129,8 @@ def write_vectors(encoder: Encoder, sentences: Sentences, file: Path, *, progres
     ) as bar:
         for start in range(done, len(sentences), _PART):
             stop = min(start + _PART, len(sentences))
-            vectors[start:stop] = encoder(sentences.texts(start, stop)).cpu().numpy()
+            with torch.autocast("cuda", torch.float16, enabled=encoder.device.type == "cuda"):
+                vectors[start:stop] = encoder(sentences.texts(start, stop)).cpu().numpy()
             vectors.flush()
             with new_file(journal) as path:
                 write_json(path, {"key": key, "done": stop})
