@@ -7,15 +7,20 @@ sentences are turned into tokens at once, sorted, and only then padded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 if TYPE_CHECKING:
     import torch
     from sentence_transformers import SentenceTransformer
+
+T = TypeVar("T")
 
 _TOKENIZED = 8192  # sentences at a time
 _CACHED = 384  # tokens of a batch for each thread of a CPU
@@ -43,8 +48,10 @@ def encode_by_length(
     fill = {"input_ids": model.tokenizer.pad_token_id, **_PADDED_WITH}
     out: torch.Tensor | None = None
     with torch.inference_mode(), tqdm(total=len(sentences), desc="Encoding", disable=not progress) as bar:
-        for start in range(0, len(sentences), _TOKENIZED):
-            features = model.preprocess(sentences[start : start + _TOKENIZED], processing_kwargs=_RAGGED)
+        starts = range(0, len(sentences), _TOKENIZED)
+        parts = (sentences[start : start + _TOKENIZED] for start in starts)
+        found = _ahead(partial(model.preprocess, processing_kwargs=_RAGGED), parts)
+        for start, features in zip(starts, found, strict=True):
             tokens = {name: value for name, value in features.items() if isinstance(value, list)}
             if "attention_mask" not in tokens or not fill.keys() >= tokens.keys():
                 return None
@@ -62,6 +69,22 @@ def encode_by_length(
                 out[_sent(torch.from_numpy(start + rows), out.device)] = vectors
                 bar.update(len(rows))
     return out
+
+
+def _ahead(make: Callable[[list[str]], T], parts: Iterable[list[str]]) -> Iterator[T]:
+    """Yield what is made of each part; that of the next is made meanwhile, in another thread.
+
+    >>> list(_ahead(len, [["a"], ["b", "c"]]))
+    [1, 2]
+    """
+    with ThreadPoolExecutor(1) as pool:
+        pending: deque[Future[T]] = deque()
+        for part in parts:
+            pending.append(pool.submit(make, part))
+            if len(pending) > 1:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
 
 def _is_plain(model: Any) -> bool:

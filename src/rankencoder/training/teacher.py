@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rankencoder.training.data import Sentences
     from rankencoder.training.targets import Targets
 
-_PART = 8192
+_PART = 65_536  # sentences between two entries of the journal
 _BATCH = 128  # sentences
 _NEIGHBORS = "neighbors.npy"
 PAIRS = "pairs.json"
