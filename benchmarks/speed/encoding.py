@@ -33,10 +33,10 @@ _MORE = (("22M", True), ("BERT-base", False), ("BERT-base", True))
 
 
 def _measure(device: str, size: str, *, half: bool, quick: bool) -> dict[str, Any]:
-    data, sentences = texts((128 if quick else 512) if device == "cpu" else (4096 if quick else 16_384))
+    data, sentences = texts((128 if quick else 512) if device == "cpu" else 8192)
     model = load(size, device, half=half)
     encoder = Encoder(model)
-    rounds = 3 if quick else 7 if device == "cpu" else 5
+    rounds = 7 if device == "cpu" and not quick else 3
     works = {
         "ours": lambda: encoder(sentences),
         "SentenceTransformer.encode": lambda: model.encode(sentences, convert_to_tensor=True),
@@ -47,7 +47,8 @@ def _measure(device: str, size: str, *, half: bool, quick: bool) -> dict[str, An
     with torch.inference_mode():
         vectors = encoder(sentences)
     with torch.no_grad():
-        parts = _parts(compact, encoder, sentences, vectors, times["ms"], device, quick)
+        sizes = (10_000, 100_000) if size == "22M" and not half and not quick else (10_000,)
+        parts = _parts(compact, encoder, sentences, vectors, times["ms"], device, sizes)
     return {
         "model": model_folder(size)[0],
         "precision": "float16" if half else "float32",
@@ -67,10 +68,10 @@ def _parts(
     vectors: torch.Tensor,
     plain: float,
     device: str,
-    quick: bool,
+    sizes: tuple[int, ...],
 ) -> list[dict[str, Any]]:
     found = []
-    for n in (10_000,) if quick and device == "cpu" else (10_000, 100_000):
+    for n in sizes:
         model = compact
         if n != 10_000:
             model = RankEncoder(encoder, reference(encoder, sentences, n), progress=False)
