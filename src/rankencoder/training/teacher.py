@@ -48,9 +48,8 @@ def make_targets(
         encoder = load_encoder(name, config)
         reference = reference_folder(folder, i)
         if not reference.exists():
-            texts = (row["text"] for row in sentences.rows)
             size = int(config.reference_size or 0)
-            draw_reference(encoder, texts, size, reference, config, progress=progress).save(reference)
+            draw_reference(encoder, sentences, size, reference, config, progress=progress).save(reference)
         _load(reference).check_encoder(encoder)
         write_vectors(encoder, sentences, _table(folder, i), progress=progress)
     if config.neighbors and not (folder / _NEIGHBORS).exists():
