@@ -142,7 +142,7 @@ def speed_table(runs: Runs) -> str:
         vectors = seconds.get("train: targets", 0.0) * encoded
         steps = 1_000_000 / batch / 1000
         total = read + vectors + steps * (first + second)
-        enough = run["sentences"] >= 250_000  # or the time to load an encoder would be taken for that of vectors
+        enough = run["sentences"] >= 250_000  # of fewer, most is the time to load
         busy = f"{quantiles(run['utilisation'], n=10)[-1]:.0f}%" if run.get("utilisation") else "–"
         memory = f"{run['peak_gpu_bytes'] / 2**30:.1f} GiB" if "peak_gpu_bytes" in run else "–"
         cells = [
