@@ -81,11 +81,5 @@ UNTRAINED: dict[str, tuple[float, ...]] = {
 }
 """BERT-base before any training, as others publish it (the prompt: PromptBERT); the columns of `STS`."""
 
-FILTERING = 0.17
-"""Gain in the average of leaving out pairs below τ_l and above τ_u (ablation)."""
-
 COST: tuple[float, float] = (200.0, 1.8)
 """Per cent more time: of stage 2 over stage 1, and of inference with ranks over that without (cost table)."""
-
-CONVERGED = 10_000
-"""Reference sentences beyond which the score does not change (figure)."""
