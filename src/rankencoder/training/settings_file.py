@@ -49,7 +49,7 @@ def read_settings(path: Path, cls: type[Any]) -> dict[str, Any]:
     if values is None:  # nothing but comments
         return {}
     if not isinstance(values, dict):
-        raise InputError(f"{path}: expected lines of 'key: value', got {reprlib.repr(values)}")
+        raise InputError(f"{path}: expected lines of 'key: value', got {_shown(values)}")
     return check_types(values, cls, str(path))
 
 
@@ -71,9 +71,17 @@ def check_types(values: Mapping[str, Any], cls: type[Any], place: str) -> dict[s
             checked[key] = _fit(value, hints[key])
         except (ValueError, OverflowError):
             raise InputError(
-                f"{place}: {key} is {reprlib.repr(value)}, but must be {_wanted(value, hints[key])}"
+                f"{place}: {key} is {_shown(value)}, but must be {_wanted(value, hints[key])}"
             ) from None
     return checked
+
+
+def _shown(value: Any) -> str:
+    """Return a value in brief; Python does not write integers of thousands of digits."""
+    try:
+        return reprlib.repr(value)
+    except ValueError:
+        return "a huge number"
 
 
 def write_settings(path: Path, values: Mapping[str, Any], comments: Mapping[str, str] | None = None) -> None:
@@ -138,6 +146,21 @@ def _fit_float(value: Any) -> float:
     return number
 
 
+def _fit_integer(value: Any) -> int:
+    number: int = _expect(int)(value)
+    if not -(2**63) <= number < 2**63:
+        raise ValueError
+    return number
+
+
+def _fit_text(value: Any) -> str:
+    text = os.fspath(_expect(str, Path)(value))
+    if "\0" in text:  # no path can hold it
+        raise ValueError
+    text.encode()  # nor a lone surrogate, a UnicodeEncodeError being a ValueError
+    return text
+
+
 def _expect(*types: type) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
@@ -148,8 +171,8 @@ def _expect(*types: type) -> Callable[[Any], Any]:
 
 
 _SCALARS: dict[Any, tuple[Callable[[Any], Any], str]] = {
-    str: (lambda value: os.fspath(_expect(str, Path)(value)), "a string"),
-    int: (_expect(int), "a whole number"),
+    str: (_fit_text, "a string"),
+    int: (_fit_integer, "a whole number"),
     float: (_fit_float, "a finite number"),
     bool: (_expect(bool), "true or false"),
     Path: (lambda value: Path(_expect(str, Path)(value)), "a path"),
