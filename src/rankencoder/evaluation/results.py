@@ -89,12 +89,7 @@ def write_result(folder: Path, result: Result) -> Path:
     if path.exists():
         try:
             result = add_result(read_result(path), result)
-        except (
-            AttributeError,
-            KeyError,
-            TypeError,
-            ValueError,
-        ):  # of an InputError, or of what it overlooked
+        except (AttributeError, KeyError, TypeError, ValueError):  # also what no check foresaw
             path.rename(path.with_suffix(".damaged"))
     with new_file(path) as new:
         new.write_text(json.dumps(result, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")

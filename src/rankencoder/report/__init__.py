@@ -45,9 +45,10 @@ def report(
     except _DAMAGED as error:
         if isinstance(error, InputError):
             raise
-        what = ", ".join(map(str, results)) if isinstance(results, (list, tuple)) else results
+        given: Any = results if isinstance(results, (list, tuple)) else [results]
+        where = ", ".join(str(one) for one in given if isinstance(one, (str, Path)))
         raise InputError(
-            f"a result in {what} is damaged ({type(error).__name__}: {error}); evaluate again"
+            f"cannot report on {where}: a result is damaged ({type(error).__name__}: {error}); evaluate again"
         ) from error
     if output is None:
         return text

@@ -154,7 +154,7 @@ def _fit_integer(value: Any) -> int:
 
 
 def _fit_text(value: Any) -> str:
-    text = os.fspath(_expect(str, Path)(value))
+    text: str = os.fspath(_expect(str, Path)(value))
     if "\0" in text:  # no path can hold it
         raise ValueError
     text.encode()  # nor a lone surrogate, a UnicodeEncodeError being a ValueError
