@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mutations import changed_bytes, changed_document, fuzzed
+from mutations import EXAMPLES, changed_bytes, changed_document, fuzzed
 
 from rankencoder.corpus import read_sentences
 from rankencoder.errors import InputError
@@ -384,7 +384,7 @@ def test_settings(suffix, tmp_path):
         return draw(changed_bytes(text)) if draw(st.booleans()) else text
 
     @given(data=settings())
-    @fuzzed(60)
+    @fuzzed(25)
     def check(data):
         path.write_bytes(data)
         config = unless_refused(lambda: make_config({"corpus": "x"}, path))
@@ -538,3 +538,37 @@ def test_a_tokenizer(tiny_folder, tmp_path):
         unless_refused(lambda: Encoder(folder, device="cpu"), folder)
 
     check()
+
+
+def test_arrays_and_checkpoints(tmp_path):
+    """What an interrupted training left."""
+    from rankencoder.storage import read_array
+    from rankencoder.training.trainer import last_checkpoint
+
+    array, note = tmp_path / "teacher-0.npy", tmp_path / "checkpoint-2/complete.json"
+    np.save(array, np.arange(12, dtype=np.float16).reshape(3, 4))
+    valid = array.read_bytes()
+    note.parent.mkdir()
+
+    @given(
+        data=changed_bytes(valid), document=changed_document({"step": 2}), mode=st.sampled_from((None, "r"))
+    )
+    @fuzzed(40)
+    def check(data, document, mode):
+        array.write_bytes(data)
+        note.write_bytes(document)
+        found = unless_refused(lambda: read_array(array, mode), array)
+        assert found is None or not found.dtype.hasobject
+        unless_refused(lambda: last_checkpoint(tmp_path), note)
+
+    check()
+
+
+@pytest.mark.skipif(not EXAMPLES, reason="for make fuzz")
+@pytest.mark.parametrize("name", ["loss.safetensors", "model.safetensors", "complete.json"])
+def test_damaged_checkpoints_are_not_resumed(name, train, train_killed, tmp_path):
+    train_killed("run", stage=1, step=3, save_steps=2)
+    (file,) = (tmp_path / "run").rglob(f"checkpoint-*/{name}")
+    file.write_bytes(file.read_bytes()[:-20])
+    with pytest.raises(InputError, match="damaged"):
+        train("run", corpus=None, resume=True)

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -245,6 +245,24 @@ def read_tensors(path: Path) -> dict[str, np.ndarray]:
         raise InputError(
             f"{path} is damaged (not a whole safetensors file: {error}); build it again"
         ) from error
+
+
+def read_array(path: Path, mmap_mode: Literal["r"] | None = None) -> np.ndarray:
+    """Read an array of a ``.npy`` file, never a pickled one.
+
+    :raises InputError: If there is no such file, or it is not a whole one.
+    """
+    try:
+        found: np.ndarray = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
+    except FileNotFoundError:
+        raise InputError(missing(path)) from None
+    except OSError:
+        raise
+    except Exception as error:  # whatever numpy's parser of the header raises
+        raise InputError(f"{path} is damaged (not a whole .npy file: {error}); delete it") from error
+    if not isinstance(found, np.ndarray):
+        raise InputError(f"{path} is damaged (not a .npy file); delete it")
+    return found
 
 
 def missing(path: Path) -> str:

@@ -19,6 +19,7 @@ from rankencoder.errors import InputError, nearest, resembling
 from rankencoder.storage import new_file
 
 _INSTALL = "pip install 'rankencoder[train]'"
+_LARGEST = 2**20  # bytes: the parser of YAML is slow
 _LINE_BREAKS = re.compile("[\r\n\x85\u2028\u2029]")
 # what the constructors of PyYAML raise on impossible values, such as the date 2024-13-01
 _IMPOSSIBLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -33,6 +34,8 @@ def read_settings(path: Path, cls: type[Any]) -> dict[str, Any]:
     path = Path(path)
     if not path.is_file():
         raise InputError(f"no such file: {path}")
+    if path.stat().st_size > _LARGEST:
+        raise InputError(f"{path} is too large for settings: it has more than {_LARGEST:,} bytes")
     parsers: dict[str, Callable[[str, Path], Any]] = {
         ".yaml": _parse_yaml,
         ".yml": _parse_yaml,
