@@ -199,7 +199,7 @@ def check_kinds(stored: dict[str, Any], path: Path, **kinds: type) -> dict[str, 
     for name, kind in kinds.items():
         if not _is_of(kind, stored.get(name)):
             what = "is missing" if name not in stored else f"is no {_KINDS[kind]}"
-            raise InputError(f"{path} is damaged ({name} {what}); build it again")
+            raise InputError(f"{path} is damaged ({name!r} {what}); build it again")
     return stored
 
 

@@ -107,8 +107,9 @@ class IndexFolder:
         path = self.path / _CALIBRATION
         if not path.exists():
             return None
-        stored = check_kinds(read_json(path), path, rows=int)
-        return Calibration.from_dict(stored, path), stored["rows"]
+        stored = read_json(path)
+        calibration = Calibration.from_dict(stored, path)
+        return calibration, check_kinds({"rows": 0, **stored}, path, rows=int)["rows"]
 
     @contextmanager
     def locked(self) -> Iterator[None]:

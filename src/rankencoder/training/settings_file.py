@@ -19,6 +19,7 @@ from rankencoder.errors import InputError, nearest, resembling
 from rankencoder.storage import new_file
 
 _INSTALL = "pip install 'rankencoder[train]'"
+_MOST_BITS = 10_000  # of an integer: Python does not write much longer ones
 _LARGEST = 2**20  # bytes: the parser of YAML is slow
 _LINE_BREAKS = re.compile("[\r\n\x85\u2028\u2029]")
 # what the constructors of PyYAML raise on impossible values, such as the date 2024-13-01
@@ -151,7 +152,7 @@ def _fit_float(value: Any) -> float:
 
 def _fit_integer(value: Any) -> int:
     number: int = _expect(int)(value)
-    if not -(2**63) <= number < 2**63:
+    if number.bit_length() > _MOST_BITS:
         raise ValueError
     return number
 
