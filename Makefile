@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo browser test test-slow lint check docs bench results clean
+.PHONY: help demo browser test test-slow fuzz audit lint check docs bench results clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,6 +34,19 @@ test: browser $(VENV)/.ready  ## run the tests (about 11 minutes)
 
 test-slow: browser $(VENV)/.ready  ## run the tests that take minutes too (all seven STS sets)
 	$(PYTEST) -m 'slow or not slow'
+
+# FUZZ=5000 tries more
+FUZZ ?= 1000
+FUZZED := tests/test_fuzz.py tests/test_hostile.py tests/test_server_attack.py tests/test_server_fuzz.py
+fuzz: $(VENV)/.ready  ## give every loader thousands of damaged and hostile files, and attack a server
+	RANKENCODER_FUZZ=$(FUZZ) $(PYTEST) $(FUZZED)
+
+# in an environment of its own; --strict: a package that could not be looked up is a failure, not a pass
+audit: $(VENV)/.ready  ## look for known vulnerabilities of what is installed (needs pypi.org)
+	$(PYTHON) -m venv $(VENV)/audit
+	$(VENV)/audit/bin/pip install --quiet --disable-pip-version-check pip-audit
+	$(BIN)/pip freeze --exclude-editable > $(VENV)/audit/requirements.txt
+	$(VENV)/audit/bin/pip-audit --strict --no-deps --disable-pip -r $(VENV)/audit/requirements.txt
 
 lint: $(VENV)/.ready  ## ruff and mypy
 	$(BIN)/ruff check .

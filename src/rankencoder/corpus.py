@@ -177,10 +177,14 @@ def _read_jsonl(lines: Iterable[Sentence], column: str | None) -> Iterator[Sente
 def _read_table(
     lines: Iterable[Sentence], path: Place, column: str | None, delimiter: str
 ) -> Iterator[Sentence]:
+    held = 0  # of a row, which goes on in the next line while a quoted cell does
+
     def text() -> Iterator[str]:
+        nonlocal held
         for row in lines:
-            if row.text is None:
-                raise InputError(f"{row.place}: a line this long is no table row; is the quoting right?")
+            held += _LONGEST_ROW + 1 if row.text is None else len(row.text)
+            if row.text is None or held > _LONGEST_ROW:
+                raise InputError(f"{row.place}: a row this long is no table row; is the quoting right?")
             yield row.text
 
     csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_ROW))
@@ -193,7 +197,9 @@ def _read_table(
             return
         chosen = _choose_column(header, column, str(path))
         places = {name: header.index(name) for name in header}  # of equal names the first
+        held = 0
         for cells in reader:
+            held = 0
             if not cells:  # a blank line
                 yield Sentence("", str(path), reader.line_num)
                 continue

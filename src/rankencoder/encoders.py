@@ -124,9 +124,9 @@ class Encoder:
         :raises InputError: If they came from another one.
         """
         own = self.probe()
-        if own.shape[1] != probe.shape[1]:
-            reason = f"its vectors have {own.shape[1]} numbers, not {probe.shape[1]}"
-        elif (cosines := (own * probe).sum(axis=1)).min() < _SAME_ENCODER:
+        if own.shape != probe.shape:
+            reason = f"its vectors have {own.shape[1]} numbers, not {probe.shape[-1] if probe.ndim else 1}"
+        elif not (cosines := (own * probe).sum(axis=1)).min() >= _SAME_ENCODER:  # nor NaN
             probed = PROBE[int(cosines.argmin())]
             reason = f"its vector of {probed!r} has cosine {cosines.min():.3f} with the stored one"
         else:
@@ -219,9 +219,11 @@ def load_sentence_transformer(name: str, *, revision: str | None, device: str | 
     check_encoder_name(name, revision)
     folder = Path(name)
     try:
-        return SentenceTransformer(
+        model = SentenceTransformer(
             name, revision=revision, device=device, model_kwargs={"use_safetensors": True}
         )
+        model.encode(PROBE[0], show_progress_bar=False)  # what does not fit together fails here
+        return model
     except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
         where = f"{name} is damaged or not an encoder" if folder.exists() else "not a usable encoder"
         raise InputError(f"cannot load encoder {name!r} ({where}): {first_line(error)}") from error

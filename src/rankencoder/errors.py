@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+_LONGEST = 2000  # characters of a message
+
 
 class InputError(ValueError):
     """Wrong input from outside (text, vectors, folders, options): says what, where, and what to do.
 
-    The command line prints its message as one line and exits with code 2.
+    The command line prints its message as one line and exits with code 2. What input says of itself may be of
+    any length: of a long message beginning and end are kept.
     """
+
+    def __init__(self, message: str) -> None:
+        half = _LONGEST // 2
+        super().__init__(message if len(message) <= _LONGEST else f"{message[:half]} … {message[-half:]}")
 
 
 class ReferenceWarning(UserWarning):

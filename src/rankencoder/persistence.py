@@ -6,12 +6,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder._version import __version__
+from rankencoder.blend import check_rank_weight
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.fidelity import Fidelity
 from rankencoder.forms import restore_form
+from rankencoder.pairs import told_at
 from rankencoder.reference import Reference
-from rankencoder.storage import missing, new_folder, read_json, read_tensors, write_json, write_tensors
+from rankencoder.storage import (
+    check_kinds,
+    missing,
+    new_folder,
+    read_json,
+    read_tensors,
+    write_json,
+    write_tensors,
+)
 
 if TYPE_CHECKING:
     from rankencoder.encoders import EncoderLike
@@ -19,7 +29,15 @@ if TYPE_CHECKING:
 
 CONFIG = "rankencoder.json"
 _FORMAT = 1
-_KEYS = ("encoder", "encoder_saved", "rank_weight", "form", "fidelity", "dimension", "reference_size")
+_KINDS = {
+    "encoder": str,
+    "encoder_saved": bool,
+    "rank_weight": float,
+    "form": dict,
+    "fidelity": dict,
+    "dimension": int,
+    "reference_size": int,
+}
 
 
 def save(model: RankEncoder, folder: Path, *, overwrite: bool) -> None:
@@ -63,15 +81,9 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise InputError(
             f"{folder} has format {config.get('format')}, this version of rankencoder reads {_FORMAT}"
         )
-    absent = [key for key in _KEYS if key not in config]
-    if (
-        absent
-        or {"name", "settings"} - set(config["form"])
-        or {"spearman", "pairs"} - set(config["fidelity"])
-    ):
-        raise InputError(
-            f"{folder / CONFIG} is damaged ({', '.join(absent) or 'form or fidelity'}); build it again"
-        )
+    check_kinds(config, folder / CONFIG, **_KINDS)
+    check_kinds(config["form"], folder / CONFIG, name=str, settings=dict)
+    check_kinds(config["fidelity"], folder / CONFIG, spearman=float, largest_error=float, pairs=int)
     return config
 
 
@@ -92,9 +104,14 @@ def load(
                 f"{folder} was built with the callable {config['encoder']!r}, which is not on disk: "
                 "give it to RankEncoder.load(folder, encoder=...)"
             )
-        form = restore_form(
-            config["form"]["name"], config["form"]["settings"], torch.from_numpy(reference.vectors), tensors
-        )
+        with told_at(str(folder)):
+            form = restore_form(
+                config["form"]["name"],
+                config["form"]["settings"],
+                torch.from_numpy(reference.vectors),
+                tensors,
+            )
+            check_rank_weight(config["rank_weight"])
         fidelity = Fidelity(**config["fidelity"])
         rank_weight = float(config["rank_weight"])
         name = config["encoder"]

@@ -11,12 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankencoder.corpus import MAX_CHARS, read_sentences
+from rankencoder.corpus import MAX_CHARS, check_unicode, read_sentences
 from rankencoder.encoders import PROBE, Encoder
 from rankencoder.errors import InputError, ReferenceWarning
 from rankencoder.parts import Parts
 from rankencoder.sampling import Sample, sample_sentences
-from rankencoder.storage import new_folder, read_json, read_tensors, write_json, write_tensors
+from rankencoder.storage import (
+    check_kinds,
+    new_folder,
+    read_json,
+    read_tensors,
+    write_json,
+    write_tensors,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -169,23 +176,19 @@ class Reference:
         :raises InputError: If the folder is not a whole one.
         """
         folder = Path(folder)
-        about = read_json(folder / "reference.json")
+        about = read_about(folder)
         tensors = read_tensors(folder / "reference.safetensors")
-        try:
-            if about["format"] != _FORMAT:
-                raise InputError(
-                    f"{folder} has format {about['format']}, this version of rankencoder reads {_FORMAT}"
-                )
-            reference = cls(
-                about["sentences"],
-                tensors["vectors"],
-                tensors["probe"],
-                about["encoder"],
-                about["seed"],
-                about["counts"],
-            )
-        except KeyError as error:
-            raise InputError(f"{folder} is damaged: {error} is missing; build it again") from error
+        for name in ("vectors", "probe"):
+            if name not in tensors or tensors[name].dtype != np.float32:
+                raise InputError(f"{folder} is damaged: {name} is missing, or not float32; build it again")
+        reference = cls(
+            about["sentences"],
+            tensors["vectors"],
+            tensors["probe"],
+            about["encoder"],
+            about["seed"],
+            about["counts"],
+        )
         reference._check_shapes(folder)
         return reference
 
@@ -198,6 +201,27 @@ class Reference:
         squares = np.einsum("ij,ij->i", self.vectors, self.vectors)  # in no memory besides
         if not np.allclose(squares, 1, atol=2e-3):
             raise InputError(f"{folder} is damaged: not all vectors are unit vectors; build it again")
+
+
+def read_about(folder: Path) -> dict[str, Any]:
+    """Return what a saved reference corpus says of itself, its sentences among it.
+
+    :raises InputError: If the folder is not a whole one, or of another format.
+    """
+    path = folder / "reference.json"
+    about = read_json(path)
+    if about.get("format") != _FORMAT:
+        raise InputError(
+            f"{folder} has format {about.get('format')}, this version of rankencoder reads {_FORMAT}"
+        )
+    check_kinds(about, path, sentences=list, encoder=str, seed=int, counts=dict)
+    numbers = (key for key, value in about["counts"].items() if not isinstance(value, bool))
+    check_kinds(about["counts"], path, **dict.fromkeys(numbers, int))
+    for number, sentence in enumerate(about["sentences"]):
+        if not isinstance(sentence, str):
+            raise InputError(f"{path} is damaged (sentence {number} is no text); build it again")
+        check_unicode(sentence, f"{path}, sentence {number}")
+    return about
 
 
 def _check_number(sample: Sample, max_chars: int) -> None:
@@ -253,11 +277,15 @@ class _Kept:
         """Take over a part, if it is there."""
         if self.parts is None:
             return False
+        rows = self.vectors[_rows(number)]
         try:
-            self.vectors[_rows(number)] = read_tensors(self.parts.path(number))["vectors"]
+            found = read_tensors(self.parts.path(number)).get("vectors")
         except InputError:  # not done yet, or not whole
             return False
-        return True
+        if found is None or found.shape != rows.shape or found.dtype != rows.dtype:
+            return False
+        rows[:] = found
+        return bool(np.isfinite(found).all())
 
 
 def _rows(number: int) -> slice:

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -190,6 +190,38 @@ def read_json(path: Path) -> dict[str, Any]:
     return value
 
 
+def check_kinds(stored: dict[str, Any], path: Path, **kinds: type) -> dict[str, Any]:
+    """Return what a file of ours holds, once each value that is named is of its kind.
+
+    :param kinds: Of each value; truth values are no numbers here, and only finite ones are.
+    :raises InputError: If one is missing, or of another kind; with the file.
+    """
+    for name, kind in kinds.items():
+        if not _is_of(kind, stored.get(name)):
+            what = "is missing" if name not in stored else f"is no {_KINDS[kind]}"
+            raise InputError(f"{path} is damaged ({name!r} {what}); build it again")
+    return stored
+
+
+def _is_of(kind: type, value: Any) -> bool:
+    if kind in (int, float):
+        is_number = isinstance(value, (int, kind)) and not isinstance(value, bool)
+        return is_number and -(2**63) <= value < 2**63  # no NaN, nor an integer too large for a float
+    if kind is str and isinstance(value, str):
+        return value == value.encode("utf-8", "replace").decode("utf-8")  # no lone surrogate
+    return isinstance(value, kind)
+
+
+_KINDS = {
+    str: "text",
+    bool: "truth value",
+    int: "number",
+    float: "finite number",
+    dict: "object",
+    list: "list",
+}
+
+
 def write_tensors(path: Path, tensors: dict[str, np.ndarray]) -> None:
     """Write arrays as safetensors."""
     from safetensors.numpy import save_file
@@ -213,6 +245,24 @@ def read_tensors(path: Path) -> dict[str, np.ndarray]:
         raise InputError(
             f"{path} is damaged (not a whole safetensors file: {error}); build it again"
         ) from error
+
+
+def read_array(path: Path, mmap_mode: Literal["r"] | None = None) -> np.ndarray:
+    """Read an array of a ``.npy`` file, never a pickled one.
+
+    :raises InputError: If there is no such file, or it is not a whole one.
+    """
+    try:
+        found: np.ndarray = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
+    except FileNotFoundError:
+        raise InputError(missing(path)) from None
+    except OSError:
+        raise
+    except Exception as error:  # whatever numpy's parser of the header raises
+        raise InputError(f"{path} is damaged (not a whole .npy file: {error}); delete it") from error
+    if not isinstance(found, np.ndarray):
+        raise InputError(f"{path} is damaged (not a .npy file); delete it")
+    return found
 
 
 def missing(path: Path) -> str:

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec
 
 import typer
@@ -17,6 +17,7 @@ from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.segment import Segment
 
 P = ParamSpec("P")
 
@@ -67,9 +68,22 @@ def told_in_one_line(command: Callable[P, None], *, resumed_by: str | None) -> C
     return guarded
 
 
+# \t and \n aside; a terminal takes the others for commands, and files may hold them
+_CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
+
+
+def harmless(text: str) -> str:
+    r"""Return a text without characters that a terminal would obey.
+
+    >>> harmless("red \x1b[31malert") == "red \N{REPLACEMENT CHARACTER}[31malert"
+    True
+    """
+    return text.translate(_CONTROLS)
+
+
 def fail(message: str, code: int = 2) -> NoReturn:
     """Print one line and exit."""
-    sys.stderr.write(f"error: {' '.join(message.split())}\n")
+    sys.stderr.write(f"error: {harmless(' '.join(message.split()))}\n")
     sys.exit(code)
 
 
@@ -106,7 +120,12 @@ def console() -> Console:
     """Return the console that tables go to."""
     from rich.console import Console
 
-    return Console(highlight=False)
+    class Harmless(Console):
+        def render(self, *args: Any, **kwargs: Any) -> Iterable[Segment]:
+            for segment in super().render(*args, **kwargs):
+                yield segment if segment.control else segment._replace(text=harmless(segment.text))
+
+    return Harmless(highlight=False)
 
 
 def print_json(value: Any) -> None:
@@ -133,4 +152,4 @@ def quiet_libraries() -> None:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    sys.stderr.write(f"warning: {' '.join(str(message).split())}\n")
+    sys.stderr.write(f"warning: {harmless(' '.join(str(message).split()))}\n")

@@ -41,10 +41,10 @@ def info(
 def describe(folder: Path) -> dict[str, Any]:
     """Return what a saved RankEncoder says of itself and of its reference corpus."""
     from rankencoder.persistence import read_config
-    from rankencoder.storage import read_json
+    from rankencoder.reference import read_about
 
     config = read_config(folder)
-    reference = read_json(folder / "reference" / "reference.json")
+    reference = read_about(folder / "reference")
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     about = {key: reference.get(key) for key in ("seed", "counts")}
     return {"folder": str(folder), **config, "reference": about, "bytes_on_disk": size}

@@ -76,7 +76,7 @@ class CachedEncoder(Encoder):
             found = read_tensors(path)["array"] if path else None
         except (InputError, KeyError, OSError):  # not there yet, or not whole
             found = None
-        if found is None or len(found) != rows:
+        if found is None or not _is_whole(found, rows):
             found = make()
             if path is not None:
                 with new_file(path) as new:
@@ -87,7 +87,16 @@ class CachedEncoder(Encoder):
     def _part(self, sentences: list[str]) -> np.ndarray:
         encode = super().raw
         key = digest((self.fingerprint, *sentences))
-        return self.remember(key, len(sentences), lambda: encode(sentences).cpu().numpy())
+        found = self.remember(key, len(sentences), lambda: encode(sentences).cpu().numpy())
+        if found.ndim != 2 or found.dtype != np.float32:
+            raise InputError(f"the vectors kept in {self._folder} are damaged: delete that folder")
+        return found
+
+
+def _is_whole(found: np.ndarray, rows: int) -> bool:
+    """Say whether a stored array can be what was stored: numbers, in so many rows."""
+    of_numbers = found.dtype.kind == "f" and found.size > 0 and bool(np.isfinite(found).all())
+    return of_numbers and found.ndim in (1, 2) and len(found) == rows
 
 
 def digest(texts: Iterable[str]) -> str:

@@ -17,7 +17,7 @@ from rankencoder.forms import fit_form
 from rankencoder.model import RANK_WEIGHT, RankEncoder
 from rankencoder.persistence import CONFIG
 from rankencoder.reference import SIZE, Reference
-from rankencoder.storage import RUN, read_json
+from rankencoder.storage import RUN, check_kinds, read_json
 
 if TYPE_CHECKING:
     from rankencoder.encoders import EncoderLike
@@ -176,6 +176,9 @@ def _open_run(folder: Path, options: dict[str, Any], cache: Path | None, progres
     record = read_json(folder / RUN)
     if not record.get("finished"):
         raise InputError(f"{folder} holds an unfinished training: rankencoder train --resume -o {folder}")
+    check_kinds(record, folder / RUN, config=dict)
+    if record["config"].get("seed") is not None:
+        check_kinds(record["config"], folder / RUN, seed=int)
     subjects = []
     second = None
     if (folder / "rankencoder").is_dir():
@@ -184,7 +187,8 @@ def _open_run(folder: Path, options: dict[str, Any], cache: Path | None, progres
     if not first.is_dir():
         given = record["config"].get("base_encoder") or []
         given = [given] if isinstance(given, str) else given
-        first = Path(given[0]) if len(given) == 1 else first  # of several, none is the one
+        one = isinstance(given, list) and len(given) == 1 and isinstance(given[0], str)
+        first = Path(given[0]) if one else first  # of several, none is the one
     if first.is_dir():
         encoder = CachedEncoder(Encoder(first, **options), cache)
         subject = Subject("E1", encoder)

@@ -89,7 +89,7 @@ def write_result(folder: Path, result: Result) -> Path:
     if path.exists():
         try:
             result = add_result(read_result(path), result)
-        except InputError:
+        except (AttributeError, KeyError, TypeError, ValueError):  # also what no check foresaw
             path.rename(path.with_suffix(".damaged"))
     with new_file(path) as new:
         new.write_text(json.dumps(result, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")

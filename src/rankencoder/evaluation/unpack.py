@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import tarfile
 import zlib
@@ -12,6 +13,8 @@ from rankencoder.errors import InputError
 
 _MOST_BYTES = 4 * 2**30
 _MOST_FILES = 10_000
+# that names in it fit neither the disk nor each other; all other errors are the disk's
+_OF_NAMES = (errno.EEXIST, errno.ENAMETOOLONG, errno.EISDIR, errno.ENOTDIR, errno.EINVAL, errno.EILSEQ)
 
 
 def unpack_senteval(archive: Path, target: Path) -> None:
@@ -26,7 +29,9 @@ def unpack_senteval(archive: Path, target: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
     try:
         _extract(archive, unpacked)
-    except (tarfile.TarError, EOFError, zlib.error) as error:
+    except (tarfile.TarError, EOFError, zlib.error, ValueError, OSError) as error:
+        if isinstance(error, InputError) or (isinstance(error, OSError) and error.errno not in _OF_NAMES):
+            raise
         raise InputError(f"{archive.name} is not unpacked: {first_line(error)}") from error
     found = [path.parent for path in unpacked.rglob("STS") if path.is_dir()]
     if not found:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "report"]
 
 FORMATS = ("html", "md")
+_DAMAGED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def report(
@@ -38,17 +39,17 @@ def report(
     for value, known, what in ((format, FORMATS, "format"), (aggregation, AGGREGATIONS, "aggregation")):
         if value not in known:
             raise InputError(f"unknown {what} {value!r}:{nearest(value, known)}")
-    from rankencoder.report.sections import document
-
-    name, made = document(_read(results), aggregation)
-    if format == "html":
-        from rankencoder.report.page import to_html
-
-        text = to_html(made, name)
-    else:
-        from rankencoder.report.markdown import to_markdown
-
-        text = to_markdown(made, name)
+    found = _read(results)
+    try:
+        text = _written(found, format, aggregation)
+    except _DAMAGED as error:
+        if isinstance(error, InputError):
+            raise
+        given: Any = results if isinstance(results, (list, tuple)) else [results]
+        where = ", ".join(str(one) for one in given if isinstance(one, (str, Path)))
+        raise InputError(
+            f"cannot report on {where}: a result is damaged ({type(error).__name__}: {error}); evaluate again"
+        ) from error
     if output is None:
         return text
     from rankencoder.storage import new_file
@@ -56,6 +57,19 @@ def report(
     with new_file(output) as new:
         new.write_text(text, encoding="utf-8", newline="\n")
     return Path(output)
+
+
+def _written(results: list[dict[str, Any]], format: str, aggregation: str) -> str:
+    from rankencoder.report.sections import document
+
+    name, made = document(results, aggregation)
+    if format == "html":
+        from rankencoder.report.page import to_html
+
+        return to_html(made, name)
+    from rankencoder.report.markdown import to_markdown
+
+    return to_markdown(made, name)
 
 
 def _read(results: Any) -> list[dict[str, Any]]:

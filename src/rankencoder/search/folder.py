@@ -14,6 +14,7 @@ from rankencoder._version import __version__
 from rankencoder.errors import InputError
 from rankencoder.search.calibration import Calibration
 from rankencoder.storage import (
+    check_kinds,
     missing,
     new_file,
     read_json,
@@ -87,12 +88,12 @@ class IndexFolder:
             )
         try:
             about = About(*(stored[name] for name in About.__dataclass_fields__))
-            if not isinstance(about.dimension, int) or not isinstance(about.name, str):
-                raise TypeError("dimension or name")
-        except (KeyError, TypeError) as error:
+        except KeyError as error:
             raise InputError(f"{self.path / CONFIG} is damaged ({error}); make the index again") from error
+        texts = {name: str for name in ("model", "table") if stored[name] is not None}
+        check_kinds(stored, self.path / CONFIG, name=str, dimension=int, **texts)
         probe = read_tensors(self.path / _PROBE).get("probe")
-        if probe is None or probe.ndim != 2 or probe.shape[1] != about.dimension:
+        if probe is None or probe.ndim != 2 or probe.shape[1] != about.dimension or probe.dtype != np.float32:
             raise InputError(f"{self.path / _PROBE} is damaged; make the index again")
         return about, probe
 
@@ -107,7 +108,8 @@ class IndexFolder:
         if not path.exists():
             return None
         stored = read_json(path)
-        return Calibration.from_dict(stored, path), int(stored.get("rows", 0))
+        calibration = Calibration.from_dict(stored, path)
+        return calibration, check_kinds({"rows": 0, **stored}, path, rows=int)["rows"]
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -39,6 +39,8 @@ class LanceRows:
     def __init__(self, uri: str, dimension: int | None = None) -> None:
         lancedb, pa = import_lancedb()
         self.uri = uri
+        if dimension is None and "://" not in uri and not os.path.isdir(uri):
+            raise InputError(f"no table in {uri}: no such folder")  # LanceDB would make it
         with _told(f"cannot open the table in {uri}"):
             # each look sees what other processes committed
             database = lancedb.connect(uri, read_consistency_interval=timedelta(0))

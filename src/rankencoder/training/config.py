@@ -266,6 +266,7 @@ _AT_LEAST = {
     "seed": 0,
     "stage2_seed": 0,
 }
+_MOST = 10**12
 _POSITIVE = ("epochs", "learning_rate", "max_grad_norm", "listwise_temperature")
 
 
@@ -276,6 +277,8 @@ def _check_numbers(config: TrainConfig) -> None:
             raise InputError(
                 f"{name} must be {'above' if name in _POSITIVE else 'at least'} {least}, not {value}"
             )
+        if value is not None and value > _MOST:
+            raise InputError(f"{name} must be at most {_MOST:,}, not {value}")
     for name in ("seed", "stage2_seed"):
         if (getattr(config, name) or 0) >= 2**32:
             raise InputError(f"{name} must be below 2**32, not {getattr(config, name)}")

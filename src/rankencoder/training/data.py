@@ -95,6 +95,7 @@ def load_sentences(folder: Path) -> Sentences:
     """
     from datasets import Dataset
 
+    pa, _ = import_pyarrow()
     about = read_json(folder / "sentences.json")
     try:
         rows = Dataset.from_file(str(folder / "sentences.arrow"))
@@ -102,7 +103,7 @@ def load_sentences(folder: Path) -> Sentences:
         if len(rows) != counts.sentences:
             raise ValueError(f"{len(rows)} rows for {counts.sentences} sentences")
         return Sentences(rows, counts, about["sha256"])
-    except (KeyError, TypeError, ValueError, OSError) as error:
+    except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
         raise InputError(f"{folder} is damaged ({error}): train anew, with --overwrite") from error
 
 

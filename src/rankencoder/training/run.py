@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.errors import InputError
-from rankencoder.storage import check_local, new_file, read_json, write_json
+from rankencoder.storage import check_local, new_file, read_array, read_json, write_json
 from rankencoder.training.checks import check_kind, check_length, check_machine
 from rankencoder.training.config import make_config
 from rankencoder.training.folder import Claim, claim_folder, locked
@@ -226,8 +226,6 @@ class _Run:
 
     def _companion(self) -> np.ndarray | None:
         """Return the vectors of the sentences that the method's loss wants, computed once."""
-        import numpy as np
-
         from rankencoder.training.teacher import write_vectors
 
         file = self.work / "companion.npy"
@@ -235,7 +233,7 @@ class _Run:
             encoder = self.method.companion(self.config.device) if self.processes.is_main_process else None
             if encoder is not None:
                 write_vectors(encoder, self.sentences, file, progress=self.progress)
-        return np.load(file, mmap_mode="r") if file.exists() else None
+        return read_array(file, "r") if file.exists() else None
 
     def _stage(self, number: int, rows: Dataset, encoder: Path, targets: Targets | None) -> None:
         from rankencoder.training.outputs import save_encoder

@@ -19,6 +19,8 @@ from rankencoder.errors import InputError, nearest, resembling
 from rankencoder.storage import new_file
 
 _INSTALL = "pip install 'rankencoder[train]'"
+_MOST_BITS = 10_000  # of an integer: Python does not write much longer ones
+_LARGEST = 2**20  # bytes: the parser of YAML is slow
 _LINE_BREAKS = re.compile("[\r\n\x85\u2028\u2029]")
 # what the constructors of PyYAML raise on impossible values, such as the date 2024-13-01
 _IMPOSSIBLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -33,6 +35,8 @@ def read_settings(path: Path, cls: type[Any]) -> dict[str, Any]:
     path = Path(path)
     if not path.is_file():
         raise InputError(f"no such file: {path}")
+    if path.stat().st_size > _LARGEST:
+        raise InputError(f"{path} is too large for settings: it has more than {_LARGEST:,} bytes")
     parsers: dict[str, Callable[[str, Path], Any]] = {
         ".yaml": _parse_yaml,
         ".yml": _parse_yaml,
@@ -49,7 +53,7 @@ def read_settings(path: Path, cls: type[Any]) -> dict[str, Any]:
     if values is None:  # nothing but comments
         return {}
     if not isinstance(values, dict):
-        raise InputError(f"{path}: expected lines of 'key: value', got {reprlib.repr(values)}")
+        raise InputError(f"{path}: expected lines of 'key: value', got {_shown(values)}")
     return check_types(values, cls, str(path))
 
 
@@ -71,9 +75,17 @@ def check_types(values: Mapping[str, Any], cls: type[Any], place: str) -> dict[s
             checked[key] = _fit(value, hints[key])
         except (ValueError, OverflowError):
             raise InputError(
-                f"{place}: {key} is {reprlib.repr(value)}, but must be {_wanted(value, hints[key])}"
+                f"{place}: {key} is {_shown(value)}, but must be {_wanted(value, hints[key])}"
             ) from None
     return checked
+
+
+def _shown(value: Any) -> str:
+    """Return a value in brief; Python does not write integers of thousands of digits."""
+    try:
+        return reprlib.repr(value)
+    except ValueError:
+        return "a huge number"
 
 
 def write_settings(path: Path, values: Mapping[str, Any], comments: Mapping[str, str] | None = None) -> None:
@@ -138,6 +150,21 @@ def _fit_float(value: Any) -> float:
     return number
 
 
+def _fit_integer(value: Any) -> int:
+    number: int = _expect(int)(value)
+    if number.bit_length() > _MOST_BITS:
+        raise ValueError
+    return number
+
+
+def _fit_text(value: Any) -> str:
+    text: str = os.fspath(_expect(str, Path)(value))
+    if "\0" in text:  # no path can hold it
+        raise ValueError
+    text.encode()  # nor a lone surrogate, a UnicodeEncodeError being a ValueError
+    return text
+
+
 def _expect(*types: type) -> Callable[[Any], Any]:
     def check(value: Any) -> Any:
         if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
@@ -148,8 +175,8 @@ def _expect(*types: type) -> Callable[[Any], Any]:
 
 
 _SCALARS: dict[Any, tuple[Callable[[Any], Any], str]] = {
-    str: (lambda value: os.fspath(_expect(str, Path)(value)), "a string"),
-    int: (_expect(int), "a whole number"),
+    str: (_fit_text, "a string"),
+    int: (_fit_integer, "a whole number"),
     float: (_fit_float, "a finite number"),
     bool: (_expect(bool), "true or false"),
     Path: (lambda value: Path(_expect(str, Path)(value)), "a path"),

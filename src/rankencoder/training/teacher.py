@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rankencoder.errors import InputError
-from rankencoder.storage import new_file, read_json, write_json
+from rankencoder.storage import check_kinds, new_file, read_array, read_json, write_json
 
 if TYPE_CHECKING:
     from rankencoder.encoders import Encoder
@@ -53,7 +53,7 @@ def make_targets(
         _load(reference).check_encoder(encoder)
         write_vectors(encoder, sentences, _table(folder, i), progress=progress)
     if config.neighbors and not (folder / _NEIGHBORS).exists():
-        tables = [np.load(_table(folder, i), mmap_mode="r") for i in range(len(teachers))]
+        tables = [read_array(_table(folder, i), "r") for i in range(len(teachers))]
         found = nearest_rows(tables, wanted(config.neighbors), device=encoder.device, progress=progress)
         with new_file(folder / _NEIGHBORS) as path, path.open("wb") as file:
             np.save(file, found)
@@ -67,8 +67,8 @@ def load_targets(folder: Path) -> Targets:
     from rankencoder.training.targets import Targets
 
     number = len(list(folder.glob("reference-*")))
-    nearest = np.load(folder / _NEIGHBORS) if (folder / _NEIGHBORS).exists() else None
-    tables = [np.load(_table(folder, i), mmap_mode="r") for i in range(number)]
+    nearest = read_array(folder / _NEIGHBORS) if (folder / _NEIGHBORS).exists() else None
+    tables = [read_array(_table(folder, i), "r") for i in range(number)]
     return Targets(tables, [_load(reference_folder(folder, i)).vectors for i in range(number)], nearest)
 
 
@@ -116,7 +116,7 @@ def write_vectors(encoder: Encoder, sentences: Sentences, file: Path, *, progres
     key = hashlib.sha256(sentences.sha256.encode() + probe.astype(np.float16).tobytes()).hexdigest()
     journal = file.with_suffix(".json")
     shape = (len(sentences), probe.shape[1])
-    done = _done(journal, key) if file.exists() else 0
+    done = _done(journal, key) if _is_table(file, shape) else 0
     file.parent.mkdir(parents=True, exist_ok=True)
     vectors = np.lib.format.open_memmap(
         file, mode="r+" if done else "w+", dtype=np.float16, shape=None if done else shape
@@ -136,10 +136,17 @@ def write_vectors(encoder: Encoder, sentences: Sentences, file: Path, *, progres
             bar.update(stop - start)
 
 
+def _is_table(file: Path, shape: tuple[int, int]) -> bool:
+    try:
+        return read_array(file, "r").shape == shape
+    except InputError:
+        return False
+
+
 def _done(journal: Path, key: str) -> int:
     """Return how many rows of the file hold this teacher's vectors of these sentences."""
     try:
-        about = read_json(journal)
+        about = check_kinds(read_json(journal), journal, key=str, done=int)
     except InputError:
         return 0
-    return int(about["done"]) if about.get("key") == key else 0
+    return int(about["done"]) if about["key"] == key else 0

@@ -11,13 +11,15 @@ from typing import Any
 
 import torch
 from accelerate.utils import AutocastKwargs
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformerTrainer
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 
+from rankencoder.encoders import first_line
 from rankencoder.errors import InputError
-from rankencoder.storage import new_file, read_json, sync_tree, write_json
+from rankencoder.storage import check_kinds, new_file, read_json, sync_tree, write_json
 from rankencoder.training.finite import FiniteCheck
 from rankencoder.training.gather import average_gradients
 from rankencoder.training.graphs import GraphedStep, logged_parts
@@ -131,15 +133,21 @@ class EncoderTrainer(SentenceTransformerTrainer):
             save_file(self.best["weights"], folder / _BEST, metadata=about)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
-        super()._load_from_checkpoint(resume_from_checkpoint)
         folder = Path(resume_from_checkpoint)
+        try:
+            super()._load_from_checkpoint(resume_from_checkpoint)
+            self._load_own(folder)
+        except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise InputError(
+                f"{folder} is damaged ({first_line(error)}): delete it, and what was before it is resumed"
+            ) from error
+
+    def _load_own(self, folder: Path) -> None:
         own = self._own_tensors()
         with torch.no_grad():
             for name, value in load_file(folder / _LOSS).items():
                 own[name].copy_(value)
         if (folder / _BEST).exists():
-            from safetensors import safe_open
-
             with safe_open(folder / _BEST, "pt") as file:
                 about = file.metadata()
             weights = load_file(folder / _BEST)
@@ -219,5 +227,6 @@ def drop_incomplete(folder: Path) -> None:
 
 def last_checkpoint(folder: Path) -> str | None:
     """Return the newest whole checkpoint in a folder."""
-    whole = {int(read_json(path)["step"]): path.parent for path in folder.glob(f"checkpoint-*/{_COMPLETE}")}
+    notes = folder.glob(f"checkpoint-*/{_COMPLETE}")
+    whole = {check_kinds(read_json(path), path, step=int)["step"]: path.parent for path in notes}
     return str(whole[max(whole)]) if whole else None

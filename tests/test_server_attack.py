@@ -1,0 +1,214 @@
+"""A real server under attack: who behaves is served all the while, and the log tells no secret."""
+
+import json
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+
+import httpx
+import pytest
+from live_server import Process, wait_for
+
+KEY = "sk-under-attack-4711"
+SECRET = "a very private sentence"
+GOOD = {"Authorization": f"Bearer {KEY}"}
+
+
+@pytest.fixture(scope="module")
+def server(tiny_saved, tmp_path_factory):
+    command = ("-m", "rankencoder", "serve", tiny_saved, "--port", 0, "--name", "tiny")
+    limits = ("--timeout", 2, "--max-body-mb", 1)
+    log = tmp_path_factory.mktemp("attack") / "log"
+    with Process(*command, *limits, log=log, RANKENCODER_API_KEY=KEY) as process:
+        yield process
+
+
+def ask(url, **options):
+    return httpx.post(f"{url}/v1/embeddings", json={"input": SECRET}, headers=GOOD, timeout=30, **options)
+
+
+@contextmanager
+def served_all_the_while(url):
+    """Ask as a client does that behaves, and make sure that each answer is right."""
+    answers, end = [], threading.Event()
+
+    def client():
+        with httpx.Client(headers=GOOD, timeout=30) as session:
+            while not end.is_set():
+                answer = session.post(f"{url}/v1/embeddings", json={"input": SECRET})
+                answers.append((answer.status_code, len(answer.json().get("data", ()))))
+                time.sleep(0.01)
+
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(client)
+        try:
+            wait_for(lambda: answers or asked.done())
+            before = len(answers)
+            yield
+            wait_for(lambda: len(answers) > before or asked.done())
+        finally:
+            end.set()
+        asked.result()
+    assert set(answers) == {(200, 1)}
+
+
+def connect(url):
+    host, port = url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=30)
+
+
+def until_closed(connection):
+    received = b""
+    with suppress(ConnectionError):  # hung up on without reading on
+        while chunk := connection.recv(65536):
+            received += chunk
+    return received
+
+
+def exchange(url, content):
+    """Send bytes as far as they are taken, and return what comes back until the server hangs up."""
+    with connect(url) as connection:
+        try:
+            connection.sendall(content)
+        except ConnectionError:
+            return b""
+        return until_closed(connection)
+
+
+AUTHORIZED = f"Authorization: Bearer {KEY}\r\n".encode()
+HEAD = b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" + AUTHORIZED
+BODY = json.dumps({"input": SECRET}).encode()
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n"
+LENGTH = b"Content-Length: %d\r\n" % len(BODY)
+CLOSE = b"Connection: close\r\n"
+SMUGGLED = b"GET /v1/models HTTP/1.1\r\nHost: x\r\n" + AUTHORIZED + CLOSE + b"\r\n"
+
+
+def chunked(*chunks):
+    return b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)
+
+
+REQUESTS = {
+    "garbage after a request": (
+        HEAD + LENGTH + b"\r\n" + BODY + b"\x00\xffnonsense\r\n\r\n",
+        (b"200", b"400"),
+    ),
+    "an enormous header": (HEAD + b"X-A: " + b"a" * 200_000 + b"\r\n\r\n", (b"400",)),
+    "very many headers": (HEAD + b"X-A: a\r\n" * 20_000 + b"\r\n", (b"400",)),
+    "an enormous path": (b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", (b"400",)),
+    "two lengths": (HEAD + LENGTH + b"Content-Length: 3\r\n\r\n" + BODY, (b"400",)),
+    "a length and chunks": (
+        HEAD
+        + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n"
+        + CLOSE
+        + b"\r\n"
+        + chunked(BODY, b"")
+        + SMUGGLED,
+        (b"200", b"400"),
+    ),
+    "an unknown transfer encoding": (
+        HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n" + BODY,
+        (b"400", b"501"),
+    ),
+    "a folded header": (
+        HEAD + b"Transfer-Encoding:\r\n chunked\r\n" + LENGTH + CLOSE + b"\r\n" + BODY,
+        (b"200", b"400", b"408"),
+    ),
+    "a blank in a header's name": (HEAD + b"Content-Length : 3\r\n\r\n{} ", (b"400",)),
+    "no host": (b"GET /health HTTP/1.1\r\n\r\n", (b"400",)),
+    "a huge chunk": (CHUNKED + CLOSE + b"\r\nffffffffffffffff\r\n{}", (b"400", b"408")),
+    "a negative chunk": (CHUNKED + b"\r\n-1\r\n{}\r\n", (b"400",)),
+    "a chunk's long extension": (CHUNKED + b"\r\n2;" + b"a" * 200_000 + b"\r\n", (b"400",)),
+    "half a chunk": (CHUNKED + CLOSE + b"\r\n10\r\n{", (b"408",)),
+    "a websocket": (
+        b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n"
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
+        (b"401",),
+    ),
+    "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", (b"400", b"401", b"505")),
+    "a newline in a header": (
+        HEAD + b"X-A: a\nX-B: b\r\n" + LENGTH + CLOSE + b"\r\n" + BODY,
+        (b"200", b"400"),
+    ),
+}
+
+
+def test_requests_that_are_hardly_any(server):
+    with served_all_the_while(server.url):
+        for name, (content, expected) in REQUESTS.items():
+            answer = exchange(server.url, content)
+            first = answer.split()[1:2]
+            # who sends on after a refusal may lose it to the reset of the connection
+            assert not first or first[0] in expected, (name, answer[:200])
+            assert answer.count(b"HTTP/1.1 200") <= 1, name  # a second request was smuggled in
+            assert KEY.encode() not in answer
+            assert b"Traceback" not in answer
+
+
+def test_slow_clients_hold_nobody_up(server):
+    begun = b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\n"
+    slow_body = HEAD + b"Content-Length: 50000\r\n\r\n"
+    with ExitStack() as stack:
+        heads = [stack.enter_context(connect(server.url)) for _ in range(60)]
+        bodies = [stack.enter_context(connect(server.url)) for _ in range(60)]
+        for connection in heads:
+            connection.sendall(begun)
+        for connection in bodies:
+            connection.sendall(slow_body)
+        with served_all_the_while(server.url):
+            for _ in range(8):  # a drop at a time
+                for connection, drop in [*((c, b"X-A: b\r\n") for c in heads), *((c, b" ") for c in bodies)]:
+                    with suppress(OSError):  # hung up on already
+                        connection.sendall(drop)
+                time.sleep(0.4)
+            assert {until_closed(connection) for connection in heads} == {b""}
+            told = [until_closed(connection) for connection in bodies]
+            assert all(not answer or answer.split()[1] == b"408" for answer in told)
+
+
+def test_bodies_beyond_the_limit(server):
+    large = json.dumps({"input": "a" * 20_000_000}).encode()
+    chunks = chunked(*(large[i : i + 10_000] for i in range(0, len(large), 10_000)), b"")
+    with served_all_the_while(server.url):
+        for content in (
+            HEAD + b"Content-Length: %d\r\n\r\n" % len(large) + large,
+            HEAD + b"Content-Length: 99999999999999999999\r\n\r\n" + large,
+            CHUNKED + b"\r\n" + chunks,
+        ):
+            answer = exchange(server.url, content)
+            assert not answer or answer.split()[1] in (b"413", b"400")
+
+
+def test_a_flood_of_wrong_keys(server):
+    def try_key(number):
+        headers = {"Authorization": f"Bearer {KEY[:-1]}{number}"}
+        return client.post(f"{server.url}/v1/embeddings", json={"input": SECRET}, headers=headers)
+
+    with (
+        served_all_the_while(server.url),
+        httpx.Client(timeout=30) as client,
+        ThreadPoolExecutor(8) as pool,
+    ):
+        assert {answer.status_code for answer in pool.map(try_key, range(10, 210))} == {401}
+
+
+def test_more_connections_than_are_let_in(server):
+    """Beyond the limit all are turned away, as SECURITY.md says; and then it is over."""
+    with ExitStack() as stack:
+        for _ in range(1500):
+            stack.enter_context(connect(server.url))
+        answer = ask(server.url)
+        assert answer.status_code in (200, 503)
+        wait_for(lambda: ask(server.url).status_code == 200, 30)
+    with served_all_the_while(server.url):
+        pass
+    assert server.process.poll() is None
+
+
+def test_the_log_of_all_this_tells_no_secret(server):
+    text = server.text()
+    assert text.count("POST /v1/embeddings 401") >= 200
+    for secret in (KEY, KEY[:-1], "private", "Bearer", "Traceback", "unexpected"):
+        assert secret not in text, secret
