@@ -43,17 +43,17 @@ def prepare():
     # no lancedb: its thread would not be there in a forked process
     import datasets  # noqa: F401
     import matplotlib.pyplot  # noqa: F401
-    import pyarrow.dataset  # noqa: F401
+    import pyarrow.dataset
     import pyarrow.parquet  # noqa: F401
     import pydantic  # noqa: F401
     import sklearn.metrics  # noqa: F401
     import torch
 
-    import rankencoder.cli  # noqa: F401
-    import rankencoder.report  # noqa: F401
+    import rankencoder.cli
+    import rankencoder.report
     import rankencoder.scale.encode
-    import rankencoder.search.duplicates  # noqa: F401
-    import rankencoder.training.methods  # noqa: F401
+    import rankencoder.search.duplicates
+    import rankencoder.training.methods
     import rankencoder.training.picture  # noqa: F401
     from rankencoder import bulk, reference
     from rankencoder.evaluation import embeddings, measurement  # noqa: F401

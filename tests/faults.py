@@ -77,8 +77,14 @@ def main():
     try:
         prepare()
         lab = Lab(root)
-        cases = [Case.of(name) for name in given.only] if given.only else plan(lab, given.cases, given.seed, given.like)
-        verdicts = run_cases(lab, [case for case in cases if str(case).startswith(given.like)], talkative=given.verbose)
+        cases = (
+            [Case.of(name) for name in given.only]
+            if given.only
+            else plan(lab, given.cases, given.seed, given.like)
+        )
+        verdicts = run_cases(
+            lab, [case for case in cases if str(case).startswith(given.like)], talkative=given.verbose
+        )
     finally:
         shutil.rmtree(root, ignore_errors=True)
     if given.json:
@@ -96,7 +102,9 @@ def run_cases(lab, cases, *, talkative=False):
         if talkative:
             print(f"{case}: {verdict.what} {verdict.why.splitlines()[0] if verdict.why else ''}", flush=True)
         if verdict.what == FAILED:
-            print(f"FAILED {case}: {verdict.why}\n  again: python tests/faults.py --only '{case}'", flush=True)
+            print(
+                f"FAILED {case}: {verdict.why}\n  again: python tests/faults.py --only '{case}'", flush=True
+            )
     return verdicts
 
 

@@ -70,13 +70,15 @@ def encode_file(
     if whereabouts(source) in whereabouts(target).parents:
         raise InputError(f"{target} lies in {source}, which is read: write it somewhere else")
     parts = Parts(target, {**work_key(folder, source, column), "format": target.suffix, "part": PART})
-    finished = parts.finished()
+    finished = len(parts.finished())
     counts = {"encoded": 0, "resumed": 0, "skipped": 0}
     rows = _usable(read_sentences(source, column=column, max_chars=LONGEST), counts, skip_invalid)
     model: RankEncoder | None = None
+    paths: list[Path] = []
     with tqdm(desc="Encoding", unit=" sentences", disable=not progress) as bar:
         for number, part in enumerate(iter(lambda: list(islice(rows, PART)), [])):
-            if number < len(finished):
+            paths.append(parts.path(number))
+            if number < finished:
                 counts["resumed"] += len(part)
             else:
                 model = model or RankEncoder.load(folder, device=device, batch_size=batch_size)
@@ -84,7 +86,6 @@ def encode_file(
                     _write_part(path, target.suffix, part, model)
                 counts["encoded"] += len(part)
             bar.update(len(part))
-    paths = parts.finished()
     if not paths:
         raise InputError(f"{source} holds no sentence to encode")
     with new_file(target) as path:

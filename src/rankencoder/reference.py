@@ -251,12 +251,9 @@ class _Kept:
 
     def _read(self, number: int) -> bool:
         """Take over a part, if it is there."""
-        if self.parts is None:
+        if self.parts is None or not self.parts.is_finished(number):
             return False
-        try:
-            self.vectors[_rows(number)] = read_tensors(self.parts.path(number))["vectors"]
-        except InputError:  # not done yet, or not whole
-            return False
+        self.vectors[_rows(number)] = read_tensors(self.parts.path(number))["vectors"]
         return True
 
 
