@@ -102,7 +102,7 @@ def _mount(*arguments):
 
 
 def unreadable(lab, name, draw, folder):
-    """Let a file that a command may read be a folder, or not be allowed to be read; then mend that, and repeat."""
+    """Let a file that a command may read be a folder, or closed to it; then mend that, and repeat."""
     expected = lab.undisturbed(name)[1]
     file = draw.choice(lab.inputs_of(name))
     aside = file.with_name(f"{file.name}.aside")

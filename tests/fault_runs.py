@@ -162,9 +162,9 @@ def _watch_writes(folder, kill_at, kill_when):
             writing = (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
         else:
             writing = event in _WRITES
-        if writing and isinstance(arguments[0], (str, os.PathLike)):
-            if os.path.abspath(arguments[0]).startswith(inside):
-                note(event)
+        named = writing and isinstance(arguments[0], (str, os.PathLike))
+        if named and os.path.abspath(arguments[0]).startswith(inside):
+            note(event)
 
     def noted(handle):
         note("fsync")

@@ -1,7 +1,7 @@
 """Disturbs commands and what they saved, in cases that their names repeat; prints how they ended.
 
 All of them, which takes a quarter of an hour: ``python tests/faults.py --cases 200``. One of them again:
-``python tests/faults.py --only kill:train:7``.
+``python tests/faults.py --only kill:train:7:0``.
 """
 
 import argparse
@@ -56,10 +56,8 @@ def plan(lab, cases, seed, like=""):
         for kind in DAMAGES
     ]
     rounds = max(10, -(-(cases - len(planned)) // (len(DISTURBED) * len(COMMANDS))))
-    return [
-        *(Case(kind, name, n, seed) for n in range(rounds) for kind in DISTURBED for name in COMMANDS),
-        *planned,
-    ]
+    turns = [Case(kind, name, n, seed) for n in range(rounds) for kind in DISTURBED for name in COMMANDS]
+    return [case for case in (*turns, *planned) if str(case).startswith(like)]
 
 
 def main():
@@ -77,14 +75,11 @@ def main():
     try:
         prepare()
         lab = Lab(root)
-        cases = (
-            [Case.of(name) for name in given.only]
-            if given.only
-            else plan(lab, given.cases, given.seed, given.like)
-        )
-        verdicts = run_cases(
-            lab, [case for case in cases if str(case).startswith(given.like)], talkative=given.verbose
-        )
+        if given.only:
+            cases = [Case.of(name) for name in given.only]
+        else:
+            cases = plan(lab, given.cases, given.seed, given.like)
+        verdicts = run_cases(lab, cases, talkative=given.verbose)
     finally:
         shutil.rmtree(root, ignore_errors=True)
     if given.json:
@@ -102,9 +97,8 @@ def run_cases(lab, cases, *, talkative=False):
         if talkative:
             print(f"{case}: {verdict.what} {verdict.why.splitlines()[0] if verdict.why else ''}", flush=True)
         if verdict.what == FAILED:
-            print(
-                f"FAILED {case}: {verdict.why}\n  again: python tests/faults.py --only '{case}'", flush=True
-            )
+            again = f"python tests/faults.py --only '{case}'"
+            print(f"FAILED {case}: {verdict.why}\n  again: {again}", flush=True)
     return verdicts
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from rankencoder.corpus import LONGEST, Sentence, invalid_sentence, read_sentences
 from rankencoder.errors import InputError
 from rankencoder.files import Place, fingerprint, is_address, list_files, whereabouts
-from rankencoder.parts import Parts, clear_parts
+from rankencoder.parts import Parts, clear_leftover_parts, clear_parts
 from rankencoder.persistence import CONFIG, read_config
 from rankencoder.storage import check_free, import_pyarrow, new_file
 
@@ -64,6 +64,7 @@ def encode_file(
         raise InputError(
             f"{target}: cannot write {target.suffix or 'a file without suffix'}: use {', '.join(FORMATS)}"
         )
+    clear_leftover_parts(target)
     check_free(target, overwrite=overwrite)
     if target.is_dir():
         raise InputError(f"{target} is a folder: give the name of a file to write")

@@ -79,9 +79,8 @@ def store_sentences(corpus: Any, folder: Path, *, column: str | None, progress: 
                 out.write_batch(pa.record_batch([list(numbers), batch], schema=schema))
         _check_number(counts)
         with new_file(about) as path:
-            write_json(
-                path, {"counts": vars(counts), "sha256": digest.hexdigest(), "file": file_digest(arrow)}
-            )
+            shas = {"sha256": digest.hexdigest(), "file": file_digest(arrow)}
+            write_json(path, {"counts": vars(counts), **shas})
     return load_sentences(folder)
 
 

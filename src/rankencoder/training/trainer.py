@@ -241,13 +241,15 @@ def _is_whole(checkpoint: Path) -> bool:
         about = read_json(checkpoint / _COMPLETE)
     except InputError:
         return False
-    right = about.get("step") == int(checkpoint.name.rpartition("-")[2])
-    return right and about.get("files") in (None, _digests(checkpoint))  # None: of an earlier version
+    # None: of an earlier version
+    return about.get("step") == _step(checkpoint) and about.get("files") in (None, _digests(checkpoint))
 
 
 def last_checkpoint(folder: Path) -> str | None:
     """Return the newest whole checkpoint in a folder."""
-    whole = {
-        int(p.parent.name.rpartition("-")[2]): p.parent for p in folder.glob(f"checkpoint-*/{_COMPLETE}")
-    }
-    return str(whole[max(whole)]) if whole else None
+    whole = [path.parent for path in folder.glob(f"checkpoint-*/{_COMPLETE}")]
+    return str(max(whole, key=_step)) if whole else None
+
+
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])
