@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo browser test test-slow lint check docs bench results clean
+.PHONY: help demo browser test test-slow faults lint check docs bench results clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -34,6 +34,10 @@ test: browser $(VENV)/.ready  ## run the tests (about 11 minutes)
 
 test-slow: browser $(VENV)/.ready  ## run the tests that take minutes too (all seven STS sets)
 	$(PYTEST) -m 'slow or not slow'
+
+# in the night, on GitHub; thirty of its cases are among the tests
+faults: $(VENV)/.ready  ## kill commands, fill disks and damage files in some hundred ways (about 15 minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/faults.py --cases 200 --seed $(or $(SEED),0) --ray 4
 
 lint: $(VENV)/.ready  ## ruff and mypy
 	$(BIN)/ruff check .

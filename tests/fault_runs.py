@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import gc
 import json
 import os
 import resource
@@ -40,14 +41,15 @@ def prepare():
     """Import what the commands need, and let work be done in small parts, so that there are many."""
     os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "COLUMNS": "200"}
     os.environ |= {"MPLBACKEND": "agg", "LANCEDB_LOG": "error"}
-    # no lancedb: its thread would not be there in a forked process
     import datasets  # noqa: F401
+    import lancedb.background_loop
     import matplotlib.pyplot  # noqa: F401
     import pyarrow.dataset
     import pyarrow.parquet  # noqa: F401
     import pydantic  # noqa: F401
     import sklearn.metrics  # noqa: F401
     import torch
+    from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
     import rankencoder.cli
     import rankencoder.report
@@ -61,6 +63,10 @@ def prepare():
     from rankencoder.training import data, stage, teacher  # noqa: F401
 
     torch.set_num_threads(1)
+    lancedb.background_loop._FORK_WARNED = True  # it starts its threads anew
+    get_checkpoint_conversion_mapping("bert")  # takes a while the first time
+    gc.collect()
+    gc.freeze()  # spares each process the imported modules
     bulk.PART = reference._PART = index._PART = embeddings._PART = teacher._PART = data._BATCH = 40
 
 

@@ -27,7 +27,11 @@ class Saved:
 
     def __post_init__(self):
         found = [path for path in self.folder.rglob("*") if path.is_file() and path.stat().st_size]
-        self.files = sorted(path.relative_to(self.folder) for path in found)
+        # by age where names are random, so that a number means the same file in every run
+        found.sort(
+            key=lambda path: (path.parent, path.stat().st_mtime_ns if "rows.lance" in path.parts else 0, path)
+        )
+        self.files = [path.relative_to(self.folder) for path in found]
 
     def use(self, folder):
         """Read a copy; return how that ended, and what it gave."""

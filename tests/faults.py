@@ -16,6 +16,7 @@ from pathlib import Path
 
 from fault_kinds import EQUAL, ERROR, FAILED, UNNOTICED, run_case
 from fault_lab import COMMANDS, Lab
+from fault_ray import dropped, ray_cluster
 from fault_runs import prepare
 from fault_saved import SUBJECTS
 
@@ -65,7 +66,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=200, help="how many, at least")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--only", nargs="+", metavar="CASE", help="only these")
+    parser.add_argument("--ray", type=int, default=0, help="how many besides on a Ray cluster")
+    parser.add_argument("--only", nargs="*", metavar="CASE", help="only these")
     parser.add_argument("--like", default="", help="only those whose names begin so")
     parser.add_argument("--json", type=Path, help="write the verdicts to this file too")
     parser.add_argument("--verbose", action="store_true", help="print every verdict")
@@ -75,11 +77,12 @@ def main():
     try:
         prepare()
         lab = Lab(root)
-        if given.only:
+        if given.only is not None:
             cases = [Case.of(name) for name in given.only]
         else:
             cases = plan(lab, given.cases, given.seed, given.like)
         verdicts = run_cases(lab, cases, talkative=given.verbose)
+        verdicts |= run_ray_cases(lab, [Case("ray", "encode", n, given.seed) for n in range(given.ray)])
     finally:
         shutil.rmtree(root, ignore_errors=True)
     if given.json:
@@ -89,11 +92,19 @@ def main():
     sys.exit(any(verdict.what == FAILED for verdict in verdicts.values()))
 
 
-def run_cases(lab, cases, *, talkative=False):
+def run_ray_cases(lab, cases):
+    """Run cases on a cluster, which no process may be forked after."""
+    if not cases:
+        return {}
+    with ray_cluster() as (cluster, node):
+        return run_cases(lab, cases, lambda lab, case: dropped(lab, case, cluster, node))
+
+
+def run_cases(lab, cases, run_one=run_case, *, talkative=False):
     """Run cases one after the other; say at once what failed, and how to repeat it."""
     verdicts = {}
     for case in cases:
-        verdicts[case] = verdict = run_case(lab, case)
+        verdicts[case] = verdict = run_one(lab, case)
         if talkative:
             print(f"{case}: {verdict.what} {verdict.why.splitlines()[0] if verdict.why else ''}", flush=True)
         if verdict.what == FAILED:

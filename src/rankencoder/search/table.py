@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -206,7 +207,7 @@ def _told(what: str) -> Iterator[None]:
     except InputError:
         raise
     except (ValueError, RuntimeError, OSError) as error:
-        reason = first_line(error).partition(", /root/")[0].partition(", /home/")[0]
+        reason = re.sub(r", /(root|home|rustc)/.*", "", first_line(error))
         raise InputError(f"{what}: {reason}") from error
 
 
