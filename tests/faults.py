@@ -48,13 +48,12 @@ class Case:
 
 
 def plan(lab, cases, seed, like=""):
-    """Return at least so many cases: each damage to each saved file once, the other faults in turn."""
+    """Return at least so many cases: one damage to each saved file, and the other faults in turn."""
     planned = [
-        Case(kind, subject, number, seed)
+        Case(DAMAGES[(number + seed) % 2], subject, number, seed)
         for subject in SUBJECTS
         if any(f"{kind}:{subject}:".startswith(like[: len(f"{kind}:{subject}:")]) for kind in DAMAGES)
         for number in range(len(lab.saved(subject).files))
-        for kind in DAMAGES
     ]
     rounds = max(10, -(-(cases - len(planned)) // (len(DISTURBED) * len(COMMANDS))))
     turns = [Case(kind, name, n, seed) for n in range(rounds) for kind in DISTURBED for name in COMMANDS]

@@ -72,8 +72,10 @@ def clear_parts(target: str | Path) -> None:
 def clear_leftover_parts(target: str | Path) -> None:
     """Delete the parts beside a target that is newer than they are: its writer was killed before that."""
     target, folder = Path(target).resolve(), parts_folder(target)
-    if target.exists() and folder.exists() and folder.stat().st_mtime_ns < target.stat().st_mtime_ns:
-        clear_parts(target)
+    if target.exists() and folder.exists():
+        newest = max((path.stat().st_mtime_ns for path in folder.iterdir()), default=0)
+        if newest < target.stat().st_mtime_ns:
+            clear_parts(target)
 
 
 def parts_folder(target: str | Path) -> Path:
