@@ -138,10 +138,12 @@ def write_vectors(encoder: Encoder, sentences: Sentences, file: Path, *, progres
 def _opened(file: Path, shape: tuple[int, int]) -> np.memmap | None:
     """Open a begun table; None if it is damaged."""
     try:
-        vectors = np.lib.format.open_memmap(file, mode="r+")
+        found = np.lib.format.open_memmap(file, mode="r")  # "r+" would fill up with zeros what is too short
     except ValueError:
         return None
-    return vectors if vectors.shape == shape and vectors.dtype == np.float16 else None
+    if found.shape != shape or found.dtype != np.float16:
+        return None
+    return np.lib.format.open_memmap(file, mode="r+")
 
 
 def _new_table(file: Path, shape: tuple[int, int]) -> np.memmap:
