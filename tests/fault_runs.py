@@ -101,7 +101,9 @@ def call(function, folder):
 
 
 def _fork(function, folder, obedient=False):
-    for name in ("stdout", "stderr", "writes", "returned"):
+    for name in ("stdout", "stderr"):
+        (folder / name).write_text("")  # a process may be killed before it can
+    for name in ("writes", "returned"):
         (folder / name).unlink(missing_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()

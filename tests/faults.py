@@ -55,7 +55,7 @@ def plan(lab, cases, seed, like=""):
         if any(f"{kind}:{subject}:".startswith(like[: len(f"{kind}:{subject}:")]) for kind in DAMAGES)
         for number in range(len(lab.saved(subject).files))
     ]
-    rounds = max(10, -(-(cases - len(planned)) // (len(DISTURBED) * len(COMMANDS))))
+    rounds = max(8, -(-(cases - len(planned)) // (len(DISTURBED) * len(COMMANDS))))
     turns = [Case(kind, name, n, seed) for n in range(rounds) for kind in DISTURBED for name in COMMANDS]
     return [case for case in (*turns, *planned) if str(case).startswith(like)]
 
