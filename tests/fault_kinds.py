@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from fault_lab import OUTPUTS, REPLACED
 from fault_runs import run
 
+_PAGE = 4096  # bytes, of which a disk in memory is made
 EQUAL, ERROR, UNNOTICED, FAILED = "equal", "clear error", "not noticed", "FAILED"
 
 
@@ -78,27 +79,27 @@ def disk_full(lab, name, draw, folder):
 
 @contextlib.contextmanager
 def _small_disk(lab, name, draw, folder):
-    """Give the output a disk of its own, or else let files only be small."""
-    out, share = folder / "out", draw.uniform(0.02, 0.95)
-    if os.geteuid() == 0:
-        needed = lab.size(name)
-        held = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-        moved = folder / "held"
-        os.replace(out, moved)
-        out.mkdir()
-        _mount("-t", "tmpfs", "-o", f"size={held + int(needed * share)}", "tmpfs", out)
-        try:
-            shutil.copytree(moved, out, dirs_exist_ok=True)
+    """Give the output a disk of its own or, where nothing may be mounted, let files only be small."""
+    out, share, moved = folder / "out", draw.uniform(0.02, 0.95), folder / "held"
+    held = sum(_PAGE * (1 + path.stat().st_size // _PAGE) for path in out.rglob("*"))
+    os.replace(out, moved)
+    out.mkdir()
+    size = held + int(share * lab.size(name))
+    mounted = os.geteuid() == 0 and _mount("-t", "tmpfs", "-o", f"size={size}", "tmpfs", out)
+    try:
+        shutil.copytree(moved, out, dirs_exist_ok=True)
+        if mounted:
             yield {}, lambda: _mount("-o", "remount,size=1g", out)
-        finally:
+        else:
+            largest = max(path.stat().st_size for path in lab.undisturbed(name)[2].rglob("*"))
+            yield {"largest": max(1, int(share * largest))}, lambda: None
+    finally:
+        if mounted:
             subprocess.run(["umount", out], check=True)
-    else:
-        largest = max(path.stat().st_size for path in lab.undisturbed(name)[2].rglob("*"))
-        yield {"largest": max(1, int(share * largest))}, lambda: None
 
 
 def _mount(*arguments):
-    subprocess.run(["mount", *map(str, arguments)], check=True)
+    return subprocess.run(["mount", *map(str, arguments)], capture_output=True).returncode == 0
 
 
 def unreadable(lab, name, draw, folder):
