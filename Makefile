@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo browser test test-slow fuzz audit lint check docs bench results clean
+.PHONY: help demo browser test test-slow faults fuzz audit lint check docs bench results clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -47,6 +47,10 @@ audit: $(VENV)/.ready  ## look for known vulnerabilities of what is installed (n
 	$(VENV)/audit/bin/pip install --quiet --disable-pip-version-check pip-audit
 	$(BIN)/pip freeze --exclude-editable > $(VENV)/audit/requirements.txt
 	$(VENV)/audit/bin/pip-audit --strict --no-deps --disable-pip -r $(VENV)/audit/requirements.txt
+
+# in the night, on GitHub; thirty of its cases are among the tests
+faults: $(VENV)/.ready  ## kill commands, fill disks and damage files in some hundred ways (about 15 minutes)
+	OMP_NUM_THREADS=1 $(BIN)/python tests/faults.py --cases 200 --seed $(or $(SEED),0) --ray 4
 
 lint: $(VENV)/.ready  ## ruff and mypy
 	$(BIN)/ruff check .

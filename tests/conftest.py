@@ -5,6 +5,7 @@ import os
 import shutil
 import warnings
 import zlib
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -270,3 +271,12 @@ def browser():
         opened = playwright.chromium.launch(executable_path=BROWSER, args=list(FLAGS))
         yield opened
         opened.close()
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say how the faults ended, whichever process ran them."""
+    reports = [r for r in terminalreporter.getreports("passed") if r.when == "call"]
+    ended = Counter(value for r in reports for name, value in r.user_properties if name == "fault")
+    if ended:
+        counts = ", ".join(f"{number} {what}" for what, number in ended.most_common())
+        terminalreporter.write_line(f"faults: {counts}")

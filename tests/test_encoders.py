@@ -114,3 +114,13 @@ def test_pickled_weights_are_not_loaded(tmp_path, tiny_folder):
     (tmp_path / "pickled" / "model.safetensors").unlink()
     with pytest.raises(InputError, match="cannot load encoder"):
         Encoder(tmp_path / "pickled")
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "1_Pooling/config.json"])
+def test_a_file_that_cannot_be_read_is_named(tiny_folder, tmp_path, name):
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_folder, folder)
+    (folder / name).unlink()
+    (folder / name).mkdir()  # not even root can read it
+    with pytest.raises(InputError, match=f"cannot read .*{name}: Is a directory"):
+        Encoder(folder)

@@ -285,6 +285,19 @@ def test_cached_vectors_are_the_encoders(tiny_folder, sentences, tmp_path):
     assert cached.raw([]).shape[0] == 0
 
 
+def test_stored_vectors_that_are_damaged_are_made_again(tmp_path, sentences, callable_encoder):
+    plain, texts = Encoder(callable_encoder), sentences[:50]
+    CachedEncoder(plain, tmp_path).raw(texts)
+    (file,) = tmp_path.rglob("*.safetensors")
+    data = bytearray(file.read_bytes())
+    for place in (-1, -2000, len(data) // 2):  # whatever of it: vectors, digest
+        data[place] ^= 1
+        file.write_bytes(data)
+        assert torch.equal(CachedEncoder(plain, tmp_path).raw(texts), plain.raw(texts))
+        assert file.read_bytes() != bytes(data)
+        data = bytearray(file.read_bytes())
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, tiny_folder, tiny_saved):
     """Three finished trainings as they lie on disk, with seeds 1, 2, 3, and one of another configuration."""

@@ -218,3 +218,17 @@ def test_bad_vectors_and_sentences(tiny_model):
         tiny_model.similarity_pairwise(["a", "b"], ["a"])
     with pytest.raises(InputError, match="k must be at least 1"):
         tiny_model.neighbors("a", k=0)
+
+
+def test_an_encoder_that_is_no_longer_the_saved_one_is_named(tiny_saved, tmp_path):
+    import shutil
+
+    from safetensors.numpy import load_file, save_file
+
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_saved, folder)
+    file = folder / "encoder" / "model.safetensors"
+    weights = {name: np.flip(array).copy() for name, array in load_file(file).items()}
+    save_file(weights, file, metadata={"format": "pt"})
+    with pytest.raises(InputError, match=f"{folder / 'encoder'} is damaged, or another than was saved"):
+        RankEncoder.load(folder)

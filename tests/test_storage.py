@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from rankencoder.errors import InputError
-from rankencoder.parts import Parts, clear_parts
-from rankencoder.storage import new_file, new_folder, read_json, write_json
+from rankencoder.parts import Parts, clear_leftover_parts, clear_parts
+from rankencoder.storage import is_empty, new_file, new_folder, read_json, write_errors_named, write_json
 
 
 def names(folder):
@@ -146,3 +146,43 @@ def test_sync_is_not_forgotten(tmp_path, monkeypatch):
         (new / "a").write_text("1")
         inside = str(new / "a")
     assert inside in synced
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: b"X" + data[1:]])
+def test_a_damaged_part_is_not_finished(tmp_path, damage):
+    parts = Parts(tmp_path / "t", {})
+    for number in range(2):
+        with parts.write(number) as path:
+            path.write_text("abc")
+    assert parts.finished() == [parts.path(0), parts.path(1)]
+    parts.path(1).write_bytes(damage(parts.path(1).read_bytes()))
+    assert Parts(tmp_path / "t", {}).finished() == [parts.path(0)]
+
+
+def test_parts_that_outlived_their_target_are_cleared_and_others_are_not(tmp_path):
+    target = tmp_path / "t"
+    target.write_text("of earlier work")
+    os.utime(target, (1, 1))
+    with Parts(target, {}).write(0) as path:
+        path.write_text("0")
+    clear_leftover_parts(target)
+    assert names(tmp_path) == [".t.parts", "t"]  # begun after the target was written
+    os.utime(target)
+    clear_leftover_parts(target)
+    assert names(tmp_path) == ["t"]
+
+
+def test_what_a_killed_process_had_begun_is_nothing(tmp_path):
+    assert is_empty(tmp_path)
+    (tmp_path / ".rankencoder-run.json.host-1.new").write_text("{")
+    assert is_empty(tmp_path)
+    (tmp_path / "thesis").write_text("years of work")
+    assert not is_empty(tmp_path)
+
+
+def test_what_cannot_be_written_is_named_whichever_library_says_so(tmp_path):
+    folder = tmp_path / "checkpoint-2"
+    with pytest.raises(OSError, match="cannot write .*checkpoint-2"), write_errors_named(folder):
+        raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 79872 vs 79764")
+    with pytest.raises(RuntimeError, match="shapes"), write_errors_named(tmp_path / "x"):
+        raise RuntimeError("shapes do not fit")

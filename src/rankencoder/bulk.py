@@ -15,7 +15,7 @@ import numpy as np
 from rankencoder.corpus import LONGEST, Sentence, invalid_sentence, read_sentences
 from rankencoder.errors import InputError
 from rankencoder.files import Place, fingerprint, is_address, list_files, whereabouts
-from rankencoder.parts import Parts, clear_parts
+from rankencoder.parts import Parts, clear_leftover_parts, clear_parts
 from rankencoder.persistence import CONFIG, read_config
 from rankencoder.storage import check_free, import_pyarrow, new_file
 
@@ -64,19 +64,22 @@ def encode_file(
         raise InputError(
             f"{target}: cannot write {target.suffix or 'a file without suffix'}: use {', '.join(FORMATS)}"
         )
+    clear_leftover_parts(target)
     check_free(target, overwrite=overwrite)
     if target.is_dir():
         raise InputError(f"{target} is a folder: give the name of a file to write")
     if whereabouts(source) in whereabouts(target).parents:
         raise InputError(f"{target} lies in {source}, which is read: write it somewhere else")
     parts = Parts(target, {**work_key(folder, source, column), "format": target.suffix, "part": PART})
-    finished = parts.finished()
+    finished = len(parts.finished())
     counts = {"encoded": 0, "resumed": 0, "skipped": 0}
     rows = _usable(read_sentences(source, column=column, max_chars=LONGEST), counts, skip_invalid)
     model: RankEncoder | None = None
+    paths: list[Path] = []
     with tqdm(desc="Encoding", unit=" sentences", disable=not progress) as bar:
         for number, part in enumerate(iter(lambda: list(islice(rows, PART)), [])):
-            if number < len(finished):
+            paths.append(parts.path(number))
+            if number < finished:
                 counts["resumed"] += len(part)
             else:
                 model = model or RankEncoder.load(folder, device=device, batch_size=batch_size)
@@ -84,7 +87,6 @@ def encode_file(
                     _write_part(path, target.suffix, part, model)
                 counts["encoded"] += len(part)
             bar.update(len(part))
-    paths = parts.finished()
     if not paths:
         raise InputError(f"{source} holds no sentence to encode")
     with new_file(target) as path:

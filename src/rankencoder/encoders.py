@@ -31,6 +31,7 @@ PROBE = (
 )
 """Sentences whose vectors tell one encoder from another."""
 
+_READ = (".json", ".safetensors", ".txt", ".model")
 _SAME_ENCODER = 0.999  # cosine: half precision and other hardware stay above, another checkpoint falls below
 
 
@@ -218,6 +219,7 @@ def load_sentence_transformer(name: str, *, revision: str | None, device: str | 
         check_device(device)
     check_encoder_name(name, revision)
     folder = Path(name)
+    check_readable(folder)
     try:
         model = SentenceTransformer(
             name, revision=revision, device=device, model_kwargs={"use_safetensors": True}
@@ -241,6 +243,19 @@ def check_encoder_name(name: str, revision: str | None = None) -> None:
         raise InputError(
             f"{name} is no encoder: a SentenceTransformer folder has a modules.json or config.json"
         )
+
+
+def check_readable(folder: Path) -> None:
+    """Make sure that all files of a model can be read: libraries would go on without some of them.
+
+    :raises InputError: If one cannot.
+    """
+    for path in (*folder.glob("*.*"), *folder.glob("*/*.json"), *folder.glob("*/*.safetensors")):
+        if path.suffix in _READ:
+            try:
+                path.open("rb").close()
+            except OSError as error:
+                raise InputError(f"cannot read {path}: {error.strerror}") from error
 
 
 def check_device(device: str) -> None:

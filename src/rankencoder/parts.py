@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rankencoder.errors import InputError
-from rankencoder.storage import new_file, read_json, write_json
+from rankencoder.storage import file_digest, new_file, read_json, write_json
 
 
 class Parts:
@@ -35,11 +35,21 @@ class Parts:
         """Return the file of a part, finished or not."""
         return self.folder / f"part-{number:06d}"
 
+    def _digest(self, number: int) -> Path:
+        return self.folder / f".{self.path(number).name}.sha256"
+
+    def is_finished(self, number: int) -> bool:
+        """Say whether a part is there, as it was written."""
+        try:
+            return self._digest(number).read_bytes() == file_digest(self.path(number)).encode()
+        except (FileNotFoundError, IsADirectoryError):
+            return False
+
     def finished(self) -> list[Path]:
-        """Return the files of the parts from the first to the last before one that is missing."""
+        """Return the files of the parts from the first to the last before one that is missing or damaged."""
         paths: list[Path] = []
-        while (path := self.path(len(paths))).exists():
-            paths.append(path)
+        while self.is_finished(len(paths)):
+            paths.append(self.path(len(paths)))
         return paths
 
     @contextmanager
@@ -50,11 +60,22 @@ class Parts:
                 write_json(path, self.key)
         with new_file(self.path(number)) as path:
             yield path
+            with new_file(self._digest(number)) as note:
+                note.write_text(file_digest(path))
 
 
 def clear_parts(target: str | Path) -> None:
     """Delete the parts beside a target, once that is written."""
     shutil.rmtree(parts_folder(target), ignore_errors=True)
+
+
+def clear_leftover_parts(target: str | Path) -> None:
+    """Delete the parts beside a target that is newer than they are: its writer was killed before that."""
+    target, folder = Path(target).resolve(), parts_folder(target)
+    if target.exists() and folder.exists():
+        newest = max((path.stat().st_mtime_ns for path in folder.iterdir()), default=0)
+        if newest < target.stat().st_mtime_ns:
+            clear_parts(target)
 
 
 def parts_folder(target: str | Path) -> Path:

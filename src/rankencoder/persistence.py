@@ -87,6 +87,17 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
+def _check_own(encoder: Encoder, reference: Reference) -> None:
+    """Make sure that the encoder of a folder is the one that was saved there.
+
+    :raises InputError: If it is not.
+    """
+    try:
+        reference.check_encoder(encoder)
+    except InputError as error:
+        raise InputError(f"{encoder.name} is damaged, or another than was saved: {error}") from error
+
+
 def load(
     cls: type[RankEncoder], folder: Path, source: EncoderLike | None, *, device: str | None, batch_size: int
 ) -> RankEncoder:
@@ -120,6 +131,9 @@ def load(
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{folder / CONFIG} is damaged ({error}); build it again") from error
     encoder = Encoder(folder / "encoder" if source is None else source, device=device, batch_size=batch_size)
-    encoder.name = name if source is None else encoder.name
-    reference.check_encoder(encoder)
+    if source is None:
+        _check_own(encoder, reference)
+        encoder.name = name
+    else:
+        reference.check_encoder(encoder)
     return cls._assemble(encoder, reference, form.to(encoder.device), fidelity, rank_weight)

@@ -275,12 +275,12 @@ class _Kept:
 
     def _read(self, number: int) -> bool:
         """Take over a part, if it is there."""
-        if self.parts is None:
+        if self.parts is None or not self.parts.is_finished(number):
             return False
         rows = self.vectors[_rows(number)]
         try:
             found = read_tensors(self.parts.path(number)).get("vectors")
-        except InputError:  # not done yet, or not whole
+        except InputError:  # not whole
             return False
         if found is None or found.shape != rows.shape or found.dtype != rows.dtype:
             return False

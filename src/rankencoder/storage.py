@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 import json
 import os
 import platform
@@ -24,6 +25,7 @@ RESULT = "_rankencoder.json"
 """What a result of many files says of itself; readers of Parquet pass over its name."""
 
 _ADDRESS = re.compile(r"(^|/)(s3|gs|gcs|az|abfs|adl|hf|https?|ftp|hdfs|memory|file):(?=/)")
+_TORCH_WRITES = re.compile(r"inline_container|PytorchStreamWriter|iostream error")
 _OURS = ("rankencoder.json", "reference.json", RUN, RESULT)
 
 
@@ -36,7 +38,7 @@ def new_folder(target: str | Path, *, overwrite: bool = False) -> Iterator[Path]
     target = check_free(target, overwrite=overwrite)
     temporary = _temporary(target)
     try:
-        with _write_errors_as_os_errors(target):
+        with write_errors_named(target):
             temporary.mkdir()
             yield temporary
             _let_others_read(temporary)
@@ -52,7 +54,7 @@ def new_file(target: str | Path) -> Iterator[Path]:
     target = Path(target).resolve()
     temporary = _temporary(target)
     try:
-        with _write_errors_as_os_errors(target):
+        with write_errors_named(target):
             yield temporary
             _let_others_read(temporary)
             _sync(temporary)
@@ -92,13 +94,15 @@ def _let_others_read(path: Path) -> None:
 
 
 @contextmanager
-def _write_errors_as_os_errors(target: Path) -> Iterator[None]:
-    """Let a full disk look the same whichever library met it."""
+def write_errors_named(target: Path) -> Iterator[None]:
+    """Let a full disk look the same whichever library met it, and say what could not be written."""
     from safetensors import SafetensorError
 
     try:
         yield
-    except (OSError, SafetensorError) as error:
+    except (OSError, SafetensorError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and not _TORCH_WRITES.search(str(error)):
+            raise
         reason = getattr(error, "strerror", None) or f"{error} (is the disk full?)"
         raise OSError(getattr(error, "errno", None), f"cannot write {target}: {reason}") from error
 
@@ -156,6 +160,20 @@ def sync_tree(folder: Path) -> None:
     for path in folder.rglob("*"):
         _sync(path)
     _sync(folder)
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    sha = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(2**20):
+            sha.update(block)
+    return sha.hexdigest()
+
+
+def is_empty(folder: Path) -> bool:
+    """Say whether a folder holds nothing, but for what a killed process had begun to write."""
+    return all(path.name.startswith(".") and path.suffix == ".new" for path in folder.iterdir())
 
 
 def _sync(path: Path) -> None:

@@ -62,8 +62,10 @@ def build(
     from rankencoder.blend import check_rank_weight
     from rankencoder.cli.info import describe, print_description
     from rankencoder.forms import check_settings
+    from rankencoder.parts import clear_leftover_parts, clear_parts
     from rankencoder.storage import check_free
 
+    clear_leftover_parts(output)
     check_free(output, overwrite=overwrite)
     check_rank_weight(rank_weight)
     check_settings(form, dim=dim, power=power, center=center)
@@ -71,7 +73,6 @@ def build(
     quiet_libraries()
     from rankencoder.encoders import Encoder
     from rankencoder.model import RankEncoder
-    from rankencoder.parts import clear_parts
     from rankencoder.reference import Reference
 
     loaded = Encoder(encoder, revision=revision, device=device, batch_size=batch_size)

@@ -73,14 +73,14 @@ class CachedEncoder(Encoder):
             return self._memory[key]
         path = self._folder / self.fingerprint[:16] / f"{key[:32]}.safetensors" if self._folder else None
         try:
-            found = read_tensors(path)["array"] if path else None
+            found = _whole(read_tensors(path)) if path else None
         except (InputError, KeyError, OSError):  # not there yet, or not whole
             found = None
         if found is None or not _is_whole(found, rows):
             found = make()
             if path is not None:
                 with new_file(path) as new:
-                    write_tensors(new, {"array": found})
+                    write_tensors(new, {"array": found, "sha256": _seal(found)})
         self._memory[key] = found
         return found
 
@@ -97,6 +97,16 @@ def _is_whole(found: np.ndarray, rows: int) -> bool:
     """Say whether a stored array can be what was stored: numbers, in so many rows."""
     of_numbers = found.dtype.kind == "f" and found.size > 0 and bool(np.isfinite(found).all())
     return of_numbers and found.ndim in (1, 2) and len(found) == rows
+
+
+def _seal(array: np.ndarray) -> np.ndarray:
+    return np.frombuffer(hashlib.sha256(np.ascontiguousarray(array).data).digest(), dtype=np.uint8)
+
+
+def _whole(stored: dict[str, np.ndarray]) -> np.ndarray | None:
+    """Return a stored array, unless it is no longer what was stored; earlier versions did not seal theirs."""
+    array = stored["array"]
+    return array if np.array_equal(stored.get("sha256", seal := _seal(array)), seal) else None
 
 
 def digest(texts: Iterable[str]) -> str:

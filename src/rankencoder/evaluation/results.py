@@ -104,7 +104,8 @@ def add_result(earlier: Result, later: Result) -> Result:
     later = copy.deepcopy(later)
     result = {**earlier, **later}
     for section in ("data", "made", "space", "similar-pairs"):  # by set or section
-        result[section] = {**earlier.get(section, {}), **later.get(section, {})}
+        if section in result:
+            result[section] = {**earlier.get(section, {}), **later.get(section, {})}
     if "sts" in earlier and "sts" in later:
         for name, system in later["sts"].items():
             for part in ("scores", "similarities"):

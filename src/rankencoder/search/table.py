@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -66,7 +67,7 @@ class LanceRows:
 
     def find(self, ids: list[str]) -> dict[str, dict[str, Any]]:
         """Return the rows with these ids, their vectors aside."""
-        with _told("cannot read the table"):
+        with _told(f"cannot read the table in {self.uri}"):
             query = self.table.search().where(with_ids(ids)).select(["id", "text", *self.columns])
             return {row["id"]: row for row in query.to_list()}
 
@@ -76,7 +77,7 @@ class LanceRows:
         known = self.schema.names
         new = [field.with_nullable(True) for field in columns.schema if field.name not in known]
         if new:
-            with _told("cannot add the columns"):
+            with _told(f"cannot add the columns to the table in {self.uri}"):
                 self.table.add_columns(pa.schema(new))
 
     def write(self, rows: Any, *, replace: bool) -> None:
@@ -88,7 +89,7 @@ class LanceRows:
         merge = self.table.merge_insert("id").when_not_matched_insert_all()
         if replace:
             merge = merge.when_matched_update_all()
-        with _told("cannot write to the table"):
+        with _told(f"cannot write to the table in {self.uri}"):
             merge.execute(_complete(rows, self.schema))
             self._commits += 1
             if self._commits == self._next:
@@ -124,7 +125,7 @@ class LanceRows:
             query = query.minimum_nprobes(self._probes()).maximum_nprobes(0).refine_factor(_REFINE)
         if where is not None:
             query = query.where(where)
-        with _told(f"cannot filter by {where!r}" if where else "cannot search"):
+        with _told(f"cannot filter by {where!r}" if where else f"cannot search {self.uri}"):
             rows = query.to_list()
         found: list[list[dict[str, Any]]] = [[] for _ in vectors]
         for row in rows:
@@ -136,21 +137,21 @@ class LanceRows:
 
     def batches(self, columns: list[str], size: int = 4096) -> Iterator[Any]:
         """Yield some columns of all rows as Arrow batches."""
-        with _told("cannot read the table"):
+        with _told(f"cannot read the table in {self.uri}"):
             yield from self.table.search().select(columns).to_batches(size)
 
     def sample(self, size: int, seed: int = 0) -> np.ndarray:
         """Return the vectors of some random rows."""
         number = len(self)
         chosen = np.random.default_rng(seed).choice(number, size=min(size, number), replace=False)
-        with _told("cannot read the table"):
+        with _told(f"cannot read the table in {self.uri}"):
             return vectors_of(self.table.take_offsets(np.sort(chosen).tolist()).select(["vector"]).to_arrow())
 
     def optimize(self) -> None:
         """Put small files together, and make or refresh the indexes that a large table is searched by."""
         from lancedb.index import BTree, IvfPq
 
-        with _told("cannot put the table in order"):
+        with _told(f"cannot put the table in order in {self.uri}"):
             self.table.optimize(cleanup_older_than=_KEPT)  # indexes are made faster of few files
             if len(self) < APPROXIMATE:
                 return
@@ -208,7 +209,7 @@ def _told(what: str) -> Iterator[None]:
     except InputError:
         raise
     except (ValueError, RuntimeError, OSError) as error:
-        reason = first_line(error).partition(", /root/")[0].partition(", /home/")[0]
+        reason = re.sub(r", /(root|home|rustc)/.*", "", first_line(error))
         raise InputError(f"{what}: {reason}") from error
 
 

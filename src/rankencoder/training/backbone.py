@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from rankencoder.encoders import check_hub, first_line
+from rankencoder.encoders import check_hub, check_readable, first_line
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -170,6 +170,7 @@ def _load_config(name: str, revision: str | None) -> PretrainedConfig:
             raise InputError(f"{error}{hint}") from error
     elif not (folder / "config.json").exists():
         raise InputError(f"{name} is no backbone: a folder with a config.json and safetensors is wanted")
+    check_readable(folder)
     try:
         # without False, transformers would ask whoever sits there whether to run a stranger's code
         config: PretrainedConfig = AutoConfig.from_pretrained(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankencoder.corpus import LONGEST, Sentence, read_sentences
 from rankencoder.errors import InputError, TrainingWarning
-from rankencoder.storage import import_pyarrow, new_file, read_json, write_json
+from rankencoder.storage import file_digest, import_pyarrow, new_file, read_json, write_json
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -84,7 +84,8 @@ def store_sentences(corpus: Any, folder: Path, *, column: str | None, progress: 
                 out.write_batch(pa.record_batch([list(numbers), batch], schema=schema))
         _check_number(counts)
         with new_file(about) as path:
-            write_json(path, {"counts": vars(counts), "sha256": digest.hexdigest()})
+            shas = {"sha256": digest.hexdigest(), "file": file_digest(arrow)}
+            write_json(path, {"counts": vars(counts), **shas})
     return load_sentences(folder)
 
 
@@ -98,6 +99,8 @@ def load_sentences(folder: Path) -> Sentences:
     pa, _ = import_pyarrow()
     about = read_json(folder / "sentences.json")
     try:
+        if about.get("file", digest := file_digest(folder / "sentences.arrow")) != digest:
+            raise ValueError("sentences.arrow is not what was written")  # mapped, it could end the process
         rows = Dataset.from_file(str(folder / "sentences.arrow"))
         counts = Counts(**about["counts"])
         if len(rows) != counts.sentences:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rankencoder.errors import InputError
-from rankencoder.storage import RUN, check_free, read_json
+from rankencoder.storage import RUN, check_free, is_empty, read_json
 from rankencoder.training.config import TrainConfig, make_config
 from rankencoder.training.gather import is_first_process
 from rankencoder.training.outputs import SETTINGS, write_record
@@ -107,7 +107,7 @@ def _check_occupied(output: Path, config: TrainConfig, overwrite: bool) -> bool:
     """Say whether there is a run that may be replaced."""
     if output.exists() and not output.is_dir():
         raise InputError(f"{output} is a file: choose another name for the output folder")
-    if not output.exists() or not any(output.iterdir()):
+    if not output.exists() or is_empty(output):
         return False
     if not overwrite:
         raise InputError(

@@ -180,7 +180,7 @@ def _make(target: Path, sentences: Sequence[str], key: dict[str, Any], processes
     count = len(sentences)
     parts = Parts(target, {**key, "sentences": count, "part": _PART})
     numbers = range(-(-count // _PART))
-    todo = [number for number in numbers if not parts.path(number).exists()]
+    todo = [number for number in numbers if not parts.is_finished(number)]
     done = count - sum(min(_PART, count - number * _PART) for number in todo)
     jobs = ((number, _texts(sentences, number * _PART)) for number in todo)
     bar = tqdm(total=count, initial=done, desc="Negating", unit=" sentences", disable=not shown)

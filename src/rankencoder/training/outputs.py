@@ -23,8 +23,17 @@ PICTURE = "losses.svg"
 def save_encoder(trained: Trained, folder: Path, config: TrainConfig, sentences: Sentences) -> None:
     """Write an encoder with its model card, whole or not at all."""
     describe(trained.model, trained.loss, config, sentences)
+    _forget_last_call(trained.model)
     with new_folder(folder) as new:
         trained.model.save_pretrained(str(new))
+
+
+def _forget_last_call(model: SentenceTransformer) -> None:
+    """Keep how the last batch was cut and filled up out of what is saved: a resumed stage had another one."""
+    backend = getattr(model.tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        backend.no_truncation()
+        backend.no_padding()
 
 
 def describe(model: SentenceTransformer, loss: Any, config: TrainConfig, sentences: Sentences) -> None:

@@ -6,6 +6,7 @@ Vectors of training sentences are computed once, in half precision, in a file th
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rankencoder.errors import InputError
-from rankencoder.storage import check_kinds, new_file, read_array, read_json, write_json
+from rankencoder.storage import check_kinds, new_file, read_array, read_json, write_errors_named, write_json
 
 if TYPE_CHECKING:
     from rankencoder.encoders import Encoder
@@ -116,13 +117,10 @@ def write_vectors(encoder: Encoder, sentences: Sentences, file: Path, *, progres
     key = hashlib.sha256(sentences.sha256.encode() + probe.astype(np.float16).tobytes()).hexdigest()
     journal = file.with_suffix(".json")
     shape = (len(sentences), probe.shape[1])
-    done = _done(journal, key) if _is_table(file, shape) else 0
-    file.parent.mkdir(parents=True, exist_ok=True)
-    vectors = np.lib.format.open_memmap(
-        file, mode="r+" if done else "w+", dtype=np.float16, shape=None if done else shape
-    )
-    if vectors.shape != shape:
-        raise InputError(f"{file} is damaged: its shape is {vectors.shape}, not {shape}; delete it")
+    done = _done(journal, key) if file.exists() else 0
+    vectors = _opened(file, shape) if done else None
+    if vectors is None:
+        vectors, done = _new_table(file, shape), 0
     with tqdm(
         total=len(sentences), initial=done, desc="Vectors", unit=" sentences", disable=not progress
     ) as bar:
@@ -136,11 +134,26 @@ def write_vectors(encoder: Encoder, sentences: Sentences, file: Path, *, progres
             bar.update(stop - start)
 
 
-def _is_table(file: Path, shape: tuple[int, int]) -> bool:
+def _opened(file: Path, shape: tuple[int, int]) -> np.memmap | None:
+    """Open a begun table; None if it is damaged."""
     try:
-        return read_array(file, "r").shape == shape
+        found = read_array(file, "r")  # "r+" would fill up with zeros what is too short
     except InputError:
-        return False
+        return None
+    if found.shape != shape or found.dtype != np.float16:
+        return None
+    return np.lib.format.open_memmap(file, mode="r+")
+
+
+def _new_table(file: Path, shape: tuple[int, int]) -> np.memmap:
+    """Make a table, with room on the disk: without, writing to what is mapped would end the process."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with write_errors_named(file):
+        vectors = np.lib.format.open_memmap(file, mode="w+", dtype=np.float16, shape=shape)
+        if hasattr(os, "posix_fallocate"):
+            with open(file, "r+b") as opened:
+                os.posix_fallocate(opened.fileno(), 0, file.stat().st_size)
+    return vectors
 
 
 def _done(journal: Path, key: str) -> int:

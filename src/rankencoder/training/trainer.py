@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import time
+import warnings
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,15 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from transformers.trainer import TRAINER_STATE_NAME
 
 from rankencoder.encoders import first_line
-from rankencoder.errors import InputError
-from rankencoder.storage import check_kinds, new_file, read_json, sync_tree, write_json
+from rankencoder.errors import InputError, TrainingWarning
+from rankencoder.storage import (
+    file_digest,
+    new_file,
+    read_json,
+    sync_tree,
+    write_errors_named,
+    write_json,
+)
 from rankencoder.training.finite import FiniteCheck
 from rankencoder.training.gather import average_gradients
 from rankencoder.training.graphs import GraphedStep, logged_parts
@@ -115,13 +123,14 @@ class EncoderTrainer(SentenceTransformerTrainer):
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         self.check_numbers()
-        super()._save_checkpoint(model, trial)
+        folder = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
+        with write_errors_named(folder):
+            super()._save_checkpoint(model, trial)
         self.accelerator.wait_for_everyone()  # each process writes a part
         if self.args.should_save:
-            folder = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
             sync_tree(folder)
             with new_file(folder / _COMPLETE) as path:
-                write_json(path, {"step": self.state.global_step})
+                write_json(path, {"step": self.state.global_step, "files": _digests(folder)})
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         assert output_dir is not None
@@ -218,15 +227,37 @@ class _KeepBest(TrainerCallback):
                 control.should_training_stop = True
 
 
+def _digests(folder: Path) -> dict[str, str]:
+    """Return the digests of all files of a checkpoint."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != _COMPLETE]
+    return {path.relative_to(folder).as_posix(): file_digest(path) for path in sorted(files)}
+
+
 def drop_incomplete(folder: Path) -> None:
-    """Delete the checkpoints in a folder that were not written whole."""
+    """Delete the checkpoints in a folder that were not written whole, or are no longer."""
     for path in folder.glob("checkpoint-*"):
-        if not (path / _COMPLETE).exists():
+        begun = not (path / _COMPLETE).exists()
+        if begun or not _is_whole(path):
             shutil.rmtree(path)
+        if not begun and not path.exists():
+            warnings.warn(f"{path} is damaged: it is left out", TrainingWarning, stacklevel=2)
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    """Say whether a checkpoint is as it was written."""
+    try:
+        about = read_json(checkpoint / _COMPLETE)
+    except InputError:
+        return False
+    # None: of an earlier version
+    return about.get("step") == _step(checkpoint) and about.get("files") in (None, _digests(checkpoint))
 
 
 def last_checkpoint(folder: Path) -> str | None:
     """Return the newest whole checkpoint in a folder."""
-    notes = folder.glob(f"checkpoint-*/{_COMPLETE}")
-    whole = {check_kinds(read_json(path), path, step=int)["step"]: path.parent for path in notes}
-    return str(whole[max(whole)]) if whole else None
+    whole = [path.parent for path in folder.glob(f"checkpoint-*/{_COMPLETE}")]
+    return str(max(whole, key=_step)) if whole else None
+
+
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])

@@ -1,0 +1,92 @@
+"""What a training finds of its earlier self: whole, half written, or damaged."""
+
+import errno
+import json
+import os
+
+import numpy as np
+import pytest
+
+from rankencoder.errors import InputError, TrainingWarning
+from rankencoder.training.data import load_sentences, store_sentences
+from rankencoder.training.teacher import _new_table, write_vectors
+from rankencoder.training.trainer import _digests, drop_incomplete, last_checkpoint
+
+pytestmark = pytest.mark.filterwarnings("ignore:a corpus of")
+
+
+def checkpoint(folder, step):
+    path = folder / f"checkpoint-{step}"
+    (path / "1_Pooling").mkdir(parents=True)
+    (path / "optimizer.pt").write_bytes(b"momentum")
+    (path / "1_Pooling" / "config.json").write_text("{}")
+    (path / "complete.json").write_text(json.dumps({"step": step, "files": _digests(path)}))
+    return path
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "1_Pooling/config.json", "complete.json"])
+def test_a_damaged_checkpoint_is_left_out_and_the_one_before_it_taken(tmp_path, name):
+    checkpoint(tmp_path, 9)
+    newest = checkpoint(tmp_path, 10)
+    assert last_checkpoint(tmp_path) == str(newest)
+    drop_incomplete(tmp_path)
+    assert newest.exists()
+    (newest / name).write_bytes((newest / name).read_bytes()[:-1])
+    with pytest.warns(TrainingWarning, match="checkpoint-10 is damaged"):
+        drop_incomplete(tmp_path)
+    assert last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-9")
+
+
+def test_a_half_written_checkpoint_is_left_out_and_one_of_an_earlier_version_is_not(tmp_path):
+    (checkpoint(tmp_path, 4) / "complete.json").unlink()
+    (checkpoint(tmp_path, 2) / "complete.json").write_text('{"step": 2}')
+    drop_incomplete(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-2"]
+
+
+def test_damaged_sentences_are_told_of(tmp_path, sentences):
+    stored = store_sentences(sentences, tmp_path, column=None, progress=False)
+    assert len(stored) == len(sentences)
+    file = tmp_path / "sentences.arrow"
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.unlink()  # it is mapped
+    file.write_bytes(data)
+    with pytest.raises(InputError, match=r"sentences\.arrow is not what was written"):
+        load_sentences(tmp_path)
+
+
+def test_damaged_vectors_of_a_teacher_are_made_again(tmp_path, sentences, callable_encoder):
+    from rankencoder.encoders import Encoder
+
+    stored = store_sentences(sentences, tmp_path, column=None, progress=False)
+    file = tmp_path / "teacher-0.npy"
+    write_vectors(Encoder(callable_encoder), stored, file, progress=False)
+    whole = np.load(file)
+    file.write_bytes(file.read_bytes()[:500])
+    write_vectors(Encoder(callable_encoder), stored, file, progress=False)
+    assert np.array_equal(np.load(file), whole)
+    file.with_suffix(".json").write_text(json.dumps({"done": None}))
+    write_vectors(Encoder(callable_encoder), stored, file, progress=False)
+    assert np.array_equal(np.load(file), whole)
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="needs posix_fallocate")
+def test_a_table_that_does_not_fit_on_the_disk_is_told_of_before_it_is_written(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OSError, match=r"cannot write .*t\.npy: No space left"):
+        _new_table(tmp_path / "t.npy", (4, 2))
+
+
+def test_a_folder_that_was_only_begun_can_be_trained_into(train, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".rankencoder-run.json.elsewhere-1.new").write_text("{")
+    assert train(only_base=True, max_steps=1).record["finished"]
+
+
+def test_a_resumed_stage_saves_the_same_tokenizer(train):
+    tokenizer = json.loads((train(only_base=True, max_steps=1).encoder / "tokenizer.json").read_text())
+    assert (tokenizer["truncation"], tokenizer["padding"]) == (None, None)
