@@ -28,6 +28,13 @@ from rankencoder.pairs import read_pairs, read_scored_pairs
 SENTENCES = ["A cat sleeps.", 'He said "no", twice', "Füße 😀 \u202eabc", "x" * 300]
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    """Relative names in hostile files lead into a folder of the test."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+
 def unless_refused(load, *names):
     """Return what a loader makes of a file, or None where it refuses it and says which one it is."""
     try:

@@ -115,9 +115,7 @@ def test_strange_names_and_sentences_in_evaluations_and_reports(built, tmp_path,
     pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
     out = tmp_path / "out"
     tasks = ("--task", "sts", "--task", "changed")
-    code, _, error = run_cli(
-        "evaluate", built, "--dev", pairs, "-o", out, "--no-cache", *tasks, "--data", tmp_path
-    )
+    code, _, error = run_cli("evaluate", built, "--dev", pairs, "-o", out, "--no-cache", *tasks)
     assert code == 0, error
     html = report(out, format="html")
     assert "<script>alert" not in html
@@ -362,3 +360,16 @@ def test_a_stored_probe_of_no_numbers_fits_no_encoder(tmp_path, callable_encoder
     save_file({**tensors, "probe": np.full_like(tensors["probe"], np.nan)}, file)
     with pytest.raises(InputError, match="is another"):
         RankEncoder.load(tmp_path / "model", callable_encoder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"pairs": float("inf")}, {"highest": float("nan")}, {"similarities": [float("nan")]}, {"shares": [2.0]}],
+)
+def test_a_calibration_of_no_numbers_is_refused(change, tmp_path):
+    from rankencoder.search.calibration import Calibration
+
+    valid = {"pairs": 3, "source": "x", "similarities": [0.5], "shares": [0.5], "highest": 0.9}
+    Calibration.from_dict(valid, tmp_path)
+    with pytest.raises(InputError, match="delete it, it is made again"):
+        Calibration.from_dict({**valid, **change}, tmp_path)

@@ -256,7 +256,7 @@ def _cut_rows(place: Place) -> list[Slice]:
     try:
         with open_file(place) as opened, pq.ParquetFile(opened) as file:
             rows = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise InputError(f"{place} is not a readable Parquet file: {error}") from error
     slices, start, before = [], 0, 0
     for number in range(len(rows)):

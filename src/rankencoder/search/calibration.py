@@ -140,9 +140,11 @@ class Calibration:
             calibration = cls(similarities, shares, highest, pairs, str(stored["source"]))
             if not len(shares) or similarities.shape != shares.shape or calibration.pairs < 1:
                 raise ValueError("not one share for each similarity")
+            if not np.isfinite([*similarities, *shares, highest]).all() or shares.max() > 1:
+                raise ValueError("shares or similarities are none")
             if (np.diff(similarities) < 0).any() or (np.diff(shares) > 0).any() or not (shares > 0).all():
                 raise ValueError("shares or similarities out of order")
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise InputError(f"{path} is damaged ({error}): delete it, it is made again") from error
         return calibration
 
