@@ -16,7 +16,7 @@ from pathlib import Path
 
 from fault_kinds import EQUAL, ERROR, FAILED, UNNOTICED, run_case
 from fault_lab import COMMANDS, Lab
-from fault_ray import dropped, ray_cluster
+from fault_ray import dropped, one_by_one, ray_cluster
 from fault_runs import prepare
 from fault_saved import SUBJECTS
 
@@ -95,8 +95,9 @@ def run_ray_cases(lab, cases):
     """Run cases on a cluster, which no process may be forked after."""
     if not cases:
         return {}
+    expected = one_by_one(lab)
     with ray_cluster() as (cluster, node):
-        return run_cases(lab, cases, lambda lab, case: dropped(lab, case, cluster, node))
+        return run_cases(lab, cases, lambda lab, case: dropped(lab, case, expected, cluster, node))
 
 
 def run_cases(lab, cases, run_one=run_case, *, talkative=False):
