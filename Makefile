@@ -36,7 +36,7 @@ test-slow: browser $(VENV)/.ready  ## run the tests that take minutes too (all s
 	$(PYTEST) -m 'slow or not slow'
 
 # in the night, on GitHub; thirty of its cases are among the tests
-faults: $(VENV)/.ready  ## kill commands, fill disks and damage files in some hundred ways (about 15 minutes)
+faults: $(VENV)/.ready  ## kill commands, fill disks and damage files in some hundred ways (about 10 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/faults.py --cases 200 --seed $(or $(SEED),0) --ray 4
 
 lint: $(VENV)/.ready  ## ruff and mypy
