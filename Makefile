@@ -49,7 +49,7 @@ audit: $(VENV)/.ready  ## look for known vulnerabilities of what is installed (n
 	$(VENV)/audit/bin/pip-audit --strict --no-deps --disable-pip -r $(VENV)/audit/requirements.txt
 
 # in the night, on GitHub; thirty of its cases are among the tests
-faults: $(VENV)/.ready  ## kill commands, fill disks and damage files in some hundred ways (about 15 minutes)
+faults: $(VENV)/.ready  ## kill commands, fill disks and damage files in some hundred ways (about 10 minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python tests/faults.py --cases 200 --seed $(or $(SEED),0) --ray 4
 
 lint: $(VENV)/.ready  ## ruff and mypy

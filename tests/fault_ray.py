@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 
 from fault_kinds import EQUAL, FAILED, Verdict
+from fault_lab import OUTPUTS
+from fault_runs import run
 
 PIECES = 10
 
@@ -37,8 +39,18 @@ def ray_cluster():
         cluster.shutdown()
 
 
-def dropped(lab, case, cluster, node):
-    """Kill a process that encodes, or its whole node, when some pieces are finished."""
+def one_by_one(lab):
+    """Return the file of an undisturbed run that encodes sentence by sentence, as the cluster is to do."""
+    folder = lab.new_folder("undisturbed one by one")
+    assert run([*lab.command("encode"), "--batch-size", 1], folder).code == 0
+    return folder / "out" / OUTPUTS["encode"]
+
+
+def dropped(lab, case, expected, cluster, node):
+    """Kill a process that encodes, or its whole node, when some pieces are finished.
+
+    :param expected: The file of the undisturbed result.
+    """
     import pyarrow.parquet as pq
 
     from rankencoder.scale import encode
@@ -66,7 +78,6 @@ def dropped(lab, case, cluster, node):
     finally:
         over.set()
         killer.join()
-    expected = lab.undisturbed("encode")[2] / "vectors.parquet"
     right = _same(pq.read_table(folder / "out/vectors"), pq.read_table(expected))
     return Verdict(EQUAL if right else FAILED, "encode", "" if right else "another result")
 
