@@ -80,6 +80,7 @@ def _interrupt(*_):
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow  # test_faults.py does the like, in forks, which are faster
 def test_killed_and_run_again(tiny_saved, tmp_path, sentences):
     """kill -9 in the middle; the second run ends with the same bytes as an undisturbed one."""
     source = tmp_path / "in.txt"
@@ -152,6 +153,7 @@ def test_bad_requests(tiny_saved, text_file, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["empty.txt", "in.txt", "v.npy"]
 
 
+@pytest.mark.slow  # test_faults.py does the like, in forks, which are faster
 def test_a_disk_that_is_full(tiny_saved, text_file, tmp_path):
     """A limit on file sizes makes writes fail as a full disk does: one line, exit code 2, nothing half."""
     code = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"

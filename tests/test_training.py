@@ -162,6 +162,7 @@ def wait_for(pattern, folder, process):
         time.sleep(0.01)
 
 
+@pytest.mark.slow  # test_faults.py does the like, in forks, which are faster
 def test_kill_9_in_either_stage(train, tmp_path, corpus_file, backbone):
     settings = {**SMALL, "max_steps": 120, "save_steps": 10, "backbone": backbone}
     whole = train("whole", **{**settings, "backbone": str(backbone)})
