@@ -9,6 +9,7 @@ import argparse
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import Requirement
 
@@ -20,18 +21,24 @@ else:
 ROOT = Path(__file__).parents[1]
 
 
+def project() -> dict[str, Any]:
+    """Return the project table of pyproject.toml."""
+    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return found
+
+
 def declared(extras: list[str]) -> list[Requirement]:
     """Return what the package and these of its extras need on this Python, extras of extras too."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    found = [Requirement(text) for text in project["dependencies"]]
+    table = project()
+    found = [Requirement(text) for text in table["dependencies"]]
     waiting, seen = list(extras), set[str]()
     while waiting:
         extra = waiting.pop()
         if extra in seen:
             continue
         seen.add(extra)
-        for requirement in map(Requirement, project["optional-dependencies"][extra]):
-            if requirement.name == project["name"]:
+        for requirement in map(Requirement, table["optional-dependencies"][extra]):
+            if requirement.name == table["name"]:
                 waiting += requirement.extras
             elif requirement.marker is None or requirement.marker.evaluate():
                 found.append(requirement)
