@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo browser test test-slow lint check docs bench results clean
+.PHONY: help demo browser test test-slow lint check docs bench results clean public-names release-check
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -41,6 +41,13 @@ lint: $(VENV)/.ready  ## ruff and mypy
 	$(BIN)/mypy
 
 check: lint test  ## ruff, mypy and the tests
+
+public-names: $(VENV)/.ready  ## write down the public names, commands and options anew, after a change that is meant
+	$(BIN)/python tests/public_names.py
+
+# EXTRAS="serve search" tries these alone
+release-check: $(VENV)/.ready  ## build sdist and wheel, and try the wheel and each extra in new environments
+	$(BIN)/python tools/release_check.py $(if $(EXTRAS),--extras $(EXTRAS))
 
 # (the variable: the theme's authors advertise on the error output)
 docs: $(VENV)/.ready  ## build the site of the documentation into site/

@@ -1,8 +1,12 @@
+import ast
+import difflib
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from public_names import FILE, described
 
 import rankencoder
 
@@ -64,3 +68,33 @@ def test_public_names_have_runnable_examples():
     for name in rankencoder.__all__:
         if not name.startswith("_"):
             assert ">>>" in getattr(rankencoder, name).__doc__, name
+
+
+def test_names_parameters_commands_and_options_do_not_change_by_accident():
+    known, found = FILE.read_text(encoding="utf-8").splitlines(), described().splitlines()
+    changed = "\n".join(difflib.unified_diff(known, found, "public_names.txt", "this code", lineterm="", n=0))
+    assert not changed, f"public names changed; if that is meant: make public-names\n{changed}"
+
+
+TOLD_WHEN_MISSING = {"umap"}
+"""What is used where it happens to be installed."""
+NAMES = {"sklearn": "scikit-learn", "yaml": "pyyaml", "lance": "pylance", "pydantic-core": "pydantic"}
+"""Packages that are installed by another name than they are imported by."""
+
+
+def imported(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.module
+
+
+def test_what_is_imported_is_declared():
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("\ndev = [")[0]
+    declared = {name.lower().replace("_", "-") for name in re.findall(r'"([\w-]+)(?:\[\w+\])?[>=]=', project)}
+    for path in (ROOT / "src").rglob("*.py"):
+        modules = {name.partition(".")[0] for name in imported(path)}
+        modules -= {"rankencoder", *sys.stdlib_module_names, *TOLD_WHEN_MISSING}
+        names = {name.lower().replace("_", "-") for name in modules}
+        assert {NAMES.get(name, name) for name in names} <= declared, path
