@@ -1,4 +1,4 @@
-"""What people's code and scripts rely on, as text: public names with their parameters, commands with their options.
+"""What people rely on, as text: public names with their parameters, commands with their options.
 
 `make public-names` writes public_names.txt anew, after a change that was meant.
 """

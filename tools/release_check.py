@@ -1,7 +1,7 @@
 """Is this ready to be released? Builds sdist and wheel, looks into them, tries the wheel in new environments.
 
-`make release-check`, or `python tools/release_check.py --extras serve search --keep`: one line for each step,
-and an end at the first that fails. Environments of extras lie on top of the plain wheel's, to save minutes;
+`make release-check`, or `python tools/release_check.py --extras serve search --keep`: one line for each step.
+Environments of extras lie on top of the plain wheel's, to save minutes;
 each has one extra alone, so that a dependency that was not declared is missed.
 """
 
@@ -20,6 +20,7 @@ import time
 import zipfile
 from collections.abc import Callable
 from email.parser import Parser
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -57,14 +58,16 @@ def run(*command: str | Path, cwd: Path | None = None) -> str:
     return done.stdout
 
 
-def step(name: str, work: Callable[[], str | None]) -> None:
-    """Do a step and print one line of it; end if it fails."""
+def step(name: str, work: Callable[[], str | None]) -> bool:
+    """Do a step and print one line of it; return whether it went well."""
     start = time.monotonic()
     try:
         told = work() or ""
     except Failed as error:
-        sys.exit(f"FAILED  {time.monotonic() - start:6.1f} s  {name}: {error}")
+        print(f"FAILED  {time.monotonic() - start:6.1f} s  {name}: {error}", flush=True)
+        return False
     print(f"ok      {time.monotonic() - start:6.1f} s  {name}{': ' if told else ''}{told}", flush=True)
+    return True
 
 
 class Release:
@@ -196,18 +199,28 @@ def newest(changelog: str) -> str:
     return found[1] if found else ""
 
 
-def check(release: Release, extras: list[str]) -> None:
-    """Take all steps."""
-    step("build", release.build)
-    step("the sdist builds the same wheel", release.compare)
-    step("contents", release.look)
-    step("metadata", release.metadata)
-    step("wheel into an empty environment", release.install)
-    step("one version", release.versions)
-    step("smoke test of the plain wheel", lambda: release.smoke("plain", release.base / "bin/python"))
-    step("quickstart of README", lambda: release.extra("quickstart", QUICKSTART))
+def check(release: Release, extras: list[str]) -> bool:
+    """Take the steps, each of which needs those before; then all extras. Return whether all went well."""
+    steps: dict[str, Callable[[], str | None]] = {
+        "build": release.build,
+        "the sdist builds the same wheel": release.compare,
+        "contents": release.look,
+        "metadata": release.metadata,
+        "wheel into an empty environment": release.install,
+        "one version": release.versions,
+        "smoke test of the plain wheel": lambda: release.smoke("plain", release.base / "bin/python"),
+    }
+    if not all(step(name, work) for name, work in steps.items()):
+        return False
+    return check_extras(release, extras)
+
+
+def check_extras(release: Release, extras: list[str]) -> bool:
+    """Try the quickstart and each extra, also after one that fails."""
+    tried = [step("quickstart of README", lambda: release.extra("quickstart", QUICKSTART))]
     for name in extras:
-        step(f"extra {name}", lambda name=name: release.extra(name, name))  # type: ignore[misc]
+        tried.append(step(f"extra {name}", partial(release.extra, name, name)))
+    return all(tried)
 
 
 def main() -> None:
@@ -222,13 +235,14 @@ def main() -> None:
     start = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="release-check-"))
     try:
-        check(Release(folder), args.extras)
+        good = check(Release(folder), args.extras)
     finally:
         if args.keep:
             print(f"kept in {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)
-    print(f"ready   {time.monotonic() - start:6.1f} s  in all")
+    print(f"{'ready ' if good else 'FAILED'}  {time.monotonic() - start:6.1f} s  in all")
+    sys.exit(not good)
 
 
 if __name__ == "__main__":
