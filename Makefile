@@ -73,6 +73,7 @@ public-names: $(VENV)/.ready  ## write down the public names, commands and optio
 
 # EXTRAS="serve search" tries these alone
 release-check: $(VENV)/.ready  ## build sdist and wheel, and try the wheel and each extra in new environments
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt build twine
 	$(BIN)/python tools/release_check.py $(if $(EXTRAS),--extras $(EXTRAS))
 
 # (the variable: the theme's authors advertise on the error output)

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from packaging.utils import canonicalize_name
 from public_names import FILE, described
 
 import rankencoder
@@ -74,6 +75,43 @@ def test_names_parameters_commands_and_options_do_not_change_by_accident():
     known, found = FILE.read_text(encoding="utf-8").splitlines(), described().splitlines()
     changed = "\n".join(difflib.unified_diff(known, found, "public_names.txt", "this code", lineterm="", n=0))
     assert not changed, f"public names changed; if that is meant: make public-names\n{changed}"
+
+
+def pinned(name):
+    """Names and versions of a file of pip's."""
+    lines = re.findall(
+        r"^([\w.-]+)==([^;\s]+)", (ROOT / name).read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
+    return {canonicalize_name(package): version for package, version in lines}
+
+
+@pytest.fixture(scope="module")
+def declared():
+    """What pyproject.toml needs with all extras, on the lock file's Python."""
+    from lowest import declared
+
+    here = {"python_version": "3.11", "python_full_version": "3.11.7"}
+    return [found for found in declared(["dev"], here) if found.name != "torch"]
+
+
+def test_the_lock_file_has_everything_in_versions_that_are_allowed(declared):
+    locked, constraints = pinned("requirements.lock"), pinned("constraints.txt")
+    for requirement in declared:
+        version = locked[canonicalize_name(requirement.name)]
+        assert requirement.specifier.contains(version), f"{requirement}: {version}; make lock"
+    assert "torch" not in locked  # a CPU or a CUDA build, as the machine wants it
+    assert {name: locked[name] for name in locked.keys() & constraints.keys()}.items() <= constraints.items()
+    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    entries = re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)[1:]
+    assert all("--hash=sha256:" in entry for entry in entries)
+
+
+def test_every_dependency_has_a_lowest_version():
+    from lowest import pins, project
+
+    assert pins(["dev"], {})["torch"]
+    for extra in project()["optional-dependencies"]:
+        assert pins([extra], {})
 
 
 TOLD_WHEN_MISSING = {"umap"}

@@ -1,8 +1,8 @@
 """Writes requirements.lock: exact versions and checksums of all that CI installs, for Linux and Python 3.11.
 
 `make lock`. The versions are those of constraints.txt, which pip takes on every Python; what that file does
-not name gets its newest version. torch is not in the lock: its build (CPU or CUDA) is the machine's own choice,
-its version that of constraints.txt.
+not name gets its newest version. torch is not in the lock: its build (CPU or CUDA) is the machine's, its
+version that of constraints.txt.
 """
 
 from __future__ import annotations

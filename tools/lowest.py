@@ -27,8 +27,8 @@ def project() -> dict[str, Any]:
     return found
 
 
-def declared(extras: list[str]) -> list[Requirement]:
-    """Return what the package and these of its extras need on this Python, extras of extras too."""
+def declared(extras: list[str], where: dict[str, str] | None = None) -> list[Requirement]:
+    """Return what package and extras need (on this Python, or where), extras of extras too."""
     table = project()
     found = [Requirement(text) for text in table["dependencies"]]
     waiting, seen = list(extras), set[str]()
@@ -40,7 +40,7 @@ def declared(extras: list[str]) -> list[Requirement]:
         for requirement in map(Requirement, table["optional-dependencies"][extra]):
             if requirement.name == table["name"]:
                 waiting += requirement.extras
-            elif requirement.marker is None or requirement.marker.evaluate():
+            elif requirement.marker is None or requirement.marker.evaluate(where):
                 found.append(requirement)
     return found
 
