@@ -56,6 +56,17 @@ def test_ci_runs_the_readmes_test_command():
     assert (ROOT / ".ci/run").read_text().splitlines()[-1] == "make test"
 
 
+def test_the_workflow_runs_the_same_on_every_python():
+    yaml = pytest.importorskip("yaml")
+    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))["jobs"]
+    assert jobs["test"]["strategy"]["matrix"]["python"] == ["3.10", "3.11", "3.12", "3.13"]
+    commands = {step["run"] for job in jobs.values() for step in job["steps"] if "run" in step}
+    assert {".ci/run", "make locked lint", "make test-lowest", "make release-check"} <= commands
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    named = {word for command in commands if command.startswith("make ") for word in command.split()[1:]}
+    assert named <= targets
+
+
 def test_nothing_unpickles():
     for path in (ROOT / "src").rglob("*.py"):
         text = path.read_text()
