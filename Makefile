@@ -2,12 +2,14 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+comma := ,
 # two processes with one thread each: much of a test is not parallel by itself
 # (no reorder: else xdist begins with the files of most tests, and the longest, of few, come last)
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo browser test test-slow faults fuzz audit lint check docs bench results clean
+.PHONY: help demo browser test test-slow test-lowest faults fuzz audit public-names lint check docs bench results
+.PHONY: release-check lock locked clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -58,6 +60,39 @@ lint: $(VENV)/.ready  ## ruff and mypy
 	$(BIN)/mypy
 
 check: lint test  ## ruff, mypy and the tests
+
+# constraints.txt is by hand, for every Python; the lock file is all of it for one, with checksums
+lock: $(VENV)/.ready  ## write requirements.lock: what CI installs on Linux with Python 3.11, exactly
+	$(BIN)/pip install --quiet uv==0.13.7
+	$(BIN)/python tools/lock.py
+
+locked: pyproject.toml requirements.lock  ## make the environment of requirements.lock alone (Linux, Python 3.11)
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $(VENV)/.ready
+
+# FIX=torch=2.13.0 takes another torch than the lowest, which on PyPI comes with gigabytes of CUDA libraries
+LOWEST := train,report,search,serve,demo
+LOWEST_TESTS := $(addprefix tests/test_,$(addsuffix .py,package cli ranks forms model reference encoders blend corpus \
+	sampling storage files transformer export bulk settings_file training search report tuning))
+test-lowest:  ## run the core of the tests with the lowest versions that pyproject.toml allows
+	$(PYTHON) -m venv --clear .venv-lowest
+	.venv-lowest/bin/pip install --quiet --disable-pip-version-check packaging tomli
+	.venv-lowest/bin/python tools/lowest.py $(subst $(comma), ,$(LOWEST)) -o .venv-lowest/lowest.txt --fix $(FIX)
+	.venv-lowest/bin/pip install --quiet --disable-pip-version-check -c .venv-lowest/lowest.txt torch
+	.venv-lowest/bin/pip install --quiet --disable-pip-version-check -c .venv-lowest/lowest.txt -e '.[$(LOWEST)]' \
+	pytest==8.2 hypothesis==6.100 httpx==0.27
+	OMP_NUM_THREADS=1 .venv-lowest/bin/python -m pytest -q -k 'not sncse' $(LOWEST_TESTS)
+
+public-names: $(VENV)/.ready  ## write down the public names, commands and options anew, after a change that is meant
+	$(BIN)/python tests/public_names.py
+
+# EXTRAS="serve search" tries these alone
+release-check: $(VENV)/.ready  ## build sdist and wheel, and try the wheel and each extra in new environments
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt build twine
+	$(BIN)/python tools/release_check.py $(if $(EXTRAS),--extras $(EXTRAS))
 
 # (the variable: the theme's authors advertise on the error output)
 docs: $(VENV)/.ready  ## build the site of the documentation into site/

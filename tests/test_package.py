@@ -1,8 +1,13 @@
+import ast
+import difflib
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from packaging.utils import canonicalize_name
+from public_names import FILE, described
 
 import rankencoder
 
@@ -51,6 +56,17 @@ def test_ci_runs_the_readmes_test_command():
     assert (ROOT / ".ci/run").read_text().splitlines()[-1] == "make test"
 
 
+def test_the_workflow_runs_the_same_on_every_python():
+    yaml = pytest.importorskip("yaml")
+    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text(encoding="utf-8"))["jobs"]
+    assert jobs["test"]["strategy"]["matrix"]["python"] == ["3.10", "3.11", "3.12", "3.13"]
+    commands = {step["run"] for job in jobs.values() for step in job["steps"] if "run" in step}
+    assert {".ci/run", "make locked lint", "make test-lowest", "make release-check"} <= commands
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    named = {word for command in commands if command.startswith("make ") for word in command.split()[1:]}
+    assert named <= targets
+
+
 def test_nothing_unpickles():
     for path in (ROOT / "src").rglob("*.py"):
         text = path.read_text()
@@ -64,3 +80,70 @@ def test_public_names_have_runnable_examples():
     for name in rankencoder.__all__:
         if not name.startswith("_"):
             assert ">>>" in getattr(rankencoder, name).__doc__, name
+
+
+def test_names_parameters_commands_and_options_do_not_change_by_accident():
+    known, found = FILE.read_text(encoding="utf-8").splitlines(), described().splitlines()
+    changed = "\n".join(difflib.unified_diff(known, found, "public_names.txt", "this code", lineterm="", n=0))
+    assert not changed, f"public names changed; if that is meant: make public-names\n{changed}"
+
+
+def pinned(name):
+    """Names and versions of a file of pip's."""
+    lines = re.findall(
+        r"^([\w.-]+)==([^;\s]+)", (ROOT / name).read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
+    return {canonicalize_name(package): version for package, version in lines}
+
+
+@pytest.fixture(scope="module")
+def declared():
+    """What pyproject.toml needs with all extras, on the lock file's Python."""
+    from lowest import declared
+
+    here = {"python_version": "3.11", "python_full_version": "3.11.7"}
+    return [found for found in declared(["dev"], here) if found.name != "torch"]
+
+
+def test_the_lock_file_has_everything_in_versions_that_are_allowed(declared):
+    locked, constraints = pinned("requirements.lock"), pinned("constraints.txt")
+    for requirement in declared:
+        version = locked[canonicalize_name(requirement.name)]
+        assert requirement.specifier.contains(version), f"{requirement}: {version}; make lock"
+    assert "torch" not in locked  # a CPU or a CUDA build, as the machine wants it
+    assert {name: locked[name] for name in locked.keys() & constraints.keys()}.items() <= constraints.items()
+    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    entries = re.split(r"^(?=[a-z0-9])", text, flags=re.MULTILINE)[1:]
+    assert all("--hash=sha256:" in entry for entry in entries)
+
+
+def test_every_dependency_has_a_lowest_version():
+    from lowest import pins, project
+
+    assert pins(["dev"], {})["torch"]
+    for extra in project()["optional-dependencies"]:
+        assert pins([extra], {})
+
+
+TOLD_WHEN_MISSING = {"umap"}
+"""What is used where it happens to be installed."""
+NAMES = {"sklearn": "scikit-learn", "yaml": "pyyaml", "lance": "pylance", "pydantic-core": "pydantic"}
+"""Packages that are installed by another name than they are imported by."""
+
+
+def imported(path):
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            yield node.module
+
+
+def test_what_is_imported_is_declared():
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8").partition("\ndev = [")[0]
+    declared = {name.lower().replace("_", "-") for name in re.findall(r'"([\w-]+)(?:\[\w+\])?[>=]=', project)}
+    for path in (ROOT / "src").rglob("*.py"):
+        modules = {name.partition(".")[0] for name in imported(path)}
+        modules -= {"rankencoder", *sys.stdlib_module_names, *TOLD_WHEN_MISSING}
+        names = {name.lower().replace("_", "-") for name in modules}
+        assert {NAMES.get(name, name) for name in names} <= declared, path
