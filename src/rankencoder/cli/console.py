@@ -69,6 +69,7 @@ def told_in_one_line(command: Callable[P, None], *, resumed_by: str | None) -> C
 
 
 # \t and \n aside; a terminal takes the others for commands, and files may hold them
+_ESCAPED = {code: f"\\u{code:04x}" for code in range(127, 160)}  # JSON itself escapes those below 32
 _CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
 
 
@@ -129,8 +130,8 @@ def console() -> Console:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as one JSON document."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+    """Print a value as one JSON document; control characters are escaped, those beyond ASCII too."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2).translate(_ESCAPED) + "\n")
 
 
 def is_watched() -> bool:
