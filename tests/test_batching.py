@@ -1,3 +1,4 @@
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -50,6 +51,25 @@ def test_features_that_are_unknown_are_left_to_the_model(tiny, monkeypatch):
     own = tiny.preprocess
     monkeypatch.setattr(tiny, "preprocess", lambda *a, **k: {**own(*a, **k), "token_weights": [[1]]})
     assert encode_by_length(tiny, SENTENCES, 4) is None
+
+
+@pytest.mark.parametrize("section", ["text", "common"])
+def test_a_side_of_padding_that_a_model_asks_for_is_left_to_it(tiny, section):
+    tiny[0].processing_kwargs = {section: {"padding_side": "left"}}
+    assert encode_by_length(tiny, SENTENCES, 4) is None
+
+
+def test_rows_without_tokens_have_one_that_is_padding():
+    assert batching._padded([[], []], 7).tolist() == [[7], [7]]
+
+
+def test_no_thread_is_left_by_an_error(tiny, monkeypatch):
+    monkeypatch.setattr(batching, "_TOKENIZED", 3)
+    monkeypatch.setattr(type(tiny), "forward", lambda *_: 1 / 0)
+    before = threading.active_count()
+    with pytest.raises(ZeroDivisionError):
+        encode_by_length(tiny, SENTENCES, 4)
+    assert threading.active_count() == before
 
 
 @pytest.mark.parametrize("limit", [10**30, 8192, 128, None])

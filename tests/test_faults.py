@@ -42,7 +42,7 @@ def verdicts(tmp_path_factory):
 def test_a_fault_does_no_harm(case, verdicts, record_property):
     verdict = verdicts[case]
     record_property("fault", verdict["what"])
-    assert verdict["what"] != "FAILED", verdict["why"]
+    assert verdict["what"] in ("equal", "clear error"), verdict["why"]
 
 
 def test_at_least_thirty():

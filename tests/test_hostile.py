@@ -14,6 +14,7 @@ import warnings
 import numpy as np
 import pytest
 from mutations import EXAMPLES
+from peak_memory import PEAK
 
 from rankencoder import RankEncoder, RankIndex
 from rankencoder.corpus import read_sentences
@@ -125,17 +126,16 @@ def test_strange_names_and_sentences_in_evaluations_and_reports(built, tmp_path,
     assert "\x1b" not in html
 
 
-MEMORY = """
-import resource, sys
+MEMORY = f"""{PEAK}
+import sys
 from rankencoder.corpus import read_sentences
-def peak(): return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 before = peak()
 found = [row.text for row in read_sentences(sys.argv[1])]
 print(len(found), sum(text is None for text in found), peak() - before)
 """
 
 
-MUCH = pytest.mark.skipif(not EXAMPLES, reason="for make fuzz")
+MUCH = pytest.mark.skipif(not EXAMPLES, reason="make fuzz")
 
 
 @pytest.mark.parametrize(
@@ -143,10 +143,8 @@ MUCH = pytest.mark.skipif(not EXAMPLES, reason="for make fuzz")
     [
         (10_000_000, "corpus.txt"),
         (10_000_000, "corpus.txt.gz"),
-        pytest.param(200_000_000, "corpus.txt", marks=pytest.mark.skipif(not EXAMPLES, reason="make fuzz")),
-        pytest.param(
-            200_000_000, "corpus.txt.gz", marks=pytest.mark.skipif(not EXAMPLES, reason="make fuzz")
-        ),
+        pytest.param(200_000_000, "corpus.txt", marks=MUCH),
+        pytest.param(200_000_000, "corpus.txt.gz", marks=MUCH),
     ],
 )
 def test_a_long_line_takes_no_memory(tmp_path, size, name):

@@ -232,3 +232,20 @@ def test_an_encoder_that_is_no_longer_the_saved_one_is_named(tiny_saved, tmp_pat
     save_file(weights, file, metadata={"format": "pt"})
     with pytest.raises(InputError, match=f"{folder / 'encoder'} is damaged, or another than was saved"):
         RankEncoder.load(folder)
+
+
+@pytest.mark.parametrize(
+    "name", ["encoder/model.safetensors", "form.safetensors", "reference/reference.json"]
+)
+def test_a_flipped_bit_is_noticed(tiny_saved, tmp_path, name):
+    folder = shutil.copytree(tiny_saved, tmp_path / "m")
+    data = bytearray((folder / name).read_bytes())
+    place = data.index(b'"sentences": ["') + 15 if name.endswith("json") else len(data) - 400
+    data[place] ^= 1
+    (folder / name).write_bytes(data)
+    with pytest.raises(InputError, match=f"{name} is damaged"):
+        RankEncoder.load(folder)
+    config = json.loads((folder / "rankencoder.json").read_text())
+    del config["sha256"]  # as an earlier version wrote it
+    (folder / "rankencoder.json").write_text(json.dumps(config))
+    assert RankEncoder.load(folder).reference is not None

@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from peak_memory import PEAK
 from scipy.stats import rankdata, spearmanr
 
 from rankencoder import rank_similarity, rank_vectors, ranks
@@ -188,29 +189,29 @@ def test_chunks_do_not_change_the_result(monkeypatch, method):
 
 
 def test_scratch_memory_stays_within_the_budget():
-    code = """
-import resource, torch
+    code = f"""{PEAK}
+import torch
 from rankencoder.ranks import MEMORY_BUDGET, rank_vectors
 rows = torch.rand(400, 100_000)
 out = rank_vectors(rows[:2], method="exact")
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 rank_vectors(rows, method="exact")
-used = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+used = 1024 * (peak() - before)
 assert used < rows.nbytes + 1.2 * MEMORY_BUDGET, used
 """
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_the_budget_holds_for_read_only_and_half_precision_input():
-    code = """
-import resource, numpy
+    code = f"""{PEAK}
+import numpy
 from rankencoder.ranks import MEMORY_BUDGET, rank_vectors
 rows = numpy.random.default_rng(0).random((700, 100_000), dtype=numpy.float32).astype(numpy.float16)
 rows.flags.writeable = False
 rank_vectors(rows[:2])
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
 out = rank_vectors(rows)
-used = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+used = 1024 * (peak() - before)
 assert used < out.nbytes + 1.2 * MEMORY_BUDGET, used
 """
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -44,6 +44,12 @@ def test_a_half_written_checkpoint_is_left_out_and_one_of_an_earlier_version_is_
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-2"]
 
 
+def test_what_others_put_into_a_checkpoint_does_no_harm(tmp_path):
+    (checkpoint(tmp_path, 2) / ".DS_Store").write_text("x")
+    drop_incomplete(tmp_path)
+    assert (tmp_path / "checkpoint-2").exists()
+
+
 def test_damaged_sentences_are_told_of(tmp_path, sentences):
     stored = store_sentences(sentences, tmp_path, column=None, progress=False)
     assert len(stored) == len(sentences)
@@ -66,9 +72,36 @@ def test_damaged_vectors_of_a_teacher_are_made_again(tmp_path, sentences, callab
     file.write_bytes(file.read_bytes()[:500])
     write_vectors(Encoder(callable_encoder), stored, file, progress=False)
     assert np.array_equal(np.load(file), whole)
-    file.with_suffix(".json").write_text(json.dumps({"done": None}))
+    journal = file.with_suffix(".json")
+    journal.write_text(json.dumps({"sha256": None}))
     write_vectors(Encoder(callable_encoder), stored, file, progress=False)
     assert np.array_equal(np.load(file), whole)
+    np.save(file, whole * np.float16(0.5))  # numbers that are other than the journal says
+    write_vectors(Encoder(callable_encoder), stored, file, progress=False)
+    assert np.array_equal(np.load(file), whole)
+
+
+def test_finished_parts_of_a_teacher_are_not_made_again(tmp_path, sentences, callable_encoder, monkeypatch):
+    from rankencoder.encoders import Encoder
+
+    monkeypatch.setattr("rankencoder.training.teacher._PART", 7)
+    stored = store_sentences(sentences, tmp_path, column=None, progress=False)
+    file = tmp_path / "teacher-0.npy"
+    write_vectors(Encoder(callable_encoder), stored, file, progress=False)
+    whole = np.load(file)
+    damaged = whole.copy()
+    damaged[10] = 0  # in the second part
+    np.save(file, damaged)
+    seen = []
+
+    def encoder(texts):
+        seen.extend(texts)
+        return callable_encoder(texts)
+
+    write_vectors(Encoder(encoder), stored, file, progress=False)
+    assert np.array_equal(np.load(file), whole)
+    assert not set(stored.texts(0, 7)) & set(seen)
+    assert set(stored.texts(7, len(stored))) <= set(seen)
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="needs posix_fallocate")

@@ -1,6 +1,7 @@
 """A real server under attack: who behaves is served all the while, and the log tells no secret."""
 
 import json
+import resource
 import socket
 import threading
 import time
@@ -19,8 +20,10 @@ GOOD = {"Authorization": f"Bearer {KEY}"}
 @pytest.fixture(scope="module")
 def server(tiny_saved, tmp_path_factory):
     command = ("-m", "rankencoder", "serve", tiny_saved, "--port", 0, "--name", "tiny")
-    limits = ("--timeout", 2, "--max-body-mb", 1)
+    limits = ("--timeout", 4, "--max-body-mb", 1)
     log = tmp_path_factory.mktemp("attack") / "log"
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # for 1,500 connections, here and there
     with Process(*command, *limits, log=log, RANKENCODER_API_KEY=KEY) as process:
         yield process
 

@@ -81,5 +81,5 @@ def test_the_workflow_does_what_our_own_ci_does():
     jobs = yaml.safe_load(read(".github/workflows/ci.yml"))["jobs"]
     assert {"run": ".ci/run"} in jobs["test"]["steps"]
     assert jobs["test"]["strategy"]["matrix"]["python"] == ["3.10", "3.11", "3.12", "3.13"]
-    assert {"run": "make lint"} in jobs["lint"]["steps"]
+    assert {"run": "make locked lint"} in jobs["lint"]["steps"]
     assert {"run": "make docs"} in jobs["docs"]["steps"]

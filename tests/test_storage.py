@@ -176,7 +176,7 @@ def test_what_a_killed_process_had_begun_is_nothing(tmp_path):
     assert is_empty(tmp_path)
     (tmp_path / ".rankencoder-run.json.host-1.new").write_text("{")
     assert is_empty(tmp_path)
-    (tmp_path / "thesis").write_text("years of work")
+    (tmp_path / ".thesis.new").write_text("years of work")
     assert not is_empty(tmp_path)
 
 

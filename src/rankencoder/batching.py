@@ -8,8 +8,9 @@ sentences are turned into tokens at once, sorted, and only then padded.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -47,10 +48,13 @@ def encode_by_length(
     limits = _limits(model, batch_size)
     fill = {"input_ids": model.tokenizer.pad_token_id, **_PADDED_WITH}
     out: torch.Tensor | None = None
-    with torch.inference_mode(), tqdm(total=len(sentences), desc="Encoding", disable=not progress) as bar:
-        starts = range(0, len(sentences), _TOKENIZED)
-        parts = (sentences[start : start + _TOKENIZED] for start in starts)
-        found = _ahead(partial(model.preprocess, processing_kwargs=_RAGGED), parts)
+    starts = range(0, len(sentences), _TOKENIZED)
+    parts = (sentences[start : start + _TOKENIZED] for start in starts)
+    with (
+        torch.inference_mode(),
+        tqdm(total=len(sentences), desc="Encoding", disable=not progress) as bar,
+        closing(_ahead(partial(model.preprocess, processing_kwargs=_RAGGED), parts)) as found,
+    ):
         for start, features in zip(starts, found, strict=True):
             tokens = {name: value for name, value in features.items() if isinstance(value, list)}
             if "attention_mask" not in tokens or not fill.keys() >= tokens.keys():
@@ -71,7 +75,7 @@ def encode_by_length(
     return out
 
 
-def _ahead(make: Callable[[list[str]], T], parts: Iterable[list[str]]) -> Iterator[T]:
+def _ahead(make: Callable[[list[str]], T], parts: Iterable[list[str]]) -> Generator[T, None, None]:
     """Yield what is made of each part; that of the next is made meanwhile, in another thread.
 
     >>> list(_ahead(len, [["a"], ["b", "c"]]))
@@ -97,6 +101,7 @@ def _is_plain(model: Any) -> bool:
         and type(model).encode is SentenceTransformer.encode
         and type(model[0]) is Transformer
         and "message" not in getattr(model[0], "modality_config", {})
+        and "padding_side" not in str(getattr(model[0], "processing_kwargs", None))
         and model.default_prompt_name is None
         and getattr(model, "_distributed_inference", None) is None
         and not getattr(model, "_can_flatten_inputs", bool)()
@@ -147,7 +152,7 @@ def _padded(rows: list[list[int]], fill: int) -> torch.Tensor:
     import torch
 
     lengths = np.array([len(row) for row in rows])
-    table = np.full((len(rows), lengths.max(initial=0)), fill, dtype=np.int64)
+    table = np.full((len(rows), max(1, lengths.max(initial=0))), fill, dtype=np.int64)
     table[np.arange(table.shape[1]) < lengths[:, None]] = np.fromiter(chain.from_iterable(rows), np.int64)
     return torch.from_numpy(table)
 

@@ -31,7 +31,10 @@ PROBE = (
 )
 """Sentences whose vectors tell one encoder from another."""
 
-_READ = (".json", ".safetensors", ".txt", ".model")
+_READ = [
+    *("*config*.json", "modules.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.*", "merges.txt", "*.model", "*.safetensors"),
+]
 _SAME_ENCODER = 0.999  # cosine: half precision and other hardware stay above, another checkpoint falls below
 
 
@@ -250,12 +253,11 @@ def check_readable(folder: Path) -> None:
 
     :raises InputError: If one cannot.
     """
-    for path in (*folder.glob("*.*"), *folder.glob("*/*.json"), *folder.glob("*/*.safetensors")):
-        if path.suffix in _READ:
-            try:
-                path.open("rb").close()
-            except OSError as error:
-                raise InputError(f"cannot read {path}: {error.strerror}") from error
+    for path in (found for name in _READ for found in (*folder.glob(name), *folder.glob(f"*/{name}"))):
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise InputError(f"cannot read {path}: {error.strerror}") from error
 
 
 def check_device(device: str) -> None:

@@ -15,6 +15,8 @@ from rankencoder.pairs import told_at
 from rankencoder.reference import Reference
 from rankencoder.storage import (
     check_kinds,
+    damaged_files,
+    file_digest,
     missing,
     new_folder,
     read_json,
@@ -49,7 +51,9 @@ def save(model: RankEncoder, folder: Path, *, overwrite: bool) -> None:
         model.reference._write(new / "reference")
         tensors = {name: tensor.cpu().numpy() for name, tensor in model.form.tensors().items()}
         write_tensors(new / "form.safetensors", tensors)
-        write_json(new / CONFIG, _config(model))
+        sealed = [*new.rglob("*.safetensors"), new / "reference/reference.json"]
+        digests = {path.relative_to(new).as_posix(): file_digest(path) for path in sorted(sealed)}
+        write_json(new / CONFIG, {**_config(model), "sha256": digests})
 
 
 def _config(model: RankEncoder) -> dict[str, Any]:
@@ -85,6 +89,18 @@ def read_config(folder: Path) -> dict[str, Any]:
     check_kinds(config["form"], folder / CONFIG, name=str, settings=dict)
     check_kinds(config["fidelity"], folder / CONFIG, spearman=float, largest_error=float, pairs=int)
     return config
+
+
+def _check_whole(folder: Path, config: dict[str, Any], *, own_encoder: bool) -> None:
+    """Make sure that numbers and texts are those that were saved.
+
+    :raises InputError: If they are not; folders of earlier versions do not say.
+    """
+    digests = check_kinds({"sha256": {}, **config}, folder / CONFIG, sha256=dict)["sha256"]
+    if not own_encoder:
+        digests = {name: digest for name, digest in digests.items() if not name.startswith("encoder/")}
+    for path in damaged_files(folder, digests):
+        raise InputError(f"{path} is damaged: it is not what was saved; build it again")
 
 
 def _check_own(encoder: Encoder, reference: Reference) -> None:
@@ -136,4 +152,5 @@ def load(
         encoder.name = name
     else:
         reference.check_encoder(encoder)
+    _check_whole(folder, config, own_encoder=source is None)  # last: what is above says more
     return cls._assemble(encoder, reference, form.to(encoder.device), fidelity, rank_weight)

@@ -25,6 +25,7 @@ RESULT = "_rankencoder.json"
 """What a result of many files says of itself; readers of Parquet pass over its name."""
 
 _ADDRESS = re.compile(r"(^|/)(s3|gs|gcs|az|abfs|adl|hf|https?|ftp|hdfs|memory|file):(?=/)")
+_BEGUN = re.compile(rf"\.{re.escape(RUN)}\..+-\d+\.new")  # what a training writes first
 _TORCH_WRITES = re.compile(r"inline_container|PytorchStreamWriter|iostream error")
 _OURS = ("rankencoder.json", "reference.json", RUN, RESULT)
 
@@ -171,9 +172,26 @@ def file_digest(path: Path) -> str:
     return sha.hexdigest()
 
 
+def has_digests(folder: Path, digests: dict[str, str]) -> bool:
+    """Say whether the files of a folder that are named are as they were written."""
+    return isinstance(digests, dict) and not any(damaged_files(folder, digests))
+
+
+def damaged_files(folder: Path, digests: dict[str, str]) -> Iterator[Path]:
+    """Yield the files of a folder that are missing or no longer as they were written."""
+    for name, digest in digests.items():
+        path = folder / name
+        try:
+            whole = file_digest(path) == digest
+        except (FileNotFoundError, IsADirectoryError):
+            whole = False
+        if not whole:
+            yield path
+
+
 def is_empty(folder: Path) -> bool:
     """Say whether a folder holds nothing, but for what a killed process had begun to write."""
-    return all(path.name.startswith(".") and path.suffix == ".new" for path in folder.iterdir())
+    return all(_BEGUN.fullmatch(path.name) for path in folder.iterdir())
 
 
 def _sync(path: Path) -> None:

@@ -277,7 +277,7 @@ def _check_numbers(config: TrainConfig) -> None:
             raise InputError(
                 f"{name} must be {'above' if name in _POSITIVE else 'at least'} {least}, not {value}"
             )
-        if value is not None and value > _MOST:
+        if isinstance(value, int) and value > _MOST:
             raise InputError(f"{name} must be at most {_MOST:,}, not {value}")
     for name in ("seed", "stage2_seed"):
         if (getattr(config, name) or 0) >= 2**32:

@@ -106,7 +106,7 @@ def load_sentences(folder: Path) -> Sentences:
         if len(rows) != counts.sentences:
             raise ValueError(f"{len(rows)} rows for {counts.sentences} sentences")
         return Sentences(rows, counts, about["sha256"])
-    except (KeyError, TypeError, ValueError, OSError, pa.ArrowException) as error:
+    except (KeyError, TypeError, ValueError, FileNotFoundError, pa.ArrowException) as error:
         raise InputError(f"{folder} is damaged ({error}): train anew, with --overwrite") from error
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,27 +111,27 @@ def write_vectors(encoder: Encoder, sentences: Sentences, file: Path, *, progres
 
     What is in the file already, of the same encoder and sentences, is not computed again.
     """
-    import torch
     from tqdm.auto import tqdm
 
     probe = encoder.probe()
     key = hashlib.sha256(sentences.sha256.encode() + probe.astype(np.float16).tobytes()).hexdigest()
     journal = file.with_suffix(".json")
     shape = (len(sentences), probe.shape[1])
-    done = _done(journal, key) if file.exists() else 0
-    vectors = _opened(file, shape) if done else None
-    if vectors is None:
-        vectors, done = _new_table(file, shape), 0
+    vectors = _opened(file, shape) if file.exists() else None
+    digests = [] if vectors is None else _finished(journal, key, vectors)
+    if vectors is None or not digests:
+        vectors = _new_table(file, shape)
+    done = min(len(digests) * _PART, len(sentences))
     with tqdm(
         total=len(sentences), initial=done, desc="Vectors", unit=" sentences", disable=not progress
     ) as bar:
         for start in range(done, len(sentences), _PART):
             stop = min(start + _PART, len(sentences))
-            with torch.autocast("cuda", torch.float16, enabled=encoder.device.type == "cuda"):
-                vectors[start:stop] = encoder(sentences.texts(start, stop)).cpu().numpy()
+            vectors[start:stop] = _encoded(encoder, sentences.texts(start, stop))
             vectors.flush()
+            digests.append(_digest(vectors[start:stop]))
             with new_file(journal) as path:
-                write_json(path, {"key": key, "done": stop})
+                write_json(path, {"key": key, "part": _PART, "sha256": digests})
             bar.update(stop - start)
 
 
@@ -156,10 +157,31 @@ def _new_table(file: Path, shape: tuple[int, int]) -> np.memmap:
     return vectors
 
 
-def _done(journal: Path, key: str) -> int:
-    """Return how many rows of the file hold this teacher's vectors of these sentences."""
+def _encoded(encoder: Encoder, texts: list[str]) -> np.ndarray:
+    """Encode in half precision where a GPU is fast at it and the encoder bears it."""
+    import torch
+
+    single = encoder.model is not None and encoder.model.dtype == torch.float32
     try:
-        about = check_kinds(read_json(journal), journal, key=str, done=int)
+        with torch.autocast("cuda", torch.float16, enabled=single and encoder.device.type == "cuda"):
+            return np.asarray(encoder(texts).cpu().numpy())
+    except InputError:  # too large a number for half precision, perhaps
+        return np.asarray(encoder(texts).cpu().numpy())
+
+
+def _finished(journal: Path, key: str, vectors: np.ndarray) -> list[str]:
+    """Return the digests of the table's first parts that hold this teacher's vectors of these sentences."""
+    try:
+        about = check_kinds(read_json(journal), journal, key=str, part=int, sha256=list)
     except InputError:
-        return 0
-    return int(about["done"]) if about["key"] == key else 0
+        return []
+    if (about["key"], about["part"]) != (key, _PART):
+        return []
+    starts = range(0, len(vectors), _PART)
+    parts = zip(about["sha256"], starts, strict=False)
+    whole = takewhile(lambda part: part[0] == _digest(vectors[part[1] : part[1] + _PART]), parts)
+    return [digest for digest, _ in whole]
+
+
+def _digest(part: np.ndarray) -> str:
+    return hashlib.sha256(np.ascontiguousarray(part).data).hexdigest()

@@ -22,6 +22,7 @@ from rankencoder.encoders import first_line
 from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.storage import (
     file_digest,
+    has_digests,
     new_file,
     read_json,
     sync_tree,
@@ -249,8 +250,8 @@ def _is_whole(checkpoint: Path) -> bool:
         about = read_json(checkpoint / _COMPLETE)
     except InputError:
         return False
-    # None: of an earlier version
-    return about.get("step") == _step(checkpoint) and about.get("files") in (None, _digests(checkpoint))
+    # without "files": of an earlier version; what others have put there since does no harm
+    return about.get("step") == _step(checkpoint) and has_digests(checkpoint, about.get("files", {}))
 
 
 def last_checkpoint(folder: Path) -> str | None:
