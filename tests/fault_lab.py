@@ -164,7 +164,9 @@ def _digest(path, folder):
 
 def _timeless(value):
     if isinstance(value, dict):
-        return {key: _timeless(inner) for key, inner in value.items() if not _TIMES.search(key)}
+        # (a digest of what names the folder; the file itself is compared)
+        kept = [key for key in value if not _TIMES.search(key) and key != "reference/reference.json"]
+        return {key: _timeless(value[key]) for key in kept}
     return [_timeless(inner) for inner in value] if isinstance(value, list) else value
 
 

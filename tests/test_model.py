@@ -240,7 +240,7 @@ def test_an_encoder_that_is_no_longer_the_saved_one_is_named(tiny_saved, tmp_pat
 def test_a_flipped_bit_is_noticed(tiny_saved, tmp_path, name):
     folder = shutil.copytree(tiny_saved, tmp_path / "m")
     data = bytearray((folder / name).read_bytes())
-    place = data.index(b'"sentences": ["') + 15 if name.endswith("json") else len(data) - 400
+    place = data.rindex(b"a") if name.endswith("json") else len(data) - 400
     data[place] ^= 1
     (folder / name).write_bytes(data)
     with pytest.raises(InputError, match=f"{name} is damaged"):
