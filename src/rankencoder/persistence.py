@@ -15,7 +15,6 @@ from rankencoder.pairs import told_at
 from rankencoder.reference import Reference
 from rankencoder.storage import (
     check_kinds,
-    damaged_files,
     file_digest,
     missing,
     new_folder,
@@ -51,9 +50,13 @@ def save(model: RankEncoder, folder: Path, *, overwrite: bool) -> None:
         model.reference._write(new / "reference")
         tensors = {name: tensor.cpu().numpy() for name, tensor in model.form.tensors().items()}
         write_tensors(new / "form.safetensors", tensors)
-        sealed = [*new.rglob("*.safetensors"), new / "reference/reference.json"]
-        digests = {path.relative_to(new).as_posix(): file_digest(path) for path in sorted(sealed)}
-        write_json(new / CONFIG, {**_config(model), "sha256": digests})
+        write_json(new / CONFIG, {**_config(model), "sha256": _digests(new)})
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """Return the digests of all numbers and texts in a folder."""
+    files = [*folder.rglob("*.safetensors"), folder / "reference/reference.json"]
+    return {path.relative_to(folder).as_posix(): file_digest(path) for path in sorted(files)}
 
 
 def _config(model: RankEncoder) -> dict[str, Any]:
@@ -96,11 +99,10 @@ def _check_whole(folder: Path, config: dict[str, Any], *, own_encoder: bool) -> 
 
     :raises InputError: If they are not; folders of earlier versions do not say.
     """
-    digests = check_kinds({"sha256": {}, **config}, folder / CONFIG, sha256=dict)["sha256"]
-    if not own_encoder:
-        digests = {name: digest for name, digest in digests.items() if not name.startswith("encoder/")}
-    for path in damaged_files(folder, digests):
-        raise InputError(f"{path} is damaged: it is not what was saved; build it again")
+    saved = check_kinds({"sha256": {}, **config}, folder / CONFIG, sha256=dict)["sha256"]
+    for name, digest in _digests(folder).items() if saved else ():
+        if saved.get(name, digest) != digest and (own_encoder or not name.startswith("encoder/")):
+            raise InputError(f"{folder / name} is damaged: it is not what was saved; build it again")
 
 
 def _check_own(encoder: Encoder, reference: Reference) -> None:

@@ -172,23 +172,6 @@ def file_digest(path: Path) -> str:
     return sha.hexdigest()
 
 
-def has_digests(folder: Path, digests: dict[str, str]) -> bool:
-    """Say whether the files of a folder that are named are as they were written."""
-    return isinstance(digests, dict) and not any(damaged_files(folder, digests))
-
-
-def damaged_files(folder: Path, digests: dict[str, str]) -> Iterator[Path]:
-    """Yield the files of a folder that are missing or no longer as they were written."""
-    for name, digest in digests.items():
-        path = folder / name
-        try:
-            whole = file_digest(path) == digest
-        except (FileNotFoundError, IsADirectoryError):
-            whole = False
-        if not whole:
-            yield path
-
-
 def is_empty(folder: Path) -> bool:
     """Say whether a folder holds nothing, but for what a killed process had begun to write."""
     return all(_BEGUN.fullmatch(path.name) for path in folder.iterdir())

@@ -137,7 +137,7 @@ def _bad_files(folder: Path, entry: dict[str, Any]) -> list[str]:
     return [
         name
         for name, digest in entry["files"].items()
-        if not (folder / name).is_file() or sha256(folder / name) != digest
+        if not os.path.isfile(folder / name) or sha256(folder / name) != digest  # (of any length of name)
     ]
 
 

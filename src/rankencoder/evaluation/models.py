@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from rankencoder.evaluation.embeddings import CachedEncoder, digest
 from rankencoder.evaluation.pairwise import encode_pairs, pair_similarities
 from rankencoder.forms import fit_form
 from rankencoder.model import RANK_WEIGHT, RankEncoder
+from rankencoder.pairs import told_at
 from rankencoder.persistence import CONFIG
 from rankencoder.reference import SIZE, Reference
 from rankencoder.storage import RUN, check_kinds, read_json
@@ -189,8 +191,9 @@ def _open_run(folder: Path, options: dict[str, Any], cache: Path | None, progres
         given = [given] if isinstance(given, str) else given
         one = isinstance(given, list) and len(given) == 1 and isinstance(given[0], str)
         first = Path(given[0]) if one else first  # of several, none is the one
-    if first.is_dir():
-        encoder = CachedEncoder(Encoder(first, **options), cache)
+    if os.path.isdir(first):  # a name of any length
+        with told_at(str(folder)):
+            encoder = CachedEncoder(Encoder(first, **options), cache)
         subject = Subject("E1", encoder)
         if second is not None:
             subject = _encoded_by(subject, second, progress)

@@ -22,7 +22,6 @@ from rankencoder.encoders import first_line
 from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.storage import (
     file_digest,
-    has_digests,
     new_file,
     read_json,
     sync_tree,
@@ -251,7 +250,10 @@ def _is_whole(checkpoint: Path) -> bool:
     except InputError:
         return False
     # without "files": of an earlier version; what others have put there since does no harm
-    return about.get("step") == _step(checkpoint) and has_digests(checkpoint, about.get("files", {}))
+    files = about.get("files", {})
+    there = _digests(checkpoint) if files else {}
+    whole = isinstance(files, dict) and all(there.get(name) == digest for name, digest in files.items())
+    return whole and about.get("step") == _step(checkpoint)
 
 
 def last_checkpoint(folder: Path) -> str | None:
