@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from result_plots import COLOURS, axes
 from search import average_of_word_vectors, run_measured, write_corpus
 
 from rankencoder import RankEncoder
@@ -30,17 +31,36 @@ from rankencoder.evaluation.sts_data import read_sts
 from rankencoder.forms import fit_form
 from rankencoder.provenance import provenance
 from rankencoder.reference import Reference
-from rankencoder.storage import write_json
+from rankencoder.storage import read_json, write_json
 
 ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("RANKENCODER_SHARED", ROOT.parent / "shared"))
 SIZES = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000)
 
 
+def draw(rows: list[dict[str, Any]], file: Path) -> None:
+    """Draw how far rank similarities over n sentences are from those over all."""
+    part = [row for row in rows if row["with_all"] < 1]
+    sizes = [row["n"] for row in part]
+    with axes(file, "n, reference sentences", "distance from all of them", "Two-stage sampling") as drawn:
+        for name, values, colour in zip(
+            ("1 − Spearman", "largest difference"),
+            ([1 - row["with_all"] for row in part], [row["largest_error"] for row in part]),
+            COLOURS,
+            strict=False,
+        ):
+            drawn.plot(sizes, values, "o-", color=colour, ms=4, lw=1.2, label=name)
+        drawn.set_xscale("log")
+        drawn.set_yscale("log")
+
+
 def main() -> None:
     """Build, encode, compare, and write the figures."""
     options = _options()
     work: Path = options.work
+    if options.plot:
+        draw(read_json(options.output)["two_stages"], ROOT / "docs/images/two-stages.svg")
+        return
     if options.quality:
         print(json.dumps(_quality(work, options.sts, options.pairs)))
         return
@@ -82,6 +102,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=200, help="of STS-B's test set")
     parser.add_argument("--work", type=Path, default=Path("large-reference"))
     parser.add_argument("--output", type=Path, default=ROOT / "benchmarks/results/large-reference.json")
+    parser.add_argument(
+        "--plot", action="store_true", help="draw the figure of docs/scale.md from the output"
+    )
     parser.add_argument("--quality", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
