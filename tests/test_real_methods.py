@@ -20,10 +20,11 @@ def cut(shared, tmp_path_factory):
 
 
 # CI has 15 minutes; all methods train a tiny BERT in test_methods.py, and these here with `make test-slow`
-OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("sncse", "esimcse", "dclr", "diffcse")]
+METHODS = ("promptbert", "sncse", "consert", "esimcse", "dclr", "diffcse")
+OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
 
 
-@pytest.mark.parametrize("name", ["simcse", "promptbert", "consert", *OTHERS])
+@pytest.mark.parametrize("name", ["simcse", *OTHERS])
 @pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
 @pytest.mark.filterwarnings("ignore::rankencoder.errors.ReferenceWarning")
 def test_every_method_trains_both_encoders_on_a_real_backbone(shared, cut, tmp_path, monkeypatch, name):
