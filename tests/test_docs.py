@@ -33,11 +33,12 @@ ELSEWHERE = {"import psycopg": "test_vector_databases.py"}
 
 QUICK = ["--max-steps", "2", "--batch-size", "8", "--reference-size", "1000"]
 LANGUAGES = {"console", "bash", "python", "text", "yaml", "nginx"}
-FOREIGN = {"--nproc_per_node", "-m"}
+FOREIGN = {"--nproc_per_node", "-m", "--strict"}
 """Options of other programs that sentences mention."""
 
-SCRIPTS = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "benchmarks").rglob("*.py"))
-OF_SCRIPTS = {"results/README.md", "docs/speed.md"}
+OUR_SCRIPTS = [*(ROOT / "benchmarks").rglob("*.py"), ROOT / "tests/faults.py"]
+SCRIPTS = "".join(path.read_text(encoding="utf-8") for path in OUR_SCRIPTS)
+OF_SCRIPTS = {"results/README.md", "docs/speed.md", "docs/trust.md"}
 """Pages whose sentences mention options of our scripts."""
 
 

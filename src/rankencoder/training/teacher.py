@@ -161,12 +161,14 @@ def _encoded(encoder: Encoder, texts: list[str]) -> np.ndarray:
     """Encode in half precision where a GPU is fast at it and the encoder bears it."""
     import torch
 
-    single = encoder.model is not None and encoder.model.dtype == torch.float32
+    half = encoder.device.type == "cuda" and getattr(encoder.model, "dtype", None) == torch.float32
     try:
-        with torch.autocast("cuda", torch.float16, enabled=single and encoder.device.type == "cuda"):
+        with torch.autocast("cuda", torch.float16, enabled=half):
             return np.asarray(encoder(texts).cpu().numpy())
-    except InputError:  # too large a number for half precision, perhaps
-        return np.asarray(encoder(texts).cpu().numpy())
+    except InputError:
+        if not half:
+            raise
+        return np.asarray(encoder(texts).cpu().numpy())  # some numbers may be too large for half precision
 
 
 def _finished(journal: Path, key: str, vectors: np.ndarray) -> list[str]:
