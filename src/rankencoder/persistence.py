@@ -15,7 +15,7 @@ from rankencoder.pairs import told_at
 from rankencoder.reference import Reference
 from rankencoder.storage import (
     check_kinds,
-    file_digest,
+    file_digests,
     missing,
     new_folder,
     read_json,
@@ -56,7 +56,7 @@ def save(model: RankEncoder, folder: Path, *, overwrite: bool) -> None:
 def _digests(folder: Path) -> dict[str, str]:
     """Return the digests of all numbers and texts in a folder."""
     files = [*folder.rglob("*.safetensors"), folder / "reference/reference.json"]
-    return {path.relative_to(folder).as_posix(): file_digest(path) for path in sorted(files)}
+    return file_digests(folder, files)
 
 
 def _config(model: RankEncoder) -> dict[str, Any]:

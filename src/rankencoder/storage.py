@@ -9,7 +9,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -163,13 +163,18 @@ def sync_tree(folder: Path) -> None:
     _sync(folder)
 
 
-def file_digest(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    sha = hashlib.sha256()
+def file_digest(path: Path, digest: Any = None) -> str:
+    """Return the SHA-256 of a file, or what another digest makes of it."""
+    digest = hashlib.sha256() if digest is None else digest
     with open(path, "rb") as file:
         while block := file.read(2**20):
-            sha.update(block)
-    return sha.hexdigest()
+            digest.update(block)
+    return str(digest.hexdigest())
+
+
+def file_digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
+    """Return the SHA-256 of files of a folder, by their names in it."""
+    return {path.relative_to(folder).as_posix(): file_digest(path) for path in sorted(files)}
 
 
 def is_empty(folder: Path) -> bool:

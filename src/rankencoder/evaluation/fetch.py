@@ -18,12 +18,11 @@ from rankencoder.evaluation.hub_files import (
     download_bars,
     file_url,
     list_data_files,
-    sha256,
     tree_url,
 )
 from rankencoder.evaluation.sts_hub import HUB_SETS
 from rankencoder.evaluation.unpack import unpack_senteval
-from rankencoder.storage import new_file, new_folder, read_json, user_cache, write_json
+from rankencoder.storage import file_digest, new_file, new_folder, read_json, user_cache, write_json
 
 CHECKSUMS = "checksums.json"
 """The file of a data folder that holds the SHA-256 of every file that was put there."""
@@ -137,7 +136,8 @@ def _bad_files(folder: Path, entry: dict[str, Any]) -> list[str]:
     return [
         name
         for name, digest in entry["files"].items()
-        if not os.path.isfile(folder / name) or sha256(folder / name) != digest  # (of any length of name)
+        if not os.path.isfile(folder / name)
+        or file_digest(folder / name) != digest  # (of any length of name)
     ]
 
 
@@ -164,7 +164,9 @@ def _install(folder: Path, part: Part, missing: Sequence[Part]) -> None:
             (temporary / file).parent.mkdir(parents=True, exist_ok=True)
             (downloads / file).rename(temporary / file)
         paths = sorted(path for path in temporary.rglob("*") if path.is_file())
-        digests = {f"{part.folder}/{path.relative_to(temporary).as_posix()}": sha256(path) for path in paths}
+        digests = {
+            f"{part.folder}/{path.relative_to(temporary).as_posix()}": file_digest(path) for path in paths
+        }
         # listed before it is there: an interruption in between is mended by the next call
         _list(folder, part, {"repository": part.repository, "revision": commit, "files": digests})
     shutil.rmtree(downloads)

@@ -8,9 +8,9 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from rankencoder.errors import InputError
+from rankencoder.storage import file_digest
 
 _DATA_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".csv.gz", ".parquet", "README.md")
 
@@ -66,24 +66,12 @@ def download(repository: str, revision: str, name: str, folder: Path) -> str:
     return commit
 
 
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    return _digest(path, hashlib.sha256())
-
-
 def _hub_checksum(path: Path, etag: str) -> str:
     """Return a file's checksum of the hub's kind: SHA-256 of a large file, git's SHA-1 of a small one."""
     if len(etag) == 40:
         header = f"blob {path.stat().st_size}\0".encode()
-        return _digest(path, hashlib.sha1(header, usedforsecurity=False))
-    return sha256(path)
-
-
-def _digest(path: Path, digest: Any) -> str:
-    with path.open("rb") as file:
-        while block := file.read(2**20):
-            digest.update(block)
-    return str(digest.hexdigest())
+        return file_digest(path, hashlib.sha1(header, usedforsecurity=False))
+    return file_digest(path)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 from rankencoder.encoders import first_line
 from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.storage import (
-    file_digest,
+    file_digests,
     new_file,
     read_json,
     sync_tree,
@@ -230,7 +230,7 @@ class _KeepBest(TrainerCallback):
 def _digests(folder: Path) -> dict[str, str]:
     """Return the digests of all files of a checkpoint."""
     files = [path for path in folder.rglob("*") if path.is_file() and path.name != _COMPLETE]
-    return {path.relative_to(folder).as_posix(): file_digest(path) for path in sorted(files)}
+    return file_digests(folder, files)
 
 
 def drop_incomplete(folder: Path) -> None:
