@@ -108,6 +108,9 @@ def train(
     cuda_graphs: Annotated[
         bool | None, _option("Replay steps as CUDA graphs, on a GPU (yes).", panel=_WORK)
     ] = None,
+    compile: Annotated[
+        bool | None, _option("Compile the layers of those steps: for long runs (no).", panel=_WORK)
+    ] = None,
     workers: Annotated[int | None, _option("Processes that make batches.", panel=_WORK)] = None,
     device: Annotated[str | None, _option("cpu leaves a GPU alone.", panel=_WORK)] = None,
     as_json: Json = False,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -20,10 +22,12 @@ class GraphedStep:
     Steps that cannot be captured, and batches of rare shapes, are left to the caller.
 
     :param loss: A loss whose ``logged`` holds its parts after each step. Its autocast must not cache.
+    :param compiled: Capture compiled layers. Where they cannot be compiled, they are captured as they are.
     """
 
-    def __init__(self, loss: Any) -> None:
+    def __init__(self, loss: Any, *, compiled: bool = False) -> None:
         self.loss = loss
+        self.compiled = compiled
         self.graphs: dict[tuple[Any, ...], Any] = {}
         self.works = True
 
@@ -41,16 +45,18 @@ class GraphedStep:
 
     def _capture(self, shape: tuple[Any, ...], features: dict[str, torch.Tensor]) -> None:
         step = _Step(self.loss, list(features))
+        sample = tuple(value.clone() for value in features.values())
         try:
-            sample = tuple(value.clone() for value in features.values())
-            self.graphs[shape] = torch.cuda.make_graphed_callables(step, sample, allow_unused_input=True)
+            with compiled_layers(self.loss.model) if self.compiled else nullcontext():
+                self.graphs[shape] = torch.cuda.make_graphed_callables(step, sample, allow_unused_input=True)
         except RuntimeError as error:
-            self.works = False
-            warnings.warn(
-                f"steps are not replayed as CUDA graphs, and slower for it: {first_line(error)}",
-                TrainingWarning,
-                stacklevel=2,
-            )
+            what = "layers are not compiled" if self.compiled else "steps are not replayed as CUDA graphs"
+            warnings.warn(f"{what}, and slower for it: {first_line(error)}", TrainingWarning, stacklevel=2)
+            if self.compiled:
+                self.compiled = False
+                self._capture(shape, features)
+            else:
+                self.works = False
 
 
 class _Step(nn.Module):
@@ -64,6 +70,22 @@ class _Step(nn.Module):
     def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         loss: torch.Tensor = self.loss([dict(zip(self.names, tensors, strict=True))])
         return loss, logged_parts(self.loss)
+
+
+@contextmanager
+def compiled_layers(model: nn.Module) -> Iterator[None]:
+    """Put compiled layers in the place of a model's repeated ones; one compilation serves them all."""
+    stacks = [stack for stack in model.modules() if isinstance(stack, nn.ModuleList)]
+    layers = [(layer, vars(layer).get("forward")) for stack in stacks for layer in stack]
+    for layer, _ in layers:  # not the layer itself: hooks read what it returns, in the open
+        layer.forward = torch.compile(layer.forward, dynamic=False)
+    try:
+        yield
+    finally:
+        for layer, own in layers:
+            del layer.forward
+            if own is not None:
+                layer.forward = own
 
 
 def logged_parts(loss: Any) -> torch.Tensor:

@@ -98,6 +98,7 @@ def train_stage(
             metric=_METRIC if evaluator is not None else None,
             patience=config.patience,
             graphs=graphs,
+            compiled=config.compile,
         )
     trainer.remove_callback(PrinterCallback)
     if progress:

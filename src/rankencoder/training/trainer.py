@@ -47,6 +47,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
     :param metric: The evaluator's figure that the best encoder has the highest value of; None keeps the last.
     :param patience: Stop after so many evaluations without a better one.
     :param graphs: Replay the steps as CUDA graphs, where that is possible.
+    :param compiled: Of compiled layers.
     """
 
     loss: Any
@@ -57,6 +58,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
         metric: str | None = None,
         patience: int | None = None,
         graphs: bool = False,
+        compiled: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
@@ -66,7 +68,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
         self.finite = FiniteCheck(self.train_dataset)
         # a cast weight that outlives its step would be an old one in a captured graph
         self.accelerator.autocast_handler = AutocastKwargs(cache_enabled=False)
-        self.step = GraphedStep(self.loss) if graphs else None
+        self.step = GraphedStep(self.loss, compiled=compiled) if graphs else None
         self._names: tuple[str, ...] = ()
         self._sums: torch.Tensor | None = None
         self._summed = 0
