@@ -199,6 +199,7 @@ def recipe(seed: int) -> list[Job]:
     better = ["e1/prompt", "e1/consert-lr", "tables/sncse"]
     listnet = {**cosine, "listwise": "listnet"}
     narrow = {**PROMPT, "eval_steps": 200}
+    wide = {**PROMPT, "batch_size": 512, "learning_rate": 1e-4, "eval_steps": 25}
     recipes: dict[str, tuple[dict[str, Any], list[str]]] = {
         "mean-self-power": ({**mean, **power}, ["e1/mean"]),
         "mean-teachers-power": ({**mean, **power}, several),
@@ -211,6 +212,7 @@ def recipe(seed: int) -> list[Job]:
         "prompt-teachers-cosine": ({**narrow, **cosine}, better),
         "prompt-teachers-listnet": ({**narrow, **listnet}, better),
         "consert-teachers-listnet": ({**CONSERT, **listnet}, better),
+        "prompt-b512-teachers-listnet": ({**wide, **listnet}, ["e1/prompt-b512-lr1e-4", "e1/consert-lr"]),
     }
     jobs = [second("recipe", name, seed, settings, of) for name, (settings, of) in recipes.items()]
     preset = {"preset": "best", "method": "consert", "eval_steps": 100}
@@ -258,6 +260,7 @@ def speed(seed: int) -> list[Job]:
             about = {"kind": "speed", "sentences": 250_000, "tasks": [], "lane_seconds": seconds}
             jobs.append(Job(f"{name}-b{batch}", seed, settings, [], "speed", about))
     whole: dict[str, Any] = {"backbone": "bert-base", "batch_size": 512, "dev": [], "workers": 4}
+    whole["compile"] = True
     about = {"kind": "speed", "sentences": 1_000_000, "tasks": [], "lane_seconds": 400}
     return [*jobs, Job("bert-base-b512-1m", seed, whole, [], "speed", about)]
 

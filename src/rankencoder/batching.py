@@ -53,7 +53,7 @@ def encode_by_length(
     with (
         torch.inference_mode(),
         tqdm(total=len(sentences), desc="Encoding", disable=not progress) as bar,
-        closing(_ahead(partial(model.preprocess, processing_kwargs=_RAGGED), parts)) as found,
+        closing(_ahead(_tokenizer(model, sentences), parts)) as found,
     ):
         for start, features in zip(starts, found, strict=True):
             tokens = {name: value for name, value in features.items() if isinstance(value, list)}
@@ -73,6 +73,33 @@ def encode_by_length(
                 out[_sent(torch.from_numpy(start + rows), out.device)] = vectors
                 bar.update(len(rows))
     return out
+
+
+def _tokenizer(model: SentenceTransformer, sentences: list[str]) -> Callable[[list[str]], dict[str, Any]]:
+    """Return what finds the tokens of sentences, ragged, as the model's ``preprocess`` does.
+
+    Where there are many, it is the tokenizer's core, which works on all cores: what sentence-transformers and
+    transformers do around it works on one, and takes longer. If the core finds other tokens in a sample,
+    ``preprocess`` is taken.
+    """
+    whole: Callable[[list[str]], dict[str, Any]] = partial(model.preprocess, processing_kwargs=_RAGGED)
+    core = getattr(model.tokenizer, "backend_tokenizer", None)
+    if core is None or len(sentences) <= _TOKENIZED:
+        return whole
+    sample = sorted(sentences[:_TOKENIZED], key=len)[::-64]  # from the longest on
+    expected = dict(whole(sample))  # which also tells the core where to cut
+    own = type(core).from_str(core.to_str())  # nobody else tells this one otherwise
+    own.no_padding()
+    own.encode_special_tokens = core.encode_special_tokens
+
+    def tokens(part: list[str]) -> dict[str, Any]:
+        ids = [row.ids for row in own.encode_batch_fast(part)]
+        found = {"input_ids": ids, "attention_mask": [[1] * len(row) for row in ids]}
+        if "token_type_ids" in expected:
+            found["token_type_ids"] = [[0] * len(row) for row in ids]
+        return {**expected, **found}
+
+    return tokens if tokens(sample) == expected else whole
 
 
 def _ahead(make: Callable[[list[str]], T], parts: Iterable[list[str]]) -> Generator[T, None, None]:
