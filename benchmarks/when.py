@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from rankencoder.tuning.halves import HARDLY
+from rankencoder.tuning.halves import FEW_HOLD_MUCH, HARDLY
 from rankencoder.tuning.halves import POWERS as HALVES
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -52,7 +52,7 @@ FEATURES = (
 """Of those in a profile, the ones that mean the same whatever the dimension."""
 
 PROXIES = ("dropped", "halves")
-ADVICE = "halves, cautious"
+ADVICE = "halves, guarded"
 """The rule that `rankencoder tune` and the report go by."""
 
 HARM = 0.5
@@ -193,6 +193,26 @@ def halves(_: Encoders) -> Chooser:
     return choose
 
 
+def guard(known: Encoders) -> float:
+    """Learn below which share of the variance in the first ten directions it is better not to heed halves."""
+    shares = known.features[:, FEATURES.index("first_ten_share")]
+    gains = known.weights() * known.gains[np.arange(len(known)), halves(known)(known)]
+    values = np.unique(shares)
+    cuts = [0.0, *(values[1:] + values[:-1]) / 2]
+    return float(max(cuts, key=lambda cut: float(gains[shares > cut].sum())))
+
+
+def guarded(known: Encoders) -> Chooser:
+    """Go by halves where the first directions hold much, and by the cosine elsewhere."""
+    cut = guard(known)
+
+    def choose(found: Encoders) -> np.ndarray:
+        much = found.features[:, FEATURES.index("first_ten_share")] > cut
+        return np.where(much, halves(known)(found), COSINE)
+
+    return choose
+
+
 def proxy_gain(known: Encoders) -> Chooser:
     """Learn each similarity's gain from its mean gain and from what it gains without labels."""
 
@@ -218,6 +238,7 @@ FITTED: dict[str, Rule] = {
     "proxy: words dropped": proxy("dropped"),
     "proxy: halves": proxy("halves"),
     "halves, cautious": halves,
+    "halves, guarded": guarded,
     "proxies, fitted": proxy_gain,
 }
 
@@ -274,6 +295,7 @@ def judge(encoders: Encoders) -> dict[str, Any]:
         "advice_harms": int((by_rule[ADVICE] < -HARM).sum()),
         "left_out_backbones": strict,
         "threshold": vars(fitted),
+        "guard": guard(encoders),
         "works": works,
         "verdict": f"{advice_told(encoders, by_rule[ADVICE], advised)} {verdict(against, strict, works)}",
     }
@@ -310,7 +332,7 @@ def interval(encoders: Encoders, values: np.ndarray, rounds: int = 2000) -> tupl
 
 
 def advice_told(encoders: Encoders, gains: np.ndarray, against: dict[str, tuple[float, float, float]]) -> str:
-    """Say in words how the rule does that our advice goes by; it is not fitted to anything."""
+    """Say in words how the rule does that our advice goes by, on families that it was not fitted on."""
     told = [f"{v:+.2f} ({low:+.2f} to {high:+.2f}) over always {n}" for n, (v, low, high) in against.items()]
     return (
         f'"{ADVICE}", which our advice goes by, gains {" and ".join(told)}; of {len(encoders)} encoders it '
@@ -382,6 +404,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"The best threshold: {one.above} where {one.feature} > {one.threshold:.4g}, else {one.below}"
         " (fitted on all; its error is that of 'threshold' above)."
     )
+    print(f"Halves are heeded above a share of {found['guard']:.3f}; the advice has {FEW_HOLD_MUCH}.")
     options.json.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import spearmanr
+from sklearn.decomposition import PCA
 
 from rankencoder.encoders import Encoder
-from rankencoder.tuning.halves import HARDLY, Halves, halved, know_halves, speak
+from rankencoder.tuning.halves import FEW_HOLD_MUCH, HARDLY, Halves, halved, know_halves, speak
 
 TOPICS = 40
 
@@ -56,9 +57,25 @@ def test_a_direction_that_means_nothing_speaks_for_a_power(sentences):
 
 
 def test_a_power_must_be_clearly_better():
-    assert Halves(600, 50.0, {0.0: 50.0 + HARDLY, -0.25: 49.0}).power is None
-    assert Halves(600, 50.0, {0.0: 50.0, -0.25: 50.1 + HARDLY}).power == -0.25
-    assert "speaks for plain cosine" in speak(Halves(600, 50.0, {0.0: 49.0}))
+    assert Halves(600, 50.0, {0.0: 50.0 + HARDLY, -0.25: 49.0}, 0.5).power is None
+    assert Halves(600, 50.0, {0.0: 50.0, -0.25: 50.1 + HARDLY}, 0.5).power == -0.25
+    assert "speaks for plain cosine" in speak(Halves(600, 50.0, {0.0: 49.0}, 0.5))
+
+
+def test_where_no_few_directions_hold_much_plain_cosine_is_safer():
+    found = Halves(600, 50.0, {0.0: 50.0, -0.25: 50.1 + HARDLY}, FEW_HOLD_MUCH)
+    assert found.power is None
+    assert found.gains
+    assert found.to_dict()["power"] is None
+    assert "first ten directions hold 23.0% of the variance" in speak(found)
+    assert speak(found).endswith("plain cosine.")
+
+
+def test_the_share_of_the_first_ten_directions_is_scikit_learns(sentences):
+    vectors = encoder(3)(sentences)
+    found = know_halves(encoder(3), sentences, vectors)
+    expected = PCA(10).fit(vectors.numpy()).explained_variance_ratio_.sum()
+    assert found.first_ten_share == pytest.approx(expected, abs=1e-4)
 
 
 def test_short_sentences_cannot_be_halved():

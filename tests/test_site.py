@@ -44,7 +44,7 @@ def test_settings_of_methods_are_options_of_train(site):
 
 
 def test_tables_of_the_results_are_brought_in(site):
-    assert "halves, cautious" in (site / "when.html").read_text(encoding="utf-8")
+    assert "halves, guarded" in (site / "when.html").read_text(encoding="utf-8")
     assert "PromptBERT, E2" in (site / "rank-weight.html").read_text(encoding="utf-8")
 
 

@@ -16,7 +16,11 @@ from when import (
     RESULTS,
     Encoders,
     Threshold,
+    guard,
+    guarded,
+    halves,
     judge,
+    left_out,
     main,
     read,
     threshold,
@@ -27,6 +31,7 @@ from rankencoder.encoders import Encoder
 from rankencoder.evaluation.embeddings import CachedEncoder
 from rankencoder.evaluation.sts_data import read_pair_set
 from rankencoder.tuning.diagnosis import advise
+from rankencoder.tuning.halves import FEW_HOLD_MUCH
 
 LOW, HIGH = CHOICES.index("centred -0.25"), CHOICES.index("plain +0.5")
 
@@ -205,8 +210,22 @@ def test_the_program_reads_profiles_and_writes_what_it_found(tmp_path, capsys):
     assert not (tmp_path / "none.json").exists()
 
 
+def test_halves_are_heeded_where_they_did_good():
+    encoders = made_up(learnable=True)
+    shares = encoders.features[:, FEATURES.index("first_ten_share")]
+    much = encoders.gains[:, LOW] > 0
+    shares[:] = np.where(much, 0.4, 0.2)
+    encoders.proxies[:, PROXIES.index("halves"), LOW] = 60  # for all of them, rightly or not
+    assert 0.2 < guard(encoders) < 0.4
+    choices, gains = left_out(guarded, encoders)
+    assert [CHOICES[i] for i in choices] == [CHOICES[LOW] if good else "cosine" for good in much]
+    assert gains.min() == 0
+    assert left_out(halves, encoders)[1].min() < -1  # which heeds them always
+
+
 def test_what_our_advice_says_of_itself_was_measured():
     found = json.loads((RESULTS / "when.json").read_text())
+    assert round(found["guard"], 2) == FEW_HOLD_MUCH
     encoders = read(RESULTS / "runs")
     value, low, high = found["advice_against"]["cosine"]
     worse = (encoders.gains[:, CHOICES.index("ranks")] < 0).sum()

@@ -6,14 +6,14 @@ Which similarity knows that best says something about which to use; how much, `b
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rankencoder.errors import InputError
 from rankencoder.evaluation.pairwise import PairVectors, pair_similarities
-from rankencoder.evaluation.statistics import spearman
+from rankencoder.evaluation.statistics import spearman, spread
 
 if TYPE_CHECKING:
     import torch
@@ -30,6 +30,12 @@ POWERS = (0.0, -0.125, -0.25, -0.375, -0.5)
 HARDLY = 2.0
 """Points of correlation by which a power must know halves better than the cosine to be worth having."""
 
+FEW_HOLD_MUCH = 0.23
+"""Share of the variance in the first ten directions, below which powers did harm more often than good."""
+
+LOOKED_AT = 4_000
+"""Reference vectors that a space is described by: hubness grows with their number, so like goes with like."""
+
 
 @dataclass(frozen=True)
 class Halves:
@@ -38,22 +44,29 @@ class Halves:
     :param sentences: How many were halved.
     :param cosine: By the plain cosine.
     :param powers: By centred powers.
+    :param first_ten_share: Share of the reference vectors' variance in the first ten directions.
     """
 
     sentences: int
     cosine: float
     powers: dict[float, float]
+    first_ten_share: float
 
     @property
     def power(self) -> float | None:
-        """The centred power to try, or None: the plain cosine is as good."""
+        """The centred power to try, or None: the plain cosine is as good, or safer."""
         best = max(self.powers, key=lambda power: self.powers[power])
-        return best if self.powers[best] - self.cosine > HARDLY else None
+        return best if self.gains and self.first_ten_share > FEW_HOLD_MUCH else None
+
+    @property
+    def gains(self) -> bool:
+        """Whether a power knows halves clearly better than the cosine."""
+        return max(self.powers.values()) - self.cosine > HARDLY
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain data."""
         powers = {f"{power:+g}": value for power, value in self.powers.items()}
-        return {"sentences": self.sentences, "cosine": self.cosine, "powers": powers, "power": self.power}
+        return {**asdict(self), "powers": powers, "power": self.power}
 
 
 def halved(sentences: Iterable[str], number: int = SENTENCES) -> list[tuple[str, str]]:
@@ -110,7 +123,17 @@ def know_halves(encoder: Encoder, sentences: Sequence[str], reference: torch.Ten
     for power in POWERS:
         form = fit_form("linear", reference, power=power, center=True)
         powers[power] = 100 * spearman(gold, pair_similarities(form, pairs))
-    return Halves(len(halves), 100 * spearman(gold, pair_similarities(None, pairs)), powers)
+    cosine = 100 * spearman(gold, pair_similarities(None, pairs))
+    return Halves(len(halves), cosine, powers, spread(evenly(reference, LOOKED_AT)).first_ten_share)
+
+
+def evenly(vectors: torch.Tensor, number: int) -> torch.Tensor:
+    """Return some rows, spread evenly."""
+    import torch
+
+    if len(vectors) <= number:
+        return vectors
+    return vectors[(torch.arange(number, device=vectors.device) * len(vectors)) // number]
 
 
 def speak(halves: Halves | None) -> str:
@@ -125,7 +148,12 @@ def speak(halves: Halves | None) -> str:
         f"Which halves of {halves.sentences:,} sentences belong together is known with a correlation of "
         f"{halves.cosine:.1f} by plain cosine and of {best:.1f} by the best centred power"
     )
-    if halves.power is None:
+    if not halves.gains:
         return f"{told}, which is no clear gain: it speaks for plain cosine."
+    if halves.power is None:
+        return (
+            f"{told}. But the first ten directions hold {halves.first_ten_share:.1%} of the variance, and "
+            f"below {FEW_HOLD_MUCH:.0%} powers have mostly done harm: plain cosine."
+        )
     power = f"{halves.power:g}".replace("-", "−")
     return f"{told}: it speaks for centred power {power} (the linear form, rank weight 1)."
