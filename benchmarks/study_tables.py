@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from statistics import fmean, quantiles
+from typing import Any
 
 from pages import MISSING, gain, shown, table
 from result_runs import RESULTS, Result, Runs, differences, profiled, scores
@@ -96,11 +97,12 @@ _OWN_E1 = {
     "cls": "tables/simcse",
     "mean": "e1/mean",
     "prompt": "e1/prompt",
+    "prompt-b512": "e1/prompt-b512-lr1e-4",
     "consert": "e1/consert-lr",
     "best": "e1/consert-lr",
 }
-_SAME_POOLING = {**_OWN_E1, "consert": "e1/mean", "best": "e1/mean", "prompt": ""}
-"""E1 that a recipe is compared with, by its name's first word; SimCSE has no prompt."""
+_SAME_POOLING = {**_OWN_E1, "consert": "e1/mean", "best": "e1/mean", "prompt": "", "prompt-b512": ""}
+"""E1 that a recipe is compared with, by how its name begins; SimCSE has no prompt."""
 
 
 def recipe_table(runs: Runs) -> str:
@@ -110,10 +112,10 @@ def recipe_table(runs: Runs) -> str:
         if not key.startswith("recipe/"):
             continue
         name = key.removeprefix("recipe/")
-        first = name.partition("-")[0]
+        first = name.partition("-teachers")[0].partition("-self")[0]
         gains = [gain(_gains(of, runs.get(base[first], []))) for base in (_SAME_POOLING, _OWN_E1)]
         dev = scores(of, "E2 cosine", "STS-B dev")
-        half = profiled(of, "centred -0.25")
+        half = profiled([run for run in of if "E2" in run["profiles"]], "centred -0.25")
         cells = [shown(dev), shown(scores(of, "E2 cosine")), *gains, shown(half), str(len(of))]
         rows.append((fmean(dev), [name, *cells]))
     head = ("E2", "STS-B dev", "AVG", "− SimCSE, same pooling", "− its own E1", "AVG, centred −¼", "seeds")
@@ -128,32 +130,18 @@ def _gains(runs: list[Result], base: list[Result]) -> list[float]:
 
 
 def speed_table(runs: Runs) -> str:
-    """Return steps and memory at two sizes, and what a million sentences would take."""
+    """Return steps and memory at two sizes, and what a million sentences take, or would take."""
     rows = []
     for key, of in runs.items():
         if not key.startswith("speed/"):
             continue
-        run, batch = of[0], of[0]["config"]["batch_size"]
-        first, second = (stage["milliseconds_per_step"] for stage in run["stages"])
-        seconds, million = run["seconds"], 1_000_000
-        read = seconds.get("train: read", 0.0) * million / run["sentences"]
-        references = run["config"]["reference_size"]
-        encoded = (million + references) / (run["sentences"] + references)
-        vectors = seconds.get("train: targets", 0.0) * encoded
-        steps = 1_000_000 / batch / 1000
-        total = read + vectors + steps * (first + second)
-        enough = run["sentences"] >= 250_000  # of fewer, most is the time to load
+        run = of[0]
+        times = [f"{stage['milliseconds_per_step']:.1f}" for stage in run["stages"]]
         busy = f"{quantiles(run['utilisation'], n=10)[-1]:.0f}%" if run.get("utilisation") else "–"
         memory = f"{run['peak_gpu_bytes'] / 2**30:.1f} GiB" if "peak_gpu_bytes" in run else "–"
-        cells = [
-            f"{first:.1f}",
-            f"{second:.1f}",
-            f"{steps * first:.0f}",
-            f"{vectors:.0f}" if enough else "–",
-            f"{steps * second:.0f}",
-            f"{total:.0f}" if enough else "–",
-        ]
-        rows.append([key.removeprefix("speed/"), *cells, memory, busy])
+        seconds = [f"{value:.0f}" if value else "–" for value in million_seconds(run)]
+        how = ", compiled, measured" if run["config"].get("compile") else ""
+        rows.append([key.removeprefix("speed/") + how, *times, *seconds, memory, busy])
     head = (
         "",
         "stage 1, ms a step",
@@ -166,6 +154,22 @@ def speed_table(runs: Runs) -> str:
         "utilisation, 9 in 10 seconds at most",
     )
     return table(head, rows)
+
+
+def million_seconds(run: dict[str, Any]) -> tuple[float, float | None, float, float | None]:
+    """Return a million sentences' seconds in stage 1, for vectors, in stage 2, and in all, or estimates."""
+    million, seconds, config = 1_000_000, run["seconds"], run["config"]
+    if run["sentences"] >= million and config["max_steps"] is None:
+        first, second = (stage["seconds"] for stage in run["stages"])
+        return first, seconds["train: targets"], second, seconds["train"]
+    steps = million / config["batch_size"]
+    first, second = (steps * stage["milliseconds_per_step"] / 1000 for stage in run["stages"])
+    if run["sentences"] < 250_000:  # most is the time to load
+        return first, None, second, None
+    references = config["reference_size"]
+    read = seconds.get("train: read", 0.0) * million / run["sentences"]
+    vectors = seconds["train: targets"] * (million + references) / (run["sentences"] + references)
+    return first, vectors, second, read + first + vectors + second
 
 
 def when_table(_: Runs) -> str:

@@ -21,6 +21,7 @@ OUTPUTS = {
     "evaluate": "evaluation",
 }
 TRAINING = {
+    "method": "simcse",
     "batch_size": 8,
     "max_steps": 4,
     "save_steps": 2,

@@ -369,6 +369,11 @@ def test_masked_methods_refuse_causal_models(train, folders, tmp_path, name):
     assert not (tmp_path / "run").exists()
 
 
+def test_the_default_says_which_method_trains_causal_models(train, folders):
+    with pytest.raises(InputError, match=r"method 'consert' trains masked.*or method 'simcse'"):
+        train(folders["llama"])
+
+
 @pytest.fixture(scope="module")
 def maskless(tmp_path_factory):
     from transformers import PreTrainedTokenizerFast

@@ -69,11 +69,24 @@ def test_the_best_preset_chooses_method_and_teachers():
     assert make_config({"preset": "best", "method": "simcse"}).method == "simcse"
     assert make_config({"preset": "best", "listwise": None}).listwise is None
     assert make_config({"preset": "best", "only_base": True}).teachers == []
-    assert make_config({}).teachers == []
 
 
-def test_best_on_the_command_line(run_cli, backbone, corpus_file, tmp_path):
-    settings = flags(backbone=backbone, preset="best", batch_size=8, max_steps=2, reference_size=1000)
+def test_the_default_is_best_until_one_chooses_how_to_train():
+    assert make_config({}) == make_config({"preset": "best"})
+    assert make_config({"backbone": "b", "seed": 3, "rank_weight": 0.0}).preset == "best"
+    for name, value in {
+        "method": "simcse",
+        "options": {},
+        "base_encoder": "a/b",
+        "teachers": ["sncse"],
+    }.items():
+        chosen = make_config({name: value})
+        assert (chosen.preset, chosen.method, chosen.target) == ("paper", "simcse", "ranks")
+    assert make_config({"preset": "paper"}).method == "simcse"
+
+
+def test_best_is_what_the_command_line_does_by_default(run_cli, backbone, corpus_file, tmp_path):
+    settings = flags(backbone=backbone, batch_size=8, max_steps=2, reference_size=1000)
     code, out, err = run_cli("train", corpus_file, *settings, "-o", tmp_path / "best")
     assert code == 0, err
     assert "teacher promptbert: 2 steps" in out

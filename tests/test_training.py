@@ -430,7 +430,7 @@ def test_resuming_with_other_settings_is_refused(train, train_killed):
         (["--only-base", "--base-encoder", "x"], "choose one of them"),
         (["--max-seq-length", "8", "--method", "promptbert"], "leaves no room for a sentence"),
         (["--resume"], "there is no training to resume"),
-        (["--lower", "0.9"], "no pair is between lower 0.9 and upper 0.8"),
+        (["--preset", "paper", "--lower", "0.9"], "no pair is between lower 0.9 and upper 0.8"),
         (["--device", "banana"], "cannot run on device 'banana'"),
         (
             ["--report-to", "tensorbord"],

@@ -5,7 +5,14 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file
 
-SMALL = {"batch_size": 8, "max_steps": 6, "reference_size": 1000, "logging_steps": 1, "learning_rate": 1e-3}
+SMALL = {
+    "method": "simcse",
+    "batch_size": 8,
+    "max_steps": 6,
+    "reference_size": 1000,
+    "logging_steps": 1,
+    "learning_rate": 1e-3,
+}
 
 
 def flags(**settings):

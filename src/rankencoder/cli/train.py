@@ -35,7 +35,8 @@ def train(
     backbone: Annotated[str | None, _option("Language model: folder or hub name.", panel=_METHOD)] = None,
     revision: Annotated[str | None, _option("Branch, tag or commit of a hub name.", panel=_METHOD)] = None,
     method: Annotated[
-        str | None, _option("See: rankencoder methods. Or module:Class of your own.", panel=_METHOD)
+        str | None,
+        _option("See: rankencoder methods; or a module:Class (the preset's).", panel=_METHOD),
     ] = None,
     option: Annotated[
         list[str] | None, _option("An option of the method, as NAME=VALUE.", panel=_METHOD)
@@ -66,7 +67,7 @@ def train(
     max_seq_length: Annotated[int | None, _option("Tokens that the encoder reads (128).")] = None,
     precision: Annotated[str | None, _option("fp16, bf16 or fp32; on a CPU always fp32.")] = None,
     preset: Annotated[
-        str | None, _option("paper, authors-code, or best (our experiments' winner).", panel=_RANK)
+        str | None, _option("best, paper or authors-code (best; with a method of yours, paper).", panel=_RANK)
     ] = None,
     rank_loss_weight: Annotated[float | None, _option("λ_train of Eq. 6 (0.05).", panel=_RANK)] = None,
     lower: Annotated[float | None, _option("τ_l, the least rank similarity learnt.", panel=_RANK)] = None,
@@ -115,13 +116,18 @@ def train(
     device: Annotated[str | None, _option("cpu leaves a GPU alone.", panel=_WORK)] = None,
     as_json: Json = False,
 ) -> None:
-    """Train a sentence encoder on unlabelled text: E1 by a method, then E2 on E1's rank similarities.
+    """Train a sentence encoder on unlabelled text: by the recipe that did best for us, or by the paper's.
+
+    By default ConSERT and PromptBERT train an E1 each, and both teach E2. With --method that method trains
+    E1, and E2 learns E1's rank similarities, as in the paper.
 
     Writes OUTPUT/encoder (E2) and OUTPUT/base (E1), ordinary SentenceTransformers, OUTPUT/rankencoder (E2
     with its reference corpus), a picture of the losses, a record, and train.yaml, which repeats the run.
 
     Examples:
-    - `rankencoder train corpus.txt --backbone bert-base-uncased --method simcse -o my-run`
+    - `rankencoder train corpus.txt --backbone bert-base-uncased -o my-run`
+
+    - `rankencoder train corpus.txt --backbone bert-base-uncased --method simcse -o the-papers`
 
     - `rankencoder train --resume -o my-run`
 

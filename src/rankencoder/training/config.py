@@ -50,8 +50,9 @@ class TrainConfig:
     :param max_length: Tokens of a sentence that training sees.
     :param max_seq_length: Tokens that the finished encoder reads.
     :param precision: "fp16", "bf16" or "fp32"; on a CPU always fp32.
-    :param preset: "paper" (Eq. 6 with max, pairs from 0.5 to 0.8, 100,000 references), "authors-code", or
-        "best": what did best in our own experiments, which chooses method and teachers too.
+    :param preset: "best": what did best in our own experiments, which chooses method and teachers too;
+        "paper" (Eq. 6 with max, pairs from 0.5 to 0.8, 100,000 references); or "authors-code". By default
+        "best", and "paper" where you choose a method, its options, teachers or a finished E1 yourself.
     :param rank_loss_weight: λ_train of Eq. 6.
     :param lower: τ_l, the least rank similarity of a pair that stage 2 learns.
     :param upper: τ_u, the largest.
@@ -198,6 +199,9 @@ _BEST: dict[str, Any] = {
 }
 """What the preset "best" chooses where nothing is given; see results/README.md."""
 
+_OWN_CHOICE = ("method", "options", "base_encoder", "teachers")
+"""Whoever gives one of these has chosen how to train, and the preset is the paper's."""
+
 
 def make_config(values: dict[str, Any], file: str | Path | None = None) -> TrainConfig:
     """Return checked settings: those of a file, and those given, which go before.
@@ -206,6 +210,8 @@ def make_config(values: dict[str, Any], file: str | Path | None = None) -> Train
     """
     settings = read_settings(Path(file), TrainConfig) if file is not None else {}
     settings.update(check_types(values, TrainConfig, "training"))
+    if "preset" not in settings and not settings.keys() & set(_OWN_CHOICE):
+        settings["preset"] = "best"
     if settings.get("preset") == "best":
         one = settings.get("only_base") or settings.get("base_encoder")
         settings = {**_BEST, **({"teachers": []} if one else {}), **settings}
