@@ -24,6 +24,10 @@ _SAMPLE = 1000
 _MANY_UNKNOWN = 0.1
 
 
+class SentencesWarning(TrainingWarning):
+    """Warns of the sentences themselves, whoever is trained on them."""
+
+
 @dataclass
 class Counts:
     """What became of the lines of a corpus."""
@@ -167,4 +171,4 @@ def check_language(sentences: Sentences, tokenizer: PreTrainedTokenizerBase) -> 
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, TrainingWarning, stacklevel=4)
+    warnings.warn(message, SentencesWarning, stacklevel=4)

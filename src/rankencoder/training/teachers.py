@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,7 @@ def train_teacher(
     :param work: Where it is trained, and what is begun there is resumed.
     :param config: The student's settings, which hold for its teachers too where they are given.
     """
+    from rankencoder.training.data import SentencesWarning
     from rankencoder.training.run import train
 
     begun = (work / SETTINGS).exists()
@@ -67,7 +69,9 @@ def train_teacher(
         given = {} if begun else {"column": "text", **shared, **own}
         rows = None if begun else sentences.rows
         try:
-            train(rows, work, resume=begun, overwrite=not begun, progress=progress, **given)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SentencesWarning)  # it was said already
+                train(rows, work, resume=begun, overwrite=not begun, progress=progress, **given)
         except KeyboardInterrupt:
             raise KeyboardInterrupt from None  # "nothing was written yet" would be true of the teacher alone
     if processes.is_main_process and not folder.exists():
