@@ -1,12 +1,23 @@
+import string
 import threading
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from loss_oracles import MASKED
+from tokenizers import Tokenizer, normalizers
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import PreTokenizer, Split, Whitespace
+from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
 from rankencoder import batching
 from rankencoder.batching import encode_by_length
+from rankencoder.training.backbone import load_backbone
+from rankencoder.training.methods import find_method
 
 
 @pytest.fixture
@@ -77,3 +88,170 @@ def test_a_gpu_is_given_tokens_whatever_a_model_reads(limit):
     model = SimpleNamespace(device=torch.device("cuda"), max_seq_length=limit)
     assert batching._limits(model, 32) == (32 * 512, 32 * 512)
     assert batching._limits(model, 1) == (512, 512)
+
+
+ODD = [
+    *("", "   ", "the cat " * 500, "a [MASK] cat", "[SEP]", "[CLS] the [PAD] dog", "http://a.b/c.jpg"),
+    *(
+        "data.wav",
+        "naïve Éclair e\u0301",
+        "😀 a dog 👩‍👧",
+        "中文句子",
+        "a\tcat\nsees\r\n",
+        "THE CAT",
+        "\x00\u200b\ufeff",
+    ),
+]
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Three sentences are many."""
+    monkeypatch.setattr(batching, "_TOKENIZED", 3)
+
+
+def by_core(model, sentences):
+    """Whether tokens are found by the core, and those found."""
+    find = batching._tokenizer(model, sentences)
+    return not isinstance(find, partial), find(sentences)
+
+
+def by_model(model, sentences):
+    return dict(model.preprocess(sentences, processing_kwargs=batching._RAGGED))
+
+
+def test_the_core_finds_the_tokens_of_many_sentences(tiny, monkeypatch, few):
+    expected = tiny.encode(ODD * 2)
+    calls, own = [], tiny.preprocess
+    monkeypatch.setattr(tiny, "preprocess", lambda texts, **k: calls.append(texts) or own(texts, **k))
+    found = encode_by_length(tiny, ODD * 2, 4)
+    assert len(calls) == 1  # the sample
+    assert not set(calls[0]) & set(ODD[3:])
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-5)
+    calls.clear()
+    encode_by_length(tiny, ODD[:3], 4)
+    assert calls == [ODD[:3]]
+
+
+@pytest.mark.parametrize("length", [5, 64, 10**30])
+def test_the_core_cuts_where_the_model_does(tiny, few, length):
+    tiny.max_seq_length = 9
+    assert max(map(len, by_core(tiny, ODD)[1]["input_ids"])) == 9
+    tiny.max_seq_length = length
+    used, found = by_core(tiny, ODD)
+    assert used
+    assert found == by_model(tiny, ODD)
+    assert max(map(len, found["input_ids"])) == min(length, 1002)
+
+
+@given(
+    texts=st.lists(st.text(max_size=40) | st.text(string.ascii_letters + " [].,'", max_size=40), min_size=4)
+)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_core_finds_the_models_tokens_in_any_text(minilm, few, texts):
+    used, found = by_core(minilm.model, texts)
+    assert used
+    assert found == by_model(minilm.model, texts)
+
+
+@pytest.mark.parametrize("kind", MASKED)
+@pytest.mark.parametrize("name", ["simcse", "promptbert", "consert"])
+def test_the_core_keeps_the_template_of_a_method(masked_models, few, kind, name):
+    model = find_method(name)().encoder(load_backbone(str(masked_models[kind])))
+    mask = model.tokenizer.mask_token
+    texts = [*ODD, f"the {mask} cat", "no full stop", 'he says "it"']
+    for length in (20, 48):
+        model.max_seq_length = length
+        used, found = by_core(model, texts)
+        assert used
+        assert found == by_model(model, texts)
+        if name == "promptbert":
+            cut = found["input_ids"][2]
+            assert len(cut) == length
+            assert model.tokenizer.convert_ids_to_tokens(cut).index(mask) == length - 3
+    vectors = encode_by_length(model, texts, 4)
+    np.testing.assert_allclose(vectors.numpy(), model.encode(texts), atol=1e-4)
+
+
+def test_the_models_own_tokenizer_is_left_as_preprocess_leaves_it(tiny, few):
+    tiny.encode(["a cat"])
+    core = tiny.tokenizer.backend_tokenizer
+    padded = core.to_str()
+    by_model(tiny, ODD)
+    ragged = core.to_str()
+    assert padded != ragged
+    tiny.encode(["a cat"])
+    assert core.to_str() == padded
+    encode_by_length(tiny, ODD, 4)
+    assert core.to_str() == ragged
+    assert tiny.tokenizer.backend_tokenizer is core
+
+
+@pytest.mark.parametrize(
+    "change", [str.upper, str.lower, str.strip, lambda text: text[::-1], lambda text: text[:30]]
+)
+def test_a_model_that_reads_texts_in_its_own_way_is_let(tiny, monkeypatch, few, change):
+    core = tiny.tokenizer.backend_tokenizer  # by default letters are made small, and blanks left out
+    core.normalizer, core.pre_tokenizer = normalizers.Sequence([]), Split("", "isolated")
+    own = tiny.preprocess
+    monkeypatch.setattr(tiny, "preprocess", lambda texts, **k: own([change(text) for text in texts], **k))
+    texts = ["a", "b", "c", " The cat "]
+    assert by_core(tiny, texts) == (False, by_model(tiny, texts))
+
+
+def test_special_tokens_are_read_as_the_tokenizer_says(tiny, few):
+    for split in (True, False, True):
+        tiny.tokenizer.split_special_tokens = split
+        used, found = by_core(tiny, ODD)
+        assert used
+        assert found == by_model(tiny, ODD)
+        assert (tiny.tokenizer.mask_token_id in found["input_ids"][3]) != split
+
+
+@pytest.mark.parametrize(
+    "setting", [{"add_special_tokens": False}, {"return_tensors": "pt", "padding": True}]
+)
+def test_what_a_model_is_told_besides_is_kept(tiny, few, setting, monkeypatch):
+    own = tiny.preprocess
+    monkeypatch.setattr(
+        tiny, "preprocess", lambda texts, **_: own(texts, processing_kwargs={"text": setting})
+    )
+    assert not by_core(tiny, ODD)[0]
+
+
+def test_a_model_of_images_reads_their_names_as_such(tiny, few):
+    texts = ["a cat", "a dog", "a house", "a river", "http://a.b/c.jpg"]
+    tiny[0].modality_config = {**tiny[0].modality_config, "image": tiny[0].modality_config["text"]}
+    tiny[0].input_formatter.supported_modalities = ["text", "image"]
+    for encode in (tiny.encode, lambda texts: encode_by_length(tiny, texts, 4)):
+        with pytest.raises(ValueError, match="modalities"):
+            encode(texts)
+
+
+class Words:
+    """A part of a tokenizer that is written in Python."""
+
+    def pre_tokenize(self, text):
+        text.split(lambda _, part: part.split(" ", "removed"))
+
+
+def test_a_tokenizer_that_cannot_be_copied(tiny, few):
+    tiny.tokenizer.backend_tokenizer.pre_tokenizer = PreTokenizer.custom(Words())
+    np.testing.assert_allclose(encode_by_length(tiny, ODD, 4).numpy(), tiny.encode(ODD), atol=1e-5)
+
+
+def test_a_tokenizer_that_lacks_letters(tiny, few):
+    core = Tokenizer(WordLevel({"[PAD]": 0, "cat": 1, "dog": 2}, unk_token="[UNK]"))
+    core.pre_tokenizer = Whitespace()
+    tiny[0].processor = PreTrainedTokenizerFast(tokenizer_object=core, pad_token="[PAD]")
+    with pytest.raises(Exception, match="UNK"):
+        tiny.encode(list(batching._ODD))
+    texts = ["cat", "dog cat", "dog", "cat cat"]
+    np.testing.assert_allclose(encode_by_length(tiny, texts, 4).numpy(), tiny.encode(texts), atol=1e-5)
+
+
+def test_a_tokenizer_without_a_core(tiny, few):
+    tiny[0].processor = ByT5Tokenizer(extra_ids=0, model_max_length=64)
+    tiny[0].auto_model.resize_token_embeddings(len(tiny.tokenizer))
+    assert not by_core(tiny, ODD)[0]
+    np.testing.assert_allclose(encode_by_length(tiny, ODD, 4).numpy(), tiny.encode(ODD), atol=1e-5)

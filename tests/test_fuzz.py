@@ -375,6 +375,7 @@ def test_settings(suffix, tmp_path):
         "dev": '["a.tsv", "b.tsv"]',
         "options": "{a: 1}" if suffix == ".yaml" else "{a = 1}",
         "cuda_graphs": "true",
+        "compile": "false",
     }
     values = st.sampled_from(
         (

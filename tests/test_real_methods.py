@@ -74,3 +74,21 @@ def test_simcse_lifts_a_real_backbone(shared, cut, tmp_path):
     corpus = wiki_sentences(6000)
     run = train(corpus, tmp_path / "run", backbone=cut, dev=[dev], eval_steps=60, **settings)
     assert run.record["stages"][0]["best"]["dev"] > before + 0.1
+
+
+@pytest.mark.parametrize("name", ["simcse", "promptbert", "consert"])
+def test_tokens_of_many_sentences_are_those_of_the_model(shared, cut, name):
+    from functools import partial
+
+    from rankencoder.batching import _RAGGED, _tokenizer
+    from rankencoder.training.backbone import load_backbone
+    from rankencoder.training.methods import find_method
+
+    model = find_method(name)().encoder(load_backbone(cut))
+    model.max_seq_length = 32  # of the longest sentences a part is cut out, before the end of a template
+    texts = wiki_sentences(9000)
+    find = _tokenizer(model, texts)
+    assert not isinstance(find, partial)  # of preprocess: the core is used
+    found = find(texts)
+    assert found == dict(model.preprocess(texts, processing_kwargs=_RAGGED))
+    assert sum(len(row) == 32 for row in found["input_ids"]) > 1000

@@ -208,7 +208,11 @@ looks_like_yaml = st.sampled_from(
 hard_to_print = st.sampled_from(
     ("", " a ", "x\ny\n", "\t", "\u2028", "\x85", "\ufeff", "\x07", "naïve 🙂", "x" * 300, "a, b " * 60)
 )
-text = st.text(st.characters(exclude_categories=["Cs"])) | looks_like_yaml | hard_to_print
+text = (
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+    | looks_like_yaml
+    | hard_to_print
+)
 number = st.floats(allow_nan=False, allow_infinity=False)
 anything = st.recursive(
     st.none() | st.booleans() | st.integers() | number | text,

@@ -28,6 +28,13 @@ _CACHED = 384  # tokens of a batch for each thread of a CPU
 _READ = 512  # tokens of a batch on a GPU for each sentence of its size: launching kernels takes its time, too
 _RAGGED: Any = {"common": {"return_tensors": None}, "text": {"padding": False}}
 _PADDED_WITH = {"attention_mask": 0, "token_type_ids": 0}  # and input_ids with the tokenizer's own token
+_ODD = (
+    "",
+    " \t\n",
+    " The NAÏVE ﬁ e\u0301 <b>中文</b>  😀\u200b ",
+    "[CLS] a [MASK] <s> <mask> </s>",
+    "long " * 2000,
+)
 
 
 def encode_by_length(
@@ -79,16 +86,19 @@ def _tokenizer(model: SentenceTransformer, sentences: list[str]) -> Callable[[li
     """Return what finds the tokens of sentences, ragged, as the model's ``preprocess`` does.
 
     Where there are many, it is the tokenizer's core, which works on all cores: what sentence-transformers and
-    transformers do around it works on one, and takes longer. If the core finds other tokens in a sample,
-    ``preprocess`` is taken.
+    transformers do around it works on one, and takes longer. If the core cannot be copied, or finds other
+    tokens in a sample and in odd sentences, ``preprocess`` is taken.
     """
     whole: Callable[[list[str]], dict[str, Any]] = partial(model.preprocess, processing_kwargs=_RAGGED)
     core = getattr(model.tokenizer, "backend_tokenizer", None)
-    if core is None or len(sentences) <= _TOKENIZED:
+    if core is None or len(sentences) <= _TOKENIZED or model.modalities != ["text"]:
+        return whole  # (a model of images looks at those that a sentence is the address of)
+    sample = [*_ODD, *sorted(sentences[:_TOKENIZED], key=len)[::-64]]  # from the longest on
+    try:
+        expected = dict(whole(sample))  # which also tells the core where to cut
+        own = type(core).from_str(core.to_str())  # nobody else tells this one otherwise
+    except Exception:  # of no other class: letters that it lacks, or a part that is written in Python
         return whole
-    sample = sorted(sentences[:_TOKENIZED], key=len)[::-64]  # from the longest on
-    expected = dict(whole(sample))  # which also tells the core where to cut
-    own = type(core).from_str(core.to_str())  # nobody else tells this one otherwise
     own.no_padding()
     own.encode_special_tokens = core.encode_special_tokens
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 from rankencoder.encoders import check_device, check_encoder_name
-from rankencoder.errors import InputError, nearest
+from rankencoder.errors import InputError, TrainingWarning, nearest
 
 if TYPE_CHECKING:
     from rankencoder.training.backbone import Backbone
@@ -49,6 +50,18 @@ def check_length(config: TrainConfig, backbone: Backbone) -> None:
     """
     if backbone.positions is not None and (config.max_length or 0) > backbone.positions:
         raise InputError(f"max_length {config.max_length} is more than the backbone's {backbone.positions}")
+
+
+def check_compile(config: TrainConfig, method: Method) -> None:
+    """Warn of layers that are to be compiled and will not be."""
+    from rankencoder.training.stage import no_graphs
+
+    why = no_graphs(config, method) if config.compile else None
+    if why is not None:
+        message = (
+            f"compile is ignored: layers are compiled for steps that are replayed as CUDA graphs, and {why}"
+        )
+        warnings.warn(message, TrainingWarning, stacklevel=4)
 
 
 def _check_logger(name: str) -> None:

@@ -76,7 +76,7 @@ class TrainConfig:
     :param save_steps: Steps from one checkpoint to the next.
     :param report_to: Where logs go besides: "tensorboard", "trackio", "wandb".
     :param cuda_graphs: Replay training steps as CUDA graphs, on a GPU, where the method allows it.
-    :param compile: Compile the layers of those steps, with torch.compile. It takes a minute or so first.
+    :param compile: Compile the layers of those steps; it takes some seconds first, and a C compiler.
     :param workers: Processes that make batches; by default none on a CPU.
     :param device: "cpu", to leave a GPU alone.
     """

@@ -49,14 +49,15 @@ class GraphedStep:
         try:
             with compiled_layers(self.loss.model) if self.compiled else nullcontext():
                 self.graphs[shape] = torch.cuda.make_graphed_callables(step, sample, allow_unused_input=True)
+            return
         except RuntimeError as error:
             what = "layers are not compiled" if self.compiled else "steps are not replayed as CUDA graphs"
             warnings.warn(f"{what}, and slower for it: {first_line(error)}", TrainingWarning, stacklevel=2)
-            if self.compiled:
-                self.compiled = False
-                self._capture(shape, features)
-            else:
-                self.works = False
+        if self.compiled:  # out here: the error holds the memory of the step that failed
+            self.compiled = False
+            self._capture(shape, features)
+        else:
+            self.works = False
 
 
 class _Step(nn.Module):
@@ -76,16 +77,16 @@ class _Step(nn.Module):
 def compiled_layers(model: nn.Module) -> Iterator[None]:
     """Put compiled layers in the place of a model's repeated ones; one compilation serves them all."""
     stacks = [stack for stack in model.modules() if isinstance(stack, nn.ModuleList)]
-    layers = [(layer, vars(layer).get("forward")) for stack in stacks for layer in stack]
-    for layer, _ in layers:  # not the layer itself: hooks read what it returns, in the open
-        layer.forward = torch.compile(layer.forward, dynamic=False)
+    own = {layer: vars(layer).get("forward") for stack in stacks for layer in stack}
     try:
+        for layer in own:  # its forward alone: hooks read what it returns, in the open
+            layer.forward = torch.compile(layer.forward, dynamic=False)
         yield
     finally:
-        for layer, own in layers:
-            del layer.forward
-            if own is not None:
-                layer.forward = own
+        for layer, forward in own.items():
+            vars(layer).pop("forward", None)
+            if forward is not None:
+                layer.forward = forward
 
 
 def logged_parts(loss: Any) -> torch.Tensor:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankencoder.errors import InputError
 from rankencoder.storage import check_local, new_file, read_array, read_json, write_json
-from rankencoder.training.checks import check_kind, check_length, check_machine
+from rankencoder.training.checks import check_compile, check_kind, check_length, check_machine
 from rankencoder.training.config import make_config
 from rankencoder.training.folder import Claim, claim_folder, locked
 from rankencoder.training.gather import WAIT, is_first_process
@@ -148,6 +148,8 @@ class _Run:
         self.config = config.resolved(backbone, cls)
         check_length(self.config, backbone)
         self.method.check(backbone)
+        if self.processes.is_main_process:
+            check_compile(self.config, self.method)
         self.method.encoder(backbone)  # says what does not fit, such as a tokenizer without [MASK]
         self.config.options = self.method.options()
         self.config.precision = self.config.precision if on_gpu(config) else "fp32"

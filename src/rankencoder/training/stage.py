@@ -79,7 +79,7 @@ def train_stage(
         args.batch_sampler = partial(
             NeighborBatchSampler, nearest=targets.neighbors, neighbors=config.neighbors
         )
-    graphs = _graphs(config, method)
+    graphs = no_graphs(config, method) is None
     args.dataloader_pin_memory = args.device.type == "cuda" and not graphs  # pinning would disturb a capture
     evaluator = make_evaluator(config.dev)
     vectors = {f"teacher{i}": table for i, table in enumerate(targets.teachers if targets else ())}
@@ -219,10 +219,17 @@ def on_gpu(config: TrainConfig) -> bool:
     return config.device != "cpu" and torch.cuda.is_available()
 
 
-def _graphs(config: TrainConfig, method: Method) -> bool:
-    """Say whether steps can be replayed: by one process, with one batch a step, as gradients are replaced."""
-    alone = world_size() == 1 and config.gradient_accumulation == 1
-    return config.cuda_graphs and on_gpu(config) and method.graphs and alone
+def no_graphs(config: TrainConfig, method: Method) -> str | None:
+    """Return why steps cannot be replayed as CUDA graphs, or None if they can."""
+    if not on_gpu(config):
+        return "there is no CUDA device" if config.device != "cpu" else "the device is 'cpu'"
+    if not config.cuda_graphs:
+        return "cuda_graphs is off"
+    if not method.graphs:
+        return f"those of {method.name!r} cannot be"
+    if world_size() > 1 or config.gradient_accumulation > 1:  # gradients are replaced, not added up
+        return "that takes one process, and one batch a step"
+    return None
 
 
 def make_evaluator(files: list[str]) -> SequentialEvaluator | None:

@@ -1,0 +1,244 @@
+"""Steps of compiled layers, on a CPU: what is captured there is a plain function, in the place of a graph."""
+
+import shutil
+import sys
+import warnings
+
+import pytest
+import torch
+from torch._dynamo.backends.registry import lookup_backend
+from torch._inductor import config as inductor
+
+from rankencoder.errors import TrainingWarning
+from rankencoder.training import checks, stage
+from rankencoder.training.config import TrainConfig
+from rankencoder.training.graphs import GraphedStep, compiled_layers
+from rankencoder.training.methods import ConSERT, ESimCSE, PromptBERT, SimCSE
+
+METHODS = [
+    method(temperature=1.0) for method in (SimCSE, PromptBERT, ConSERT)
+]  # else there is nothing to learn
+
+
+@pytest.fixture
+def compilations(monkeypatch):
+    """Compile without a C compiler; a list of what was compiled."""
+    made, compile_, backend = [], torch.compile, lookup_backend("aot_eager")
+
+    def counted(graph, inputs):
+        made.append(graph)
+        return backend(graph, inputs)
+
+    monkeypatch.setattr(torch, "compile", lambda *a, **k: compile_(*a, **k, backend=counted))
+    torch._dynamo.reset()
+    yield made
+    torch._dynamo.reset()
+
+
+def layers_of(model):
+    return list(model[0].auto_model.encoder.layer)
+
+
+def loss_and_gradients(made):
+    made.loss.zero_grad()
+    torch.manual_seed(3)  # of augmentations
+    loss = made.loss([dict(made.features)])
+    loss.backward()
+    gradients = {name: p.grad.clone() for name, p in made.loss.named_parameters() if p.grad is not None}
+    return {"loss": loss.detach(), **gradients}
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.name)
+def test_losses_and_gradients_of_compiled_layers(build_loss, compilations, method):
+    made = build_loss("bert", method)
+    expected = loss_and_gradients(made)
+    assert not compilations
+    with compiled_layers(made.loss.model):
+        found = loss_and_gradients(made)
+    assert compilations
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    assert max(float(value.abs().max()) for value in expected.values()) > 0.01
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+@pytest.mark.parametrize("method", METHODS[:3], ids=lambda method: method.name)
+def test_losses_and_gradients_of_layers_in_machine_code(build_loss, method):
+    made = build_loss("bert", method)
+    expected = loss_and_gradients(made)
+    with compiled_layers(made.loss.model):
+        torch.testing.assert_close(loss_and_gradients(made), expected, rtol=1e-4, atol=1e-5)
+    torch._dynamo.reset()
+
+
+def test_one_compilation_serves_all_layers(build_loss, compilations):
+    made = build_loss("bert", SimCSE())
+    for _ in range(3):
+        with compiled_layers(made.loss.model):
+            loss_and_gradients(made)
+    assert len(layers_of(made.model)) == 2
+    assert len(compilations) == 1
+
+
+def test_layers_are_their_own_afterwards(build_loss):
+    made = build_loss("bert", SimCSE())
+    first, second = layers_of(made.model)
+    second.forward = own = torch.nn.Identity().forward
+    with compiled_layers(made.loss.model):
+        assert "forward" in vars(first)
+        assert second.forward is not own
+    assert "forward" not in vars(first)
+    assert vars(second)["forward"] is own
+    with pytest.raises(KeyError), compiled_layers(made.loss.model):
+        raise KeyError
+    assert "forward" not in vars(first)
+    assert vars(second)["forward"] is own
+
+
+def test_a_layer_that_is_there_twice(compilations):
+    layer = torch.nn.Linear(3, 3)
+    model = torch.nn.ModuleList([layer, layer, torch.nn.Sequential(torch.nn.ModuleList([layer]))])
+    rows = torch.ones(2, 3)
+    expected = layer(rows)
+    with compiled_layers(model):
+        torch.testing.assert_close(layer(rows), expected)
+    assert len(compilations) == 1
+    assert "forward" not in vars(layer)
+
+
+def test_layers_are_left_alone_where_nothing_can_be_compiled(build_loss, monkeypatch):
+    def refuse_the_second(forward, **_):
+        if forward == second.forward:
+            raise RuntimeError("not on this Python")
+        return lambda *_: None
+
+    made = build_loss("bert", SimCSE())
+    first, second = layers_of(made.model)
+    monkeypatch.setattr(torch, "compile", refuse_the_second)
+    with pytest.raises(RuntimeError, match="not on this Python"), compiled_layers(made.loss.model):
+        pass
+    assert "forward" not in vars(first)
+    assert "forward" not in vars(second)
+
+
+@pytest.fixture
+def capture(monkeypatch):
+    """Captures that fail as often as asked; a list that says of each whether layers were compiled."""
+
+    def fail(times, model):
+        captured = []
+
+        def make(step, sample, **_):
+            assert sys.exc_info() == (
+                None,
+                None,
+                None,
+            )  # an error would hold the memory of the step that failed
+            captured.append("forward" in vars(layers_of(model)[0]))
+            if len(captured) <= times:
+                raise RuntimeError(f"failure {len(captured)}\nand more")
+            return step
+
+        monkeypatch.setattr(torch.cuda, "make_graphed_callables", make)
+        return captured
+
+    return fail
+
+
+def tensors(made):
+    return {name: value for name, value in made.features.items() if isinstance(value, torch.Tensor)}
+
+
+def shorter(features):
+    return {name: value[:2] for name, value in features.items()}
+
+
+def test_captured_layers_are_compiled(build_loss, capture):
+    made = build_loss("bert", SimCSE())
+    captured, step = capture(0, made.model), GraphedStep(made.loss, compiled=True)
+    assert step.fits(tensors(made))
+    assert step.fits(tensors(made))
+    assert captured == [True]
+    assert "forward" not in vars(layers_of(made.model)[0])
+    loss, parts = step(tensors(made))
+    torch.testing.assert_close(loss, made.loss([tensors(made)]))
+    assert parts.shape == (len(made.loss.logged),)
+
+
+def test_layers_that_cannot_be_compiled_are_captured_as_they_are(build_loss, capture):
+    made = build_loss("bert", SimCSE())
+    captured, step = capture(1, made.model), GraphedStep(made.loss, compiled=True)
+    with pytest.warns(
+        TrainingWarning, match="^layers are not compiled, and slower for it: failure 1$"
+    ) as told:
+        assert step.fits(tensors(made))
+    assert len(told) == 1
+    assert captured == [True, False]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert step.fits(shorter(tensors(made)))
+    assert captured == [True, False, False]
+
+
+def test_steps_that_cannot_be_captured_at_all(build_loss, capture):
+    made = build_loss("bert", SimCSE())
+    captured, step = capture(2, made.model), GraphedStep(made.loss, compiled=True)
+    with pytest.warns(TrainingWarning) as told:
+        assert not step.fits(tensors(made))
+    assert [str(warning.message) for warning in told] == [
+        "layers are not compiled, and slower for it: failure 1",
+        "steps are not replayed as CUDA graphs, and slower for it: failure 2",
+    ]
+    assert captured == [True, False]
+    assert not step.works
+    assert not step.fits(shorter(tensors(made)))
+    assert captured == [True, False]
+
+
+def test_a_machine_without_a_compiler(build_loss, monkeypatch):
+    def make(step, sample, **_):
+        step(*sample)
+        return step
+
+    made = build_loss("bert", SimCSE())
+    monkeypatch.setattr(torch.cuda, "make_graphed_callables", make)
+    step = GraphedStep(made.loss, compiled=True)
+    torch._dynamo.reset()
+    with (
+        inductor.patch({"cpp.cxx": ("no-such-compiler",), "force_disable_caches": True}),
+        pytest.warns(TrainingWarning, match="layers are not compiled, .*No working C\\+\\+ compiler"),
+    ):
+        assert step.fits(tensors(made))
+    torch._dynamo.reset()
+    assert step.works
+    assert not step.compiled
+
+
+@pytest.mark.parametrize(
+    ("settings", "method", "why"),
+    [
+        ({"device": "cpu"}, SimCSE(), "the device is 'cpu'"),
+        ({"cuda_graphs": False}, SimCSE(), "cuda_graphs is off"),
+        ({"gradient_accumulation": 2}, SimCSE(), "one batch a step"),
+        ({}, ESimCSE(), "those of 'esimcse' cannot be"),
+        ({}, ConSERT(first="adversarial"), "those of 'consert' cannot be"),
+    ],
+)
+def test_where_compile_is_ignored_it_is_said(monkeypatch, settings, method, why):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    with pytest.warns(TrainingWarning, match=f"^compile is ignored: .*{why}$"):
+        checks.check_compile(TrainConfig(compile=True, **settings), method)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        checks.check_compile(TrainConfig(**settings), method)
+        checks.check_compile(TrainConfig(compile=True), SimCSE())
+    assert stage.no_graphs(TrainConfig(compile=True), SimCSE()) is None
+
+
+def test_a_training_says_once_that_compile_is_ignored(train):
+    with pytest.warns(TrainingWarning) as told:
+        run = train(compile=True, device="cpu", max_steps=1)
+    ignored = [w for w in told if "compile is ignored" in str(w.message)]
+    assert len(ignored) == 1
+    assert ignored[0].filename.endswith("conftest.py")  # where train was called
+    assert len(run.record["stages"]) == 2
