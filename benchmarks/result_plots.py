@@ -11,7 +11,7 @@ import matplotlib
 import matplotlib.colors
 import numpy as np
 from matplotlib.figure import Figure
-from result_runs import NAMES, Result, Runs
+from result_runs import NAMES, SEEN, Runs, encoders, gain_of
 
 from rankencoder.evaluation.curves import POWERS
 from rankencoder.training.picture import draw_losses
@@ -20,23 +20,26 @@ COLOURS = ("#0072B2", "#D55E00", "#007A5A", "#CC79A7", "#E69F00", "#56B4E9")  # 
 
 
 @contextmanager
-def axes(path: Path, x: str, y: str, title: str) -> Iterator[Any]:
-    """Give axes to draw on, and write them to a file if something is; the same results, the same file."""
+def written(path: Path, size: tuple[float, float] = (6, 3.8)) -> Iterator[Figure]:
+    """Give a figure to draw on, and write it if something is drawn; the same results, the same file."""
     with matplotlib.rc_context({"svg.hashsalt": "rankencoder"}):
-        figure = Figure(figsize=(6, 3.8), layout="constrained")
+        figure = Figure(figsize=size, layout="constrained")
+        yield figure
+        if any(drawn.get_legend_handles_labels()[0] for drawn in figure.axes):  # something was measured
+            figure.savefig(path, metadata={"Date": None})
+
+
+@contextmanager
+def axes(path: Path, x: str, y: str, title: str) -> Iterator[Any]:
+    """Give axes to draw on, with a legend in the end."""
+    with written(path) as figure:
         drawn: Any = figure.add_subplot()
         drawn.set(xlabel=x, ylabel=y, title=title)
         drawn.grid(alpha=0.3)
         yield drawn
-        if drawn.get_legend_handles_labels()[0]:  # something was measured
-            many = len(drawn.get_legend_handles_labels()[0]) > 8
+        many = len(drawn.get_legend_handles_labels()[0]) > 8
+        if drawn.get_legend_handles_labels()[0]:
             drawn.legend(fontsize=8, **({"loc": "center left", "bbox_to_anchor": (1, 0.5)} if many else {}))
-            figure.savefig(path, metadata={"Date": None})
-
-
-def encoders(runs: Runs) -> list[tuple[Result, dict[str, Any]]]:
-    """Return every profile with the run that it is of."""
-    return [(run, found) for of in runs.values() for run in of for found in run.get("profiles", {}).values()]
 
 
 def draw_powers(runs: Runs, path: Path) -> None:
@@ -53,17 +56,21 @@ def draw_powers(runs: Runs, path: Path) -> None:
 
 
 def draw_when(runs: Runs, path: Path) -> None:
-    """Draw the gains of ranks and of centred power −¼ against the uniformity of the reference vectors."""
-    with axes(
-        path, "uniformity of the reference vectors", "gain in AVG over cosine", "When it helps"
-    ) as drawn:
-        for name, colour in (("ranks", COLOURS[1]), ("centred -0.25", COLOURS[0])):
-            of = [(f["features"]["uniformity"], f["scores"]) for _, f in encoders(runs)]
-            if not of:
-                continue
-            gains = [scores[name]["AVG"] - scores["cosine"]["AVG"] for _, scores in of]
-            drawn.scatter([x for x, _ in of], gains, s=14, color=colour, label=name)
-        drawn.axhline(0, color="black", lw=0.8)
+    """Draw the gains of ranks and of centred power −¼ against what can be seen of an encoder."""
+    of = [found for _, found in encoders(runs)]
+    if not of:
+        return
+    with written(path, (9, 5.4)) as figure:
+        panels = figure.subplots(2, 3, sharey=True).flat
+        for drawn, (label, value) in zip(panels, SEEN.items(), strict=True):
+            for name, colour in (("ranks", COLOURS[1]), ("centred -0.25", COLOURS[0])):
+                gains = [gain_of(found, name) for found in of]
+                drawn.scatter([value(found) for found in of], gains, s=8, color=colour, label=name)
+            drawn.axhline(0, color="black", lw=0.8)
+            drawn.set_xlabel(label)
+            drawn.grid(alpha=0.3)
+        figure.supylabel("gain in AVG over cosine")
+        figure.legend(*drawn.get_legend_handles_labels(), loc="outside upper center", ncols=2)
 
 
 def draw_weights(runs: Runs, path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -59,3 +59,25 @@ def less(ours: Sequence[float], published: float, digits: int = 1) -> str:
 def if_any(head: Sequence[str], rows: list[list[str]]) -> str:
     """Return a table, unless nothing in it was measured."""
     return table(head, rows) if any(any(c.isdigit() for c in row[1]) for row in rows) else MISSING
+
+
+def encoders(runs: Runs) -> list[tuple[Result, Result]]:
+    """Return every profile with the run that it is of."""
+    return [(run, found) for of in runs.values() for run in of for found in run.get("profiles", {}).values()]
+
+
+def gain_of(profile: Result, similarity: str) -> float:
+    """Return what a similarity gains over the plain cosine, in AVG."""
+    scores = profile["scores"]
+    return float(scores[similarity]["AVG"] - scores["cosine"]["AVG"])
+
+
+SEEN: dict[str, Callable[[Result], float]] = {
+    "share of the first direction": lambda profile: profile["features"]["first_share"],
+    "share of the first ten": lambda profile: profile["features"]["first_ten_share"],
+    "effective rank": lambda profile: profile["features"]["effective_rank"],
+    "uniformity": lambda profile: profile["features"]["uniformity"],
+    "mean norm": lambda profile: profile["features"]["mean_norm"],
+    "quality: AVG by cosine": lambda profile: profile["scores"]["cosine"]["AVG"],
+}
+"""What can be said of an encoder by its reference vectors; and, last, by labels."""

@@ -31,6 +31,7 @@ TABLES: dict[str, Callable[[Runs], str]] = {
     "cost": paper.cost_table,
     "recipe": study.recipe_table,
     "when": study.when_table,
+    "seen": study.seen_table,
     "speed": study.speed_table,
 }
 

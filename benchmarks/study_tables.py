@@ -7,7 +7,18 @@ from statistics import fmean, quantiles
 from typing import Any
 
 from pages import MISSING, gain, shown, table
-from result_runs import RESULTS, Result, Runs, differences, profiled, scores
+from result_runs import (
+    RESULTS,
+    SEEN,
+    Result,
+    Runs,
+    differences,
+    encoders,
+    gain_of,
+    profiled,
+    scores,
+)
+from scipy.stats import spearmanr
 from when import table as rules
 
 
@@ -170,6 +181,19 @@ def million_seconds(run: dict[str, Any]) -> tuple[float, float | None, float, fl
     read = seconds.get("train: read", 0.0) * million / run["sentences"]
     vectors = seconds["train: targets"] * (million + references) / (run["sentences"] + references)
     return first, vectors, second, read + first + vectors + second
+
+
+def seen_table(runs: Runs) -> str:
+    """Return how what can be seen of an encoder goes with what ranks and centred power −¼ gain."""
+    of = [found for _, found in encoders(runs)]
+    if not of:
+        return MISSING
+    rows = []
+    for label, value in SEEN.items():
+        seen = [value(found) for found in of]
+        both = ([gain_of(found, name) for found in of] for name in ("ranks", "centred -0.25"))
+        rows.append([label, *(f"{spearmanr(seen, gains).statistic:+.2f}" for gains in both)])
+    return table((f"Spearman over {len(of)} encoders", "gain of ranks", "gain of centred −¼"), rows)
 
 
 def when_table(_: Runs) -> str:
