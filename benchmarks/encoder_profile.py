@@ -27,10 +27,9 @@ from rankencoder.evaluation.statistics import alignment, hubness, spearman, spre
 from rankencoder.evaluation.sts_data import PairSet
 from rankencoder.forms import Form, fit_form
 from rankencoder.sampling import sample_sentences
-from rankencoder.tuning.halves import SENTENCES, WORDS, halved, related_pairs
+from rankencoder.tuning.halves import LOOKED_AT, SENTENCES, WORDS, evenly, halved, related_pairs
 
 REFERENCES = 10_000
-LOOKED_AT = 4_000  # for hubness and uniformity, as `rankencoder tune` does
 SEED = 42
 Similarity = Callable[[PairVectors], np.ndarray]
 
@@ -101,7 +100,7 @@ def eigenvalues(vectors: torch.Tensor) -> list[float]:
 
 def space_features(reference: torch.Tensor) -> dict[str, float]:
     """Return numbers that describe a space, of its reference vectors alone."""
-    some = reference[:: max(1, len(reference) // LOOKED_AT)][:LOOKED_AT]
+    some = evenly(reference, LOOKED_AT)
     values = np.array(eigenvalues(reference))
     shares = values / values.sum()
     rows, columns = torch.triu_indices(len(some), len(some), 1, device=some.device)

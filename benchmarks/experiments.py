@@ -48,6 +48,7 @@ def selected(options: argparse.Namespace) -> list[Job]:
         for seed in seeds:
             for job in group.make(seed):
                 if any(fnmatch.fnmatch(job.name, pattern) for pattern in options.only):
+                    job.settings |= json.loads(options.set)
                     add(job)
     return list(jobs.values())
 
@@ -100,9 +101,6 @@ def main() -> None:
     if unknown := set(options.groups) - set(groups()):
         parser.error(f"no such group: {', '.join(sorted(unknown))}")
     jobs = selected(options)
-    for job in jobs:
-        if not options.groups or job.group in options.groups:
-            job.settings |= json.loads(options.set)
     if options.plan:
         show_plan(jobs, options.output, options.lanes)
         return

@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from pages import MISSING, table
+from when import ONCE_MORE
 
 RESULTS = Path(__file__).parents[1] / "results"
 NAMES = {"simcse": "SimCSE", "promptbert": "PromptBERT", "sncse": "SNCSE"}
@@ -62,8 +63,9 @@ def if_any(head: Sequence[str], rows: list[list[str]]) -> str:
 
 
 def encoders(runs: Runs) -> list[tuple[Result, Result]]:
-    """Return every profile with the run that it is of."""
-    return [(run, found) for of in runs.values() for run in of for found in run.get("profiles", {}).values()]
+    """Return every profile with the run that it is of; no training twice."""
+    every = [run for of in runs.values() for run in of if (run["group"], run["name"]) not in ONCE_MORE]
+    return [(run, found) for run in every for found in run.get("profiles", {}).values()]
 
 
 def gain_of(profile: Result, similarity: str) -> float:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from rankencoder.tuning.halves import FEW_HOLD_MUCH, HARDLY
+from rankencoder.tuning.halves import HARDLY, LEAST_SHARE
 from rankencoder.tuning.halves import POWERS as HALVES
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -54,6 +54,9 @@ FEATURES = (
 PROXIES = ("dropped", "halves")
 ADVICE = "halves, guarded"
 """The rule that `rankencoder tune` and the report go by."""
+
+ONCE_MORE = (("recipe", "best"),)
+"""Runs whose E1 is the same training as that of another (e1/consert-lr)."""
 
 HARM = 0.5
 _FEWEST_FAMILIES = 4
@@ -364,6 +367,8 @@ def read(folder: Path) -> Encoders:
     names, families, features, proxies, gains = [], [], [], [], []
     for file in sorted(folder.glob("*/*.json")):
         result = json.loads(file.read_text(encoding="utf-8"))
+        if (result["group"], result["name"]) in ONCE_MORE:
+            continue
         for role, found in result.get("profiles", {}).items():
             names.append(f"{result['group']}/{result['name']}-{result['seed']} {role}")
             families.append(result["family"])
@@ -404,7 +409,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"The best threshold: {one.above} where {one.feature} > {one.threshold:.4g}, else {one.below}"
         " (fitted on all; its error is that of 'threshold' above)."
     )
-    print(f"Halves are heeded above a share of {found['guard']:.3f}; the advice has {FEW_HOLD_MUCH}.")
+    print(f"Halves are heeded above a share of {found['guard']:.3f}; the advice has {LEAST_SHARE}.")
     options.json.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 

@@ -551,6 +551,10 @@ def test_command(run_cli, tiny_saved, tiny_folder, dev, corpus_file, tmp_path, m
     assert "95% interval" in out
     assert "plain cosine" in out
     assert "rankencoder report" in out
+    assert "halves" not in out
+    code, out, err = run_cli(*given, "-t", "advice", "--corpus", corpus_file)
+    assert code == 0, err
+    assert "halves" in out
     code, out, err = run_cli(*given, "-t", "sts", "--corpus", corpus_file, "--json")
     assert code == 0, err
     answer = json.loads(out)

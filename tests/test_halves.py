@@ -7,7 +7,7 @@ from scipy.stats import spearmanr
 from sklearn.decomposition import PCA
 
 from rankencoder.encoders import Encoder
-from rankencoder.tuning.halves import FEW_HOLD_MUCH, HARDLY, Halves, halved, know_halves, speak
+from rankencoder.tuning.halves import HARDLY, LEAST_SHARE, Halves, halved, know_halves, speak
 
 TOPICS = 40
 
@@ -63,9 +63,9 @@ def test_a_power_must_be_clearly_better():
 
 
 def test_where_no_few_directions_hold_much_plain_cosine_is_safer():
-    found = Halves(600, 50.0, {0.0: 50.0, -0.25: 50.1 + HARDLY}, FEW_HOLD_MUCH)
+    found = Halves(600, 50.0, {0.0: 50.0, -0.25: 50.1 + HARDLY}, LEAST_SHARE)
     assert found.power is None
-    assert found.gains
+    assert found.is_clear
     assert found.to_dict()["power"] is None
     assert "first ten directions hold 23.0% of the variance" in speak(found)
     assert speak(found).endswith("plain cosine.")

@@ -28,6 +28,7 @@ _CACHED = 384  # tokens of a batch for each thread of a CPU
 _READ = 512  # tokens of a batch on a GPU for each sentence of its size: launching kernels takes its time, too
 _RAGGED: Any = {"common": {"return_tensors": None}, "text": {"padding": False}}
 _PADDED_WITH = {"attention_mask": 0, "token_type_ids": 0}  # and input_ids with the tokenizer's own token
+_KNOWN = ("input_ids", *_PADDED_WITH)
 _ODD = (
     "",
     " \t\n",
@@ -98,6 +99,8 @@ def _tokenizer(model: SentenceTransformer, sentences: list[str]) -> Callable[[li
         expected = dict(whole(sample))  # which also tells the core where to cut
         own = type(core).from_str(core.to_str())  # nobody else tells this one otherwise
     except Exception:  # of no other class: letters that it lacks, or a part that is written in Python
+        return whole
+    if any(isinstance(value, list) and name not in _KNOWN for name, value in expected.items()):
         return whole
     own.no_padding()
     own.encode_special_tokens = core.encode_special_tokens

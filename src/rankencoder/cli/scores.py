@@ -31,9 +31,10 @@ def print_evaluation(evaluation: Evaluation, aggregation: str) -> None:
             out.print("Gains are of correlations over all pairs.")
     _print_transfer(evaluation)
     for result in evaluation.results:
-        for role, choice in (result.get("choice") or {}).items():
-            name = " ".join(filter(None, (result["model"]["label"], role)))
-            out.print(f"[bold]{escape(name)}[/] {escape(choice['sentence'])}")
+        for section in ("choice", "advice"):
+            for role, told in (result.get(section) or {}).items():
+                name = " ".join(filter(None, (result["model"]["label"], role)))
+                out.print(f"[bold]{escape(name)}[/] {escape(told['sentence'])}")
     if not any(result["model"]["subjects"][0].get("form") for result in evaluation.results):
         out.print("Plain encoders have no ranks; --corpus FILE shows what rank vectors make of them.")
     for file in evaluation.files:

@@ -47,7 +47,7 @@ def train(
     ] = None,
     teachers: Annotated[
         list[str] | None,
-        _option("Methods whose E1 teach E2, trained first (the method itself).", "--teacher", panel=_METHOD),
+        _option("Methods whose E1 teach E2, trained first (the preset's).", "--teacher", panel=_METHOD),
     ] = None,
     only_base: Annotated[bool | None, _option("Stop after stage 1.", "--only-base", panel=_METHOD)] = None,
     dev: Annotated[list[str] | None, _option("Scored pairs; the best weights on them are kept.")] = None,
@@ -67,9 +67,11 @@ def train(
     max_seq_length: Annotated[int | None, _option("Tokens that the encoder reads (128).")] = None,
     precision: Annotated[str | None, _option("fp16, bf16 or fp32; on a CPU always fp32.")] = None,
     preset: Annotated[
-        str | None, _option("best, paper or authors-code (best; with a method of yours, paper).", panel=_RANK)
+        str | None, _option("best, paper or authors-code (best; paper if you choose how).", panel=_RANK)
     ] = None,
-    rank_loss_weight: Annotated[float | None, _option("λ_train of Eq. 6 (0.05).", panel=_RANK)] = None,
+    rank_loss_weight: Annotated[
+        float | None, _option("λ_train of Eq. 6 (0.05; best 10).", panel=_RANK)
+    ] = None,
     lower: Annotated[float | None, _option("τ_l, the least rank similarity learnt.", panel=_RANK)] = None,
     upper: Annotated[float | None, _option("τ_u, the largest.", panel=_RANK)] = None,
     combine: Annotated[str | None, _option("max or sum of the losses.", panel=_RANK)] = None,
@@ -80,10 +82,11 @@ def train(
     reference_size: Annotated[int | None, _option("Sentences of the reference corpus.", panel=_RANK)] = None,
     reference_seed: Annotated[int | None, _option("Draws another reference corpus.", panel=_RANK)] = None,
     target: Annotated[
-        str | None, _option("What E2 learns: ranks, cosine, or a power such as -0.25 (ranks).", panel=_MORE)
+        str | None,
+        _option("E2 learns E1's ranks (paper), cosine (best) or a power, say -0.25.", panel=_MORE),
     ] = None,
     listwise: Annotated[
-        str | None, _option("Learn the order in a batch too: listnet or listmle.", panel=_MORE)
+        str | None, _option("Learn the order in a batch too: listnet (best) or listmle.", panel=_MORE)
     ] = None,
     listwise_weight: Annotated[float | None, _option("Weight of that loss (1).", panel=_MORE)] = None,
     listwise_temperature: Annotated[float | None, _option("Its temperature (0.05).", panel=_MORE)] = None,
@@ -118,8 +121,8 @@ def train(
 ) -> None:
     """Train a sentence encoder on unlabelled text: by the recipe that did best for us, or by the paper's.
 
-    By default ConSERT and PromptBERT train an E1 each, and both teach E2. With --method that method trains
-    E1, and E2 learns E1's rank similarities, as in the paper.
+    By default ConSERT and PromptBERT train an E1 each, and both teach E2 (--preset best). With --method, or
+    any other setting of how to train, all else is the paper's: E1 by that method, E2 by E1's ranks.
 
     Writes OUTPUT/encoder (E2) and OUTPUT/base (E1), ordinary SentenceTransformers, OUTPUT/rankencoder (E2
     with its reference corpus), a picture of the losses, a record, and train.yaml, which repeats the run.
@@ -178,6 +181,9 @@ def _stage_line(name: str, stage: dict[str, Any]) -> str:
 
 def _print(run: Any) -> None:
     show = console().print
+    config = run.record["config"]
+    taught = f", taught by {' and '.join(config['teachers'])}" if config["teachers"] else ""
+    show(f"recipe: {config['preset']} ({config['method']}{taught})", markup=False)
     for name, teacher in run.record.get("teachers", {}).items():
         show(_stage_line(f"teacher {name}", teacher["stages"][0]))
     for stage in run.record["stages"]:

@@ -52,7 +52,8 @@ class TrainConfig:
     :param precision: "fp16", "bf16" or "fp32"; on a CPU always fp32.
     :param preset: "best": what did best in our own experiments, which chooses method and teachers too;
         "paper" (Eq. 6 with max, pairs from 0.5 to 0.8, 100,000 references); or "authors-code". By default
-        "best", and "paper" where you choose a method, its options, teachers or a finished E1 yourself.
+        "best", and "paper" where you choose a method, its options, teachers, a finished E1 or anything of
+        stage 2's loss yourself.
     :param rank_loss_weight: λ_train of Eq. 6.
     :param lower: τ_l, the least rank similarity of a pair that stage 2 learns.
     :param upper: τ_u, the largest.
@@ -182,8 +183,8 @@ _BY_METHOD: dict[str, dict[str, dict[str, Any]]] = {
         "sncse": {**_SUMMED, "batch_size": 128},
     },
     "best": {
-        "promptbert": {"batch_size": 64, "learning_rate": 3e-5},
-        "consert": {"learning_rate": 2e-5, "epochs": 1.0},
+        "promptbert": {"batch_size": 64, "learning_rate": 3e-5, "eval_steps": 100},
+        "consert": {"learning_rate": 2e-5, "epochs": 1.0, "eval_steps": 100},
     },
 }
 _BEST: dict[str, Any] = {
@@ -199,8 +200,11 @@ _BEST: dict[str, Any] = {
 }
 """What the preset "best" chooses where nothing is given; see results/README.md."""
 
-_OWN_CHOICE = ("method", "options", "base_encoder", "teachers")
-"""Whoever gives one of these has chosen how to train, and the preset is the paper's."""
+_HOW = (
+    *("method", "options", "base_encoder", "teachers", "target", "combine", "rank_loss_weight", "lower"),
+    *("upper", "diagonal", "student", "listwise", "listwise_weight", "listwise_temperature", "neighbors"),
+)
+"""Whoever gives one of these has chosen how to train, and all else is the paper's."""
 
 
 def make_config(values: dict[str, Any], file: str | Path | None = None) -> TrainConfig:
@@ -210,7 +214,7 @@ def make_config(values: dict[str, Any], file: str | Path | None = None) -> Train
     """
     settings = read_settings(Path(file), TrainConfig) if file is not None else {}
     settings.update(check_types(values, TrainConfig, "training"))
-    if "preset" not in settings and not settings.keys() & set(_OWN_CHOICE):
+    if "preset" not in settings and all(settings.get(name) in (None, [], {}) for name in _HOW):
         settings["preset"] = "best"
     if settings.get("preset") == "best":
         one = settings.get("only_base") or settings.get("base_encoder")

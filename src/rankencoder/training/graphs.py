@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from subprocess import SubprocessError
 from typing import Any
 
 import torch
@@ -50,7 +51,7 @@ class GraphedStep:
             with compiled_layers(self.loss.model) if self.compiled else nullcontext():
                 self.graphs[shape] = torch.cuda.make_graphed_callables(step, sample, allow_unused_input=True)
             return
-        except RuntimeError as error:
+        except (RuntimeError, OSError, SubprocessError) as error:  # the last two of compilers
             what = "layers are not compiled" if self.compiled else "steps are not replayed as CUDA graphs"
             warnings.warn(f"{what}, and slower for it: {first_line(error)}", TrainingWarning, stacklevel=2)
         if self.compiled:  # out here: the error holds the memory of the step that failed

@@ -30,8 +30,9 @@ POWERS = (0.0, -0.125, -0.25, -0.375, -0.5)
 HARDLY = 2.0
 """Points of correlation by which a power must know halves better than the cosine to be worth having."""
 
-FEW_HOLD_MUCH = 0.23
-"""Share of the variance in the first ten directions, below which powers did harm more often than good."""
+LEAST_SHARE = 0.23
+"""Share of the variance in the first ten directions below which powers did harm more often than good: with 26
+encoders of three families, in `results/README.md`."""
 
 LOOKED_AT = 4_000
 """Reference vectors that a space is described by: hubness grows with their number, so like goes with like."""
@@ -56,10 +57,10 @@ class Halves:
     def power(self) -> float | None:
         """The centred power to try, or None: the plain cosine is as good, or safer."""
         best = max(self.powers, key=lambda power: self.powers[power])
-        return best if self.gains and self.first_ten_share > FEW_HOLD_MUCH else None
+        return best if self.is_clear and self.first_ten_share > LEAST_SHARE else None
 
     @property
-    def gains(self) -> bool:
+    def is_clear(self) -> bool:
         """Whether a power knows halves clearly better than the cosine."""
         return max(self.powers.values()) - self.cosine > HARDLY
 
@@ -148,12 +149,12 @@ def speak(halves: Halves | None) -> str:
         f"Which halves of {halves.sentences:,} sentences belong together is known with a correlation of "
         f"{halves.cosine:.1f} by plain cosine and of {best:.1f} by the best centred power"
     )
-    if not halves.gains:
+    if not halves.is_clear:
         return f"{told}, which is no clear gain: it speaks for plain cosine."
     if halves.power is None:
         return (
             f"{told}. But the first ten directions hold {halves.first_ten_share:.1%} of the variance, and "
-            f"below {FEW_HOLD_MUCH:.0%} powers have mostly done harm: plain cosine."
+            f"below {LEAST_SHARE:.0%} powers have mostly done harm: plain cosine."
         )
     power = f"{halves.power:g}".replace("-", "−")
     return f"{told}: it speaks for centred power {power} (the linear form, rank weight 1)."
