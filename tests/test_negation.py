@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from rankencoder.errors import InputError
 from rankencoder.training import negation
+from rankencoder.training.interrupts import interrupts_noted
 from rankencoder.training.negation import load_parser, negate, negate_sentences
 
 # Explosion's en_core_web_sm 3.8.0 under the name that it has on PyPI. Licence: MIT (LICENSE, meta.json).
@@ -278,8 +279,24 @@ def test_no_worker_outlives_its_parent(tmp_path, cache, number):
     finally:
         process.kill()
     assert process.returncode == -number
-    assert errors.count("KeyboardInterrupt") == (number == signal.SIGINT)
+    assert errors.splitlines().count("KeyboardInterrupt") == (number == signal.SIGINT)
     assert "Process" not in errors
+
+
+def test_ctrl_c_is_raised_where_it_is_asked_for():
+    with interrupts_noted() as raise_noted:
+        raise_noted()
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.01)  # nothing is raised
+        with pytest.raises(KeyboardInterrupt):
+            raise_noted()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with interrupts_noted():
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN  # as with nohup
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_script_without_guard_ends_with_an_explanation(tmp_path):
