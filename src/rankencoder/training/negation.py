@@ -11,7 +11,7 @@ import threading
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import lru_cache
 from importlib import metadata
 from itertools import islice, takewhile
@@ -23,7 +23,6 @@ from rankencoder.corpus import LONGEST
 from rankencoder.errors import InputError
 from rankencoder.parts import Parts, clear_parts
 from rankencoder.storage import new_file
-from rankencoder.training.interrupts import interrupts_held_back, interrupts_noted
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -252,16 +251,14 @@ def _negated_by_workers(jobs: Iterator[Job], parser: str, processes: int) -> Ite
     pool = ProcessPoolExecutor(processes, context, _start_worker, (stop,))
     running: dict[Future[list[str]], int] = {}
     try:
-        with interrupts_noted() as raise_noted:
-            while True:
-                for number, texts in islice(jobs, 2 * processes - len(running)):
-                    with interrupts_held_back():
-                        running[pool.submit(_negations, parser, texts)] = number
-                if not running:
-                    return
-                for future in wait(running, timeout=0.2, return_when=FIRST_COMPLETED).done:
-                    yield running.pop(future), future.result()
-                raise_noted()
+        while True:
+            for number, texts in islice(jobs, 2 * processes - len(running)):
+                with _interrupts_held_back():
+                    running[pool.submit(_negations, parser, texts)] = number
+            if not running:
+                return
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                yield running.pop(future), future.result()
     except BrokenProcessPool as error:
         raise InputError(
             "a worker process died: is the memory full, or does the script start its work outside of "
@@ -270,6 +267,19 @@ def _negated_by_workers(jobs: Iterator[Job], parser: str, processes: int) -> Ite
     finally:
         stop.set()
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Let this process see Ctrl-C after the block, and those that start in it never, not even in imports."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _stop: Event | None = None  # set in workers alone
