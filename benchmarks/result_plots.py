@@ -46,7 +46,7 @@ def draw_powers(runs: Runs, path: Path) -> None:
     """Draw what each power gains over cosine, for every encoder."""
     with axes(path, "power of the covariance (centred)", "gain in AVG over cosine", "Every encoder") as drawn:
         for family, colour in _colours(runs).items():
-            for run, found in encoders(runs):
+            for run, _, found in encoders(runs):
                 if run["family"] == family:
                     base = found["scores"]["cosine"]["AVG"]
                     gains = [found["scores"][f"centred {power:+g}"]["AVG"] - base for power in POWERS]
@@ -57,7 +57,7 @@ def draw_powers(runs: Runs, path: Path) -> None:
 
 def draw_when(runs: Runs, path: Path) -> None:
     """Draw the gains of ranks and of centred power −¼ against what can be seen of an encoder."""
-    of = [found for _, found in encoders(runs)]
+    of = [found for _, _, found in encoders(runs)]
     if not of:
         return
     with written(path, (9, 5.4)) as figure:
@@ -109,7 +109,7 @@ def draw_overlap(runs: Runs, path: Path) -> None:
 
 
 def _colours(runs: Runs) -> dict[str, str]:
-    families = sorted({run["family"] for run, _ in encoders(runs)})
+    families = sorted({run["family"] for run, _, _ in encoders(runs)})
     shades = matplotlib.colormaps["tab20"]
     return {family: matplotlib.colors.to_hex(shades(i % 20)) for i, family in enumerate(families)}
 

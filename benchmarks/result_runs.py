@@ -10,7 +10,6 @@ from statistics import fmean
 from typing import Any
 
 from pages import MISSING, table
-from when import ONCE_MORE
 
 RESULTS = Path(__file__).parents[1] / "results"
 NAMES = {"simcse": "SimCSE", "promptbert": "PromptBERT", "sncse": "SNCSE"}
@@ -22,6 +21,9 @@ SYSTEMS = {
     "E2 blend 0.1": "E2, Eq. 7 (λ = 0.1)",
 }
 """Without training: E, RankEncoder_E; with it: retrain, retrain-inf."""
+
+ONCE_MORE = ("recipe/best",)
+"""Runs whose E1 is the same training as that of another (e1/consert-lr)."""
 
 Result = dict[str, Any]
 Runs = dict[str, list[Result]]
@@ -62,10 +64,10 @@ def if_any(head: Sequence[str], rows: list[list[str]]) -> str:
     return table(head, rows) if any(any(c.isdigit() for c in row[1]) for row in rows) else MISSING
 
 
-def encoders(runs: Runs) -> list[tuple[Result, Result]]:
-    """Return every profile with the run that it is of; no training twice."""
-    every = [run for of in runs.values() for run in of if (run["group"], run["name"]) not in ONCE_MORE]
-    return [(run, found) for run in every for found in run.get("profiles", {}).values()]
+def encoders(runs: Runs) -> list[tuple[Result, str, Result]]:
+    """Return every profile, with the run that it is of and its role there; no training twice."""
+    every = [run for key, of in runs.items() if key not in ONCE_MORE for run in of]
+    return [(run, role, found) for run in every for role, found in run.get("profiles", {}).items()]
 
 
 def gain_of(profile: Result, similarity: str) -> float:

@@ -151,7 +151,8 @@ def speed_table(runs: Runs) -> str:
         busy = f"{quantiles(run['utilisation'], n=10)[-1]:.0f}%" if run.get("utilisation") else "–"
         memory = f"{run['peak_gpu_bytes'] / 2**30:.1f} GiB" if "peak_gpu_bytes" in run else "–"
         seconds = [f"{value:.0f}" if value else "–" for value in million_seconds(run)]
-        how = ", compiled, measured" if run["config"].get("compile") else ""
+        how = ", compiled" if run["config"].get("compile") else ""
+        how += ", measured" if is_whole_million(run) else ""
         rows.append([key.removeprefix("speed/") + how, *times, *seconds, memory, busy])
     head = (
         "",
@@ -167,10 +168,15 @@ def speed_table(runs: Runs) -> str:
     return table(head, rows)
 
 
+def is_whole_million(run: Result) -> bool:
+    """Say whether a run trained on a million sentences, and not on some steps of them."""
+    return bool(run["sentences"] >= 1_000_000 and run["config"]["max_steps"] is None)
+
+
 def million_seconds(run: dict[str, Any]) -> tuple[float, float | None, float, float | None]:
     """Return a million sentences' seconds in stage 1, for vectors, in stage 2, and in all, or estimates."""
     million, seconds, config = 1_000_000, run["seconds"], run["config"]
-    if run["sentences"] >= million and config["max_steps"] is None:
+    if is_whole_million(run):
         first, second = (stage["seconds"] for stage in run["stages"])
         return first, seconds["train: targets"], second, seconds["train"]
     steps = million / config["batch_size"]
@@ -185,7 +191,7 @@ def million_seconds(run: dict[str, Any]) -> tuple[float, float | None, float, fl
 
 def seen_table(runs: Runs) -> str:
     """Return how what can be seen of an encoder goes with what ranks and centred power −¼ gain."""
-    of = [found for _, found in encoders(runs)]
+    of = [found for _, _, found in encoders(runs)]
     if not of:
         return MISSING
     rows = []

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from result_runs import RESULTS, encoders, gain_of
+from result_runs import read as read_runs
 
 from rankencoder.tuning.halves import HARDLY, LEAST_SHARE
 from rankencoder.tuning.halves import POWERS as HALVES
 
-RESULTS = Path(__file__).parents[1] / "results"
 POWERS = tuple(round(-0.5 + 0.125 * i, 3) for i in range(9))
 CHOICES = (
     "cosine",
@@ -54,9 +55,6 @@ FEATURES = (
 PROXIES = ("dropped", "halves")
 ADVICE = "halves, guarded"
 """The rule that `rankencoder tune` and the report go by."""
-
-ONCE_MORE = (("recipe", "best"),)
-"""Runs whose E1 is the same training as that of another (e1/consert-lr)."""
 
 HARM = 0.5
 _FEWEST_FAMILIES = 4
@@ -363,19 +361,14 @@ def verdict(against: dict[str, tuple[float, float, float]], strict: dict[str, fl
 
 
 def read(folder: Path) -> Encoders:
-    """Return what is known of every encoder with a profile; tries on few sentences are left out."""
+    """Return what is known of every encoder with a profile."""
     names, families, features, proxies, gains = [], [], [], [], []
-    for file in sorted(folder.glob("*/*.json")):
-        result = json.loads(file.read_text(encoding="utf-8"))
-        if (result["group"], result["name"]) in ONCE_MORE:
-            continue
-        for role, found in result.get("profiles", {}).items():
-            names.append(f"{result['group']}/{result['name']}-{result['seed']} {role}")
-            families.append(result["family"])
-            features.append([found["features"][name] for name in FEATURES])
-            proxies.append([[found["proxies"][of][name] for name in CHOICES] for of in PROXIES])
-            scores = [found["scores"][name]["AVG"] for name in CHOICES]
-            gains.append([score - scores[COSINE] for score in scores])
+    for run, role, found in encoders(read_runs(folder)):
+        names.append(f"{run['group']}/{run['name']}-{run['seed']} {role}")
+        families.append(run["family"])
+        features.append([found["features"][name] for name in FEATURES])
+        proxies.append([[found["proxies"][of][name] for name in CHOICES] for of in PROXIES])
+        gains.append([gain_of(found, name) for name in CHOICES])
     return Encoders(names, np.array(families), np.array(features), np.array(proxies), np.array(gains))
 
 
