@@ -8,7 +8,7 @@ import pytest
 @pytest.fixture(autouse=True)
 def _names(request, doctest_namespace, tmp_path):
     """Give the examples of `train` and `evaluate` what they need."""
-    if request.node.name == "rankencoder.evaluation.run.evaluate":
+    if request.node.name == "rankencoder.evaluation.evaluator.evaluate":
         doctest_namespace.update(folder=tmp_path)
     if request.node.name == "rankencoder.training.run.train":
         from tiny_backbones import masked_language_model

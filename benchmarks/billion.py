@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from rankencoder.forms.compact import DIM
+from rankencoder.io.storage import read_json
 from rankencoder.reference import SIZE
 from rankencoder.scale.pieces import PIECE
-from rankencoder.storage import read_json
 
 RATES = Path(__file__).parent / "results" / "rates.json"
 FLOAT = 4  # bytes

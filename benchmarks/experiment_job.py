@@ -143,7 +143,7 @@ def do_train(run: Run) -> None:
 
 def do_encoder(run: Run) -> None:
     """Score and describe a backbone as a method begins with it."""
-    from rankencoder.training.backbone import load_backbone
+    from rankencoder.training.backbones.backbone import load_backbone
     from rankencoder.training.methods import find_method, make_method
 
     settings = run.settings()

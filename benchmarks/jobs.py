@@ -19,8 +19,8 @@ from typing import Any
 
 from sts import SHARED, wiki_lines
 
-from rankencoder.storage import new_file
-from rankencoder.training.outputs import rank_share
+from rankencoder.io.storage import new_file
+from rankencoder.training.run_outputs import rank_share
 
 BACKBONE = SHARED / "backbone"
 STS = SHARED / "data/sts-raw"

@@ -29,9 +29,9 @@ from rankencoder.evaluation.pairwise import encode_pairs, pair_similarities
 from rankencoder.evaluation.statistics import spearman
 from rankencoder.evaluation.sts_data import read_sts
 from rankencoder.forms import fit_form
+from rankencoder.io.storage import read_json, write_json
 from rankencoder.provenance import provenance
 from rankencoder.reference import Reference
-from rankencoder.storage import read_json, write_json
 
 ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("RANKENCODER_SHARED", ROOT.parent / "shared"))

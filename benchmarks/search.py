@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
+from rankencoder.io.storage import write_json
 from rankencoder.provenance import provenance
 from rankencoder.search import RankIndex
 from rankencoder.search.table import vectors_of
-from rankencoder.storage import write_json
 
 ROOT = Path(__file__).parents[1]
 K = 10

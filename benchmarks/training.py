@@ -21,9 +21,9 @@ from typing import Any
 
 from sts import SHARED
 
+from rankencoder.evaluation.result_rows import rows
 from rankencoder.evaluation.results import read_results
-from rankencoder.evaluation.rows import rows
-from rankencoder.training.backbone import load_backbone
+from rankencoder.training.backbones.backbone import load_backbone
 from rankencoder.training.methods import find_method
 
 STS = SHARED / "data/sts-raw"

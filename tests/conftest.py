@@ -197,8 +197,8 @@ def build_loss(masked_models):
     import torch
     from loss_oracles import SENTENCES
 
-    from rankencoder.training.backbone import load_backbone
-    from rankencoder.training.collator import ViewCollator
+    from rankencoder.training.backbones.backbone import load_backbone
+    from rankencoder.training.loop.collator import ViewCollator
 
     def make(kind, method, texts=SENTENCES, **more):
         backbone = load_backbone(str(masked_models[kind]))
@@ -233,7 +233,7 @@ def train_killed(train, monkeypatch):
     """Trains until a step of a stage begins."""
     from training_runs import Killed
 
-    from rankencoder.training.trainer import EncoderTrainer
+    from rankencoder.training.loop.trainer import EncoderTrainer
 
     compute = EncoderTrainer.compute_loss
 

@@ -51,12 +51,6 @@ def prepare():
     import torch
     from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
-    import rankencoder.cli
-    import rankencoder.report
-    import rankencoder.scale.encode
-    import rankencoder.search.duplicates
-    import rankencoder.training.methods
-    import rankencoder.training.picture  # noqa: F401
     from rankencoder import bulk, reference
     from rankencoder.evaluation import embeddings, measurement  # noqa: F401
     from rankencoder.search import index

@@ -17,8 +17,8 @@ SOURCE = Path(__file__).parents[1] / "src"
 @contextmanager
 def serving(model, index=None, **settings):
     """Serve a model in a thread; yield the address."""
-    from rankencoder.server.app import create_app
-    from rankencoder.server.settings import Settings
+    from rankencoder.server.api import create_app
+    from rankencoder.server.server_settings import Settings
 
     given = Settings(**settings)
     with running(create_app(model, given, index=index), timeout=given.timeout) as url:
@@ -30,7 +30,7 @@ def running(app, timeout=60.0, max_connections=1000):
     """Run an application in a thread; yield its address."""
     import uvicorn
 
-    from rankencoder.server.run import address, bind, configure
+    from rankencoder.server.serving import address, bind, configure
 
     listener = bind("127.0.0.1", 0)
     config = configure(app, timeout=timeout, max_connections=max_connections, streams=False)

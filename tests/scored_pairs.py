@@ -3,7 +3,7 @@
 import numpy as np
 
 from rankencoder.evaluation.sts_data import SEVEN, SUBSETS
-from rankencoder.pairs import ScoredPair
+from rankencoder.io.pairs import ScoredPair
 
 
 def make_pairs(sentences, number, seed=0):

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from rankencoder.cli import main
-from rankencoder.training.trainer import EncoderTrainer
+from rankencoder.training.loop.trainer import EncoderTrainer
 
 compute = EncoderTrainer.compute_loss
 

@@ -16,7 +16,7 @@ from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
 from rankencoder import batching
 from rankencoder.batching import encode_by_length
-from rankencoder.training.backbone import load_backbone
+from rankencoder.training.backbones.backbone import load_backbone
 from rankencoder.training.methods import find_method
 
 

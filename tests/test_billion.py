@@ -6,7 +6,7 @@ from pathlib import Path
 from billion import RATES, page
 
 from rankencoder.cli.console import with_addresses
-from rankencoder.storage import read_json
+from rankencoder.io.storage import read_json
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/scale.md").read_text(encoding="utf-8")

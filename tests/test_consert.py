@@ -14,7 +14,7 @@ from scipy.special import logsumexp
 from scipy.stats import chisquare
 
 from rankencoder.errors import InputError
-from rankencoder.training.backbone import load_backbone
+from rankencoder.training.backbones.backbone import load_backbone
 from rankencoder.training.methods.consert import (
     ConSERT,
     attack,

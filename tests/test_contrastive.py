@@ -7,8 +7,8 @@ from loss_oracles import COSINES, SENTENCES, cosines_by_hand, numbers
 from scipy.special import logsumexp
 from torch.nn.functional import normalize
 
-from rankencoder.training.contrastive import Head
-from rankencoder.training.losses import (
+from rankencoder.training.losses.contrastive import Head
+from rankencoder.training.losses.formulas import (
     cosine_matrix,
     info_nce,
     rank_targets,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankencoder.corpus import check_sentences, read_sentences
 from rankencoder.errors import InputError
+from rankencoder.io.corpus import check_sentences, read_sentences
 
 
 def texts(corpus, **options):

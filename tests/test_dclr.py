@@ -14,8 +14,8 @@ from scipy.special import logsumexp
 from torch.nn import functional
 
 from rankencoder.errors import InputError
-from rankencoder.training.methods.base import make_method
 from rankencoder.training.methods.dclr import DCLR, ascend, authors_dclr_loss, dclr_loss, kept_negatives
+from rankencoder.training.methods.method import make_method
 from rankencoder.training.methods.simcse import SimCSE
 
 # section 6.6 of the specification

@@ -16,10 +16,10 @@ from torch import nn
 from torch.nn import functional
 
 from rankencoder.errors import InputError
-from rankencoder.training.backbone import load_backbone
-from rankencoder.training.frozen import Frozen
-from rankencoder.training.methods.base import make_method
+from rankencoder.training.backbones.backbone import load_backbone
+from rankencoder.training.backbones.frozen import Frozen
 from rankencoder.training.methods.diffcse import DiffCSE, Projector, detection_loss, share
+from rankencoder.training.methods.method import make_method
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from scipy.special import logsumexp
 from scipy.stats import chisquare
 
 from rankencoder.errors import InputError
-from rankencoder.training.collator import ViewCollator
+from rankencoder.training.loop.collator import ViewCollator
 from rankencoder.training.methods import SimCSE, esimcse
 from rankencoder.training.methods.esimcse import ESimCSE, repeat_tokens
 

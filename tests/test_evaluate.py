@@ -15,16 +15,16 @@ from rankencoder import RankEncoder, evaluate, rank_similarity
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.evaluation.embeddings import CachedEncoder, fingerprint
-from rankencoder.evaluation.models import open_model
+from rankencoder.evaluation.evaluator import SECTIONS
 from rankencoder.evaluation.pair_groups import group_rows, most_changed, neighbour_overlap, similar_pairs
+from rankencoder.evaluation.result_rows import rows
 from rankencoder.evaluation.results import read_results
-from rankencoder.evaluation.rows import rows
-from rankencoder.evaluation.run import SECTIONS
-from rankencoder.evaluation.sts import aggregate
 from rankencoder.evaluation.sts_data import SEVEN, PairSet
+from rankencoder.evaluation.sts_figures import aggregate
+from rankencoder.evaluation.subjects import open_model
 from rankencoder.evaluation.transfer import score_transfer
 from rankencoder.evaluation.transfer_data import read_transfer_task
-from rankencoder.pairs import ScoredPair
+from rankencoder.io.pairs import ScoredPair
 from rankencoder.report.views import views
 
 
@@ -201,7 +201,7 @@ def test_most_changed_pairs():
 
 def test_space_of_the_exact_ranks(tiny_model, pairs):
     """The cosine of two points of the rank space is Spearman's correlation."""
-    from rankencoder.evaluation.space import spaces
+    from rankencoder.evaluation.space_figures import spaces
 
     subject = open_model(tiny_model).subjects[0]
     vectors = subject.encoder([p.a for p in pairs[:10]])

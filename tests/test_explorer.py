@@ -20,10 +20,10 @@ from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.explorer import maps, search
 from rankencoder.explorer.background import Example
-from rankencoder.explorer.compare import compare
-from rankencoder.explorer.explored import Explored
-from rankencoder.explorer.page import render
-from rankencoder.search.duplicates import find_duplicates
+from rankencoder.explorer.comparison import compare
+from rankencoder.explorer.explorer_state import Explored
+from rankencoder.explorer.layout import render
+from rankencoder.search.near_duplicates import find_duplicates
 
 ROOT = Path(__file__).parents[1]
 A, B, C = "The cat sees the dog", "A dog sees the cat", "The engine breaks"

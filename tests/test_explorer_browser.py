@@ -8,10 +8,10 @@ from live_server import running
 from rankencoder import RankEncoder
 from rankencoder.blend import blend
 from rankencoder.encoders import Encoder
-from rankencoder.explorer.explored import Explored
+from rankencoder.explorer.explorer_state import Explored
 from rankencoder.report.document import number
 from rankencoder.search import RankIndex
-from rankencoder.search.duplicates import find_duplicates
+from rankencoder.search.near_duplicates import find_duplicates
 
 pytest.importorskip("lancedb")
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
@@ -44,7 +44,7 @@ def explored(model, index):
 
 @pytest.fixture(scope="module")
 def url(browser, explored):
-    from rankencoder.explorer.app import create_app
+    from rankencoder.explorer.explorer_app import create_app
 
     with running(create_app(explored)) as address:
         yield address

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from rankencoder import files
 from rankencoder.bulk import encode_file
-from rankencoder.corpus import read_sentences, read_slice
 from rankencoder.errors import InputError
-from rankencoder.files import cut, fingerprint, list_files
+from rankencoder.io.corpus import read_sentences, read_slice
+from rankencoder.io.files import cut, fingerprint, list_files
 
 
 @pytest.fixture

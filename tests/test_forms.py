@@ -123,9 +123,9 @@ def test_settings_belong_to_forms(reference):
 
 
 def test_a_reference_too_large_for_its_rank_vectors_is_fitted_in_chunks(monkeypatch):
-    from rankencoder.fidelity import measure_form
     from rankencoder.forms import CompactForm, compact
-    from rankencoder.forms.base import held_out
+    from rankencoder.forms.fidelity import measure_form
+    from rankencoder.forms.form import held_out
 
     rng = np.random.default_rng(0)
     vectors = torch.from_numpy(rng.normal(size=(1500, 24)) * np.linspace(3, 0.3, 24)).float()

@@ -18,12 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mutations import changed_bytes, changed_document, fuzzed
 
-from rankencoder.corpus import read_sentences
 from rankencoder.errors import InputError
 from rankencoder.evaluation.sts_data import read_pair_set, read_sts
 from rankencoder.evaluation.transfer_data import read_transfer_task
-from rankencoder.files import cut
-from rankencoder.pairs import read_pairs, read_scored_pairs
+from rankencoder.io.corpus import read_sentences
+from rankencoder.io.files import cut
+from rankencoder.io.pairs import read_pairs, read_scored_pairs
 
 SENTENCES = ["A cat sleeps.", 'He said "no", twice', "Füße 😀 \u202eabc", "x" * 300]
 
@@ -407,7 +407,7 @@ def test_settings(suffix, tmp_path):
 @pytest.fixture(scope="module")
 def result(small, tmp_path_factory):
     """What an evaluation wrote: all that it measures, of a model without a file."""
-    from rankencoder.evaluation.run import SECTIONS, evaluate
+    from rankencoder.evaluation.evaluator import SECTIONS, evaluate
 
     folder = tmp_path_factory.mktemp("fuzz")
     (folder / "mine.tsv").write_text("".join(f"{i % 6}\ttext {i}\ttext {i * 7 % 5} x\n" for i in range(30)))
@@ -434,7 +434,7 @@ def test_results_and_reports_of_them(result, tmp_path):
 
 def test_the_record_of_a_training(saved, tmp_path, monkeypatch):
     from rankencoder import RankEncoder
-    from rankencoder.evaluation.models import open_model
+    from rankencoder.evaluation.subjects import open_model
 
     folder = tmp_path / "run"
     record = {"finished": True, "config": {"seed": 1, "base_encoder": ["x"], "output": "y"}, "stages": []}
@@ -468,7 +468,7 @@ def test_checksums_of_fetched_data(tmp_path):
 
 
 def test_stored_training_sentences(tmp_path):
-    from rankencoder.training.data import load_sentences, store_sentences
+    from rankencoder.training.sentences import load_sentences, store_sentences
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -551,8 +551,8 @@ def test_a_tokenizer(tiny_folder, tmp_path):
 
 def test_arrays_and_checkpoints(tmp_path):
     """What an interrupted training left."""
-    from rankencoder.storage import read_array
-    from rankencoder.training.trainer import last_checkpoint
+    from rankencoder.io.storage import read_array
+    from rankencoder.training.loop.trainer import last_checkpoint
 
     array, note = tmp_path / "teacher-0.npy", tmp_path / "checkpoint-2/complete.json"
     np.save(array, np.arange(12, dtype=np.float16).reshape(3, 4))

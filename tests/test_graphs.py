@@ -10,9 +10,10 @@ from torch._dynamo.backends.registry import lookup_backend
 from torch._inductor import config as inductor
 
 from rankencoder.errors import TrainingWarning
-from rankencoder.training import checks, stage
+from rankencoder.training import checks
 from rankencoder.training.config import TrainConfig
-from rankencoder.training.graphs import GraphedStep, compiled_layers
+from rankencoder.training.loop import stage
+from rankencoder.training.loop.graphs import GraphedStep, compiled_layers
 from rankencoder.training.methods import ConSERT, ESimCSE, PromptBERT, SimCSE
 
 # at a lower temperature there is nothing to learn

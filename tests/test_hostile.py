@@ -17,9 +17,9 @@ from mutations import EXAMPLES
 from peak_memory import PEAK
 
 from rankencoder import RankEncoder, RankIndex
-from rankencoder.corpus import read_sentences
 from rankencoder.errors import InputError
 from rankencoder.evaluation.unpack import unpack_senteval
+from rankencoder.io.corpus import read_sentences
 from rankencoder.report import report
 
 SENTENCES = {
@@ -128,7 +128,7 @@ def test_strange_names_and_sentences_in_evaluations_and_reports(built, tmp_path,
 
 MEMORY = f"""{PEAK}
 import sys
-from rankencoder.corpus import read_sentences
+from rankencoder.io.corpus import read_sentences
 before = peak()
 found = [row.text for row in read_sentences(sys.argv[1])]
 print(len(found), sum(text is None for text in found), peak() - before)
@@ -165,7 +165,7 @@ def test_a_long_line_takes_no_memory(tmp_path, size, name):
 
 def test_a_row_of_a_table_has_a_longest_length(tmp_path, monkeypatch):
     """A quoted field goes on in the next line, so a row could take all lines of a file."""
-    monkeypatch.setattr("rankencoder.corpus._LONGEST_ROW", 10_000)
+    monkeypatch.setattr("rankencoder.io.corpus._LONGEST_ROW", 10_000)
     path = tmp_path / "table.csv"
     path.write_text("text\n" + '"x\n' + '","x\n' * 5000)
     with pytest.raises(InputError, match=r"table\.csv, line \d+: .*quoting"):
@@ -203,7 +203,7 @@ def test_numbers_on_the_command_line(option, run_cli, built, strange, tiny_folde
     def served(*_, **__):
         raise InputError("nothing was refused")
 
-    monkeypatch.setattr("rankencoder.server.run.run", served)
+    monkeypatch.setattr("rankencoder.server.serving.run", served)
     places = {"ENCODER": tiny_folder, "CORPUS": strange, "OUT": tmp_path / "out", "MODEL": built}
     for number in NUMBERS:
         code, _, error = run_cli(*(places.get(word, word) for word in option), number)

@@ -19,8 +19,8 @@ from tiny_backbones import KINDS, tiny_model, word_pieces
 import rankencoder
 from rankencoder.errors import InputError
 from rankencoder.training import SNCSE, Method, SimCSE, TrainConfig, methods, register
-from rankencoder.training.backbone import load_backbone
-from rankencoder.training.collator import ViewCollator
+from rankencoder.training.backbones.backbone import load_backbone
+from rankencoder.training.loop.collator import ViewCollator
 from rankencoder.training.methods import base, find_method, make_method
 
 FAMILIES = {"masked": ("bert", "roberta", "distilbert", "modernbert"), "causal": ("llama",)}

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
 
-from rankencoder.training.neighbors import NeighborBatchSampler, nearest_rows
+from rankencoder.training.teaching.neighbors import NeighborBatchSampler, nearest_rows
 
 
 def units(seed, n, dimension):
@@ -17,7 +17,7 @@ def units(seed, n, dimension):
 
 
 def test_neighbours_are_those_of_scikit_learn(monkeypatch):
-    monkeypatch.setattr("rankencoder.training.neighbors._CHUNK", 64 * 300)
+    monkeypatch.setattr("rankencoder.training.teaching.neighbors._CHUNK", 64 * 300)
     vectors = units(0, 300, 8)
     found = nearest_rows([vectors], 5, device="cpu")
     oracle = NearestNeighbors(n_neighbors=6, metric="cosine").fit(vectors).kneighbors(vectors)[1]

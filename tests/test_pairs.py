@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankencoder.errors import InputError
-from rankencoder.pairs import Pair, ScoredPair, read_pairs, read_scored_pairs
+from rankencoder.io.pairs import Pair, ScoredPair, read_pairs, read_scored_pairs
 
 PAIRS = [
     ScoredPair('He said "hi", twice', "naïve café 🙂", 4.75),

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from rankencoder.errors import InputError
-from rankencoder.training.picture import draw_losses, running_mean
+from rankencoder.training.loss_picture import draw_losses, running_mean
 
 
 def records(stage, losses, *, weight=0.05, dev_every=20):
@@ -74,7 +74,7 @@ def test_same_losses_same_bytes(tmp_path):
     history = [{"stage": 1, "step": i, "contrastive": 1 / (1 + i), "dev": 80.0} for i in range(9)]
     code = f"""
 import sys
-from rankencoder.training.picture import draw_losses
+from rankencoder.training.loss_picture import draw_losses
 for path in sys.argv[1:]:
     draw_losses({history!r}, path, title="same")
 sys.exit("matplotlib.pyplot" in sys.modules)

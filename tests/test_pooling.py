@@ -8,7 +8,7 @@ from transformers import AutoModel
 
 from rankencoder.errors import InputError
 from rankencoder.training import SimCSE, methods
-from rankencoder.training.backbone import load_backbone
+from rankencoder.training.backbones.backbone import load_backbone
 from rankencoder.training.methods import make_method
 
 SENTENCES = ["the old cat sees a river.", "a dog sleeps here", "it is warm and it moves."]

@@ -6,9 +6,9 @@ import pytest
 from loss_oracles import TARGETS
 
 from rankencoder.errors import InputError
-from rankencoder.training.backbone import Backbone
+from rankencoder.training.backbones.backbone import Backbone
 from rankencoder.training.config import TrainConfig
-from rankencoder.training.losses import (
+from rankencoder.training.losses.formulas import (
     select_pairs,
 )
 from rankencoder.training.methods import (

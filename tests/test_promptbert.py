@@ -7,8 +7,8 @@ from loss_oracles import MASKED, SENTENCES, cosines_by_hand, info_nce_by_hand
 from tiny_backbones import TEXTS, tiny_model, word_pieces
 
 from rankencoder.errors import InputError
-from rankencoder.training.backbone import load_backbone
-from rankencoder.training.collator import ViewCollator
+from rankencoder.training.backbones.backbone import load_backbone
+from rankencoder.training.loop.collator import ViewCollator
 from rankencoder.training.methods import SNCSE, PromptBERT, make_method
 
 

@@ -20,15 +20,15 @@ from scipy.stats import spearmanr
 from torch.nn.functional import normalize
 
 from rankencoder.ranks import training_rank_vectors
-from rankencoder.training.losses import (
+from rankencoder.training.losses.formulas import (
     cosine_matrix,
     rank_loss,
     rank_targets,
     select_pairs,
     total_loss,
 )
+from rankencoder.training.losses.rankencoder_loss import RankEncoderLoss
 from rankencoder.training.methods import SimCSE, SimCSEWithMLM
-from rankencoder.training.rankloss import RankEncoderLoss
 
 
 def test_ranks_and_targets_of_the_specification():

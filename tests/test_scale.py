@@ -13,12 +13,12 @@ import pytest
 
 from rankencoder import files
 from rankencoder.bulk import make_batch, vector_schema
-from rankencoder.corpus import Sentence, read_sentences, read_slice
 from rankencoder.errors import InputError
-from rankencoder.files import cut
-from rankencoder.sampling import Sampler, sample_sentences
+from rankencoder.io.corpus import Sentence, read_sentences, read_slice
+from rankencoder.io.files import cut
+from rankencoder.io.sampling import Sampler, sample_sentences
 from rankencoder.scale.cluster import RayCluster
-from rankencoder.scale.encode import encode_with_ray, unfinished
+from rankencoder.scale.cluster_encoding import encode_with_ray, unfinished
 from rankencoder.scale.output import Output
 from rankencoder.scale.pieces import Numbered, Piece, Reading, find_slices, read_pieces
 

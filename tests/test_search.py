@@ -19,7 +19,7 @@ from rankencoder.errors import InputError
 from rankencoder.search import index as index_module
 from rankencoder.search import table as table_module
 from rankencoder.search.calibration import Calibration
-from rankencoder.search.rows import content_id
+from rankencoder.search.index_rows import content_id
 
 QUERY = "The dog finds the river"
 

@@ -121,7 +121,7 @@ def index(tiny_saved, sentences, tmp_path_factory):
 
 def test_search_is_the_indexs(model, url, index, sentences):
     from rankencoder.search import RankIndex
-    from rankencoder.server.served import Served, open_index
+    from rankencoder.server.served_model import Served, open_index
 
     expected = RankIndex.load(index).search(A, 7, where="year > 1950")
     with serving(model, index=open_index(index, Served(model))) as other:
@@ -184,7 +184,7 @@ def odd(tiny_saved, tmp_path_factory):
 
 
 def test_columns_of_any_type_are_found_and_dates_filtered_by(model, odd):
-    from rankencoder.server.served import Served, open_index
+    from rankencoder.server.served_model import Served, open_index
 
     with serving(model, index=open_index(odd, Served(model))) as url:
 
@@ -211,7 +211,7 @@ def test_columns_of_any_type_are_found_and_dates_filtered_by(model, odd):
 
 
 def test_nothing_in_an_answer_is_too_strange_for_json():
-    from rankencoder.server.errors import json_response
+    from rankencoder.server.http_errors import json_response
 
     strange = [b"\xff", float("nan"), float("-inf"), Decimal("NaN"), 1j, {"a": object}]
     answer = json.loads(json_response(strange).body)
@@ -221,7 +221,7 @@ def test_nothing_in_an_answer_is_too_strange_for_json():
 def test_columns_that_another_process_adds_can_be_filtered_by(model, tmp_path):
     pytest.importorskip("lancedb")
     from rankencoder.search import RankIndex
-    from rankencoder.server.served import Served, open_index
+    from rankencoder.server.served_model import Served, open_index
 
     index = RankIndex.build(model, ["The cat sees"], tmp_path / "index")
     with serving(model, index=open_index(tmp_path / "index", Served(model))) as url:
@@ -234,7 +234,7 @@ def test_columns_that_another_process_adds_can_be_filtered_by(model, tmp_path):
 
 
 def test_the_documented_requests_work(model, tiny_saved, index):
-    from rankencoder.server.served import Served, open_index
+    from rankencoder.server.served_model import Served, open_index
 
     text = DOCS.read_text(encoding="utf-8").replace('load("my-encoder")', f"load({str(tiny_saved)!r})")
     commands = re.findall(r"^curl .*\\\n.*$", text, flags=re.MULTILINE)
@@ -296,9 +296,9 @@ def test_64_clients_at_once_each_get_their_own(url, model, sentences):
 
 
 def test_a_batch_is_never_larger_than_it_may_be():
-    from rankencoder.server.batching import Batcher
     from rankencoder.server.metrics import Metrics
-    from rankencoder.server.served import Encoded
+    from rankencoder.server.request_batching import Batcher
+    from rankencoder.server.served_model import Encoded
 
     sizes = []
 
@@ -346,8 +346,8 @@ GATED = """
     import sys, time
     from pathlib import Path
     from rankencoder.encoders import Encoder
-    from rankencoder.server.app import create_app
-    from rankencoder.server.run import bind, log_to_stderr, run
+    from rankencoder.server.api import create_app
+    from rankencoder.server.serving import bind, log_to_stderr, run
 
     gate = Path(sys.argv[1])
 
@@ -428,8 +428,8 @@ def test_key_is_asked_for_and_in_no_log(tiny_saved, tmp_path):
 
 
 def test_the_application_holds_only_the_keys_digest(callable_encoder):
-    from rankencoder.server.app import create_app
-    from rankencoder.server.settings import Settings
+    from rankencoder.server.api import create_app
+    from rankencoder.server.server_settings import Settings
 
     app = create_app(Encoder(callable_encoder), Settings(api_key="sk-secret"))
     (gate,) = (layer for layer in app.user_middleware if "digest" in layer.kwargs)
@@ -440,7 +440,7 @@ def test_the_application_holds_only_the_keys_digest(callable_encoder):
 
 
 def test_a_port_is_taken_at_once():
-    from rankencoder.server.run import bind
+    from rankencoder.server.serving import bind
 
     taken = bind("127.0.0.1", 0)
     with pytest.raises(InputError, match="cannot listen on"):
@@ -449,7 +449,7 @@ def test_a_port_is_taken_at_once():
 
 
 def test_command_line_says_what_is_wrong(run_cli, tiny_saved, tmp_path, monkeypatch):
-    from rankencoder.server.run import bind
+    from rankencoder.server.serving import bind
 
     taken = bind("127.0.0.1", 0)
     port = taken.getsockname()[1]

@@ -8,7 +8,7 @@ from scipy.stats import binomtest, chisquare
 from tiny_backbones import tiny_model, word_pieces
 
 from rankencoder.errors import TrainingWarning
-from rankencoder.training.backbone import load_backbone
+from rankencoder.training.backbones.backbone import load_backbone
 from rankencoder.training.methods import SimCSE, SimCSEWithMLM
 
 

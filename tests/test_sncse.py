@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from loss_oracles import cosines_by_hand, info_nce_by_hand, numbers
 
 from rankencoder.errors import InputError
+from rankencoder.training.backbones.templates import add_full_stop
 from rankencoder.training.methods import SNCSE
 from rankencoder.training.methods.sncse import completed, margin_loss
-from rankencoder.training.templates import add_full_stop
 
 
 def test_margin_loss_of_the_specification():

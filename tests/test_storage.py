@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from rankencoder.errors import InputError
-from rankencoder.parts import Parts, clear_leftover_parts, clear_parts
-from rankencoder.storage import is_empty, new_file, new_folder, read_json, write_errors_named, write_json
+from rankencoder.io.parts import Parts, clear_leftover_parts, clear_parts
+from rankencoder.io.storage import is_empty, new_file, new_folder, read_json, write_errors_named, write_json
 
 
 def names(folder):
@@ -98,7 +98,7 @@ def test_kill_minus_nine_while_writing(tmp_path):
         (new / "reference.json").write_text("old")
     code = f"""
 import time
-from rankencoder.storage import new_folder
+from rankencoder.io.storage import new_folder
 with new_folder({str(tmp_path / "x")!r}, overwrite=True) as new:
     (new / "half").write_text("half")
     print("ready", flush=True)

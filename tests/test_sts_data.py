@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rankencoder.errors import InputError
 from rankencoder.evaluation.sts_data import DEV, SEVEN, WHOLE_SICK, PairSet, read_pair_set, read_sts
 from rankencoder.evaluation.sts_hub import HUB_SETS
-from rankencoder.pairs import ScoredPair
+from rankencoder.io.pairs import ScoredPair
 
 COUNTS = {  # methods.md, 10.1
     "STS12": {"MSRpar": 750, "MSRvid": 750, "SMTeuroparl": 459, "OnWN": 750, "SMTnews": 399},

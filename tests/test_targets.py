@@ -10,10 +10,10 @@ from scipy.stats import spearmanr
 from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import cosine_similarity
 
-from rankencoder.training.losses import listmle_loss, listnet_loss
+from rankencoder.training.losses.formulas import listmle_loss, listnet_loss
+from rankencoder.training.losses.rankencoder_loss import RankEncoderLoss
 from rankencoder.training.methods import SimCSE
-from rankencoder.training.rankloss import RankEncoderLoss
-from rankencoder.training.targets import TeacherSimilarity
+from rankencoder.training.teaching.targets import TeacherSimilarity
 
 
 def numbers(seed, *shape):

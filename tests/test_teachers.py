@@ -9,7 +9,7 @@ from training_runs import flags, same_weights
 
 import rankencoder
 from rankencoder.errors import InputError
-from rankencoder.training.backbone import load_backbone
+from rankencoder.training.backbones.backbone import load_backbone
 from rankencoder.training.config import make_config
 from rankencoder.training.methods import find_method
 

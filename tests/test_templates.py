@@ -25,7 +25,7 @@ from tiny_backbones import (
 )
 
 from rankencoder.errors import InputError
-from rankencoder.training.templates import (
+from rankencoder.training.backbones.templates import (
     Template,
     add_full_stop,
     check_mask_token,

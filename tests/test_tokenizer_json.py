@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tiny_backbones import KINDS, ROBERTA, TEXTS, metaspace_tokenizer, roberta_tokenizer
 
-from rankencoder.training.templates import (
+from rankencoder.training.backbones.templates import (
     Template,
     add_full_stop,
     sentence_ids,

@@ -16,10 +16,10 @@ from sts import wiki_sentences
 
 from rankencoder import RankEncoder, Reference
 from rankencoder.errors import InputError
-from rankencoder.pairs import ScoredPair, read_scored_pairs
-from rankencoder.tuning import Candidate, DevSet, choose, choose_for, diagnose, tune
+from rankencoder.io.pairs import ScoredPair, read_scored_pairs
 from rankencoder.tuning.candidates import COSINE, candidates_for
 from rankencoder.tuning.folds import assign_folds, group_pairs
+from rankencoder.tuning.tuner import Candidate, DevSet, choose, choose_for, diagnose, tune
 from rankencoder.tuning.validation import cross_validate
 
 RANKS = [Candidate("compact", {"dim": 256}, weight / 10) for weight in range(1, 10)]

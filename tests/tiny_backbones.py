@@ -6,7 +6,7 @@ import string
 
 import torch
 
-from rankencoder.training.templates import Template
+from rankencoder.training.backbones.templates import Template
 
 BERT = Template('This sentence of "', '" means{mask}.')
 ROBERTA = Template("This sentence : ' ", " ' means{mask}.")

@@ -17,10 +17,10 @@ import numpy as np
 from transformers import TrainerCallback
 
 from rankencoder.training.config import make_config
-from rankencoder.training.data import Sentences, store_sentences
+from rankencoder.training.loop.stage import backbone_of, train_stage
 from rankencoder.training.methods import find_method
-from rankencoder.training.stage import backbone_of, train_stage
-from rankencoder.training.targets import Targets
+from rankencoder.training.sentences import Sentences, store_sentences
+from rankencoder.training.teaching.targets import Targets
 from speed import memory
 from speed.models import load, model_folder, texts
 from speed.timing import ratio

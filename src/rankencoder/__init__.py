@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from rankencoder._version import __version__
 
 if TYPE_CHECKING:
-    from rankencoder.evaluation.run import evaluate
+    from rankencoder.evaluation.evaluator import evaluate
+    from rankencoder.integrations.sklearn import RankTransformer
     from rankencoder.model import RankEncoder
     from rankencoder.ranks import rank_similarity, rank_vectors
     from rankencoder.reference import Reference
-    from rankencoder.search.duplicates import find_duplicates
-    from rankencoder.search.index import RankIndex
+    from rankencoder.search.near_duplicates import find_duplicates
+    from rankencoder.search.rank_index import RankIndex
     from rankencoder.training.run import train
-    from rankencoder.transformer import RankTransformer
-    from rankencoder.tuning import tune
+    from rankencoder.tuning.tuner import tune
 
 __all__ = [
     "RankEncoder",
@@ -34,15 +34,15 @@ __all__ = [
 
 _HOME = {
     "RankEncoder": "rankencoder.model",
-    "RankIndex": "rankencoder.search.index",
-    "RankTransformer": "rankencoder.transformer",
+    "RankIndex": "rankencoder.search.rank_index",
+    "RankTransformer": "rankencoder.integrations.sklearn",
     "Reference": "rankencoder.reference",
-    "evaluate": "rankencoder.evaluation.run",
-    "find_duplicates": "rankencoder.search.duplicates",
+    "evaluate": "rankencoder.evaluation.evaluator",
+    "find_duplicates": "rankencoder.search.near_duplicates",
     "rank_similarity": "rankencoder.ranks",
     "rank_vectors": "rankencoder.ranks",
     "train": "rankencoder.training.run",
-    "tune": "rankencoder.tuning",
+    "tune": "rankencoder.tuning.tuner",
 }
 
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankencoder.corpus import LONGEST, Sentence, invalid_sentence, read_sentences
 from rankencoder.errors import InputError
-from rankencoder.files import Place, fingerprint, is_address, list_files, whereabouts
-from rankencoder.parts import Parts, clear_leftover_parts, clear_parts
+from rankencoder.io.corpus import LONGEST, Sentence, invalid_sentence, read_sentences
+from rankencoder.io.files import Place, fingerprint, is_address, list_files, whereabouts
+from rankencoder.io.parts import Parts, clear_leftover_parts, clear_parts
+from rankencoder.io.storage import check_free, import_pyarrow, new_file
 from rankencoder.persistence import CONFIG, read_config
-from rankencoder.storage import check_free, import_pyarrow, new_file
 
 if TYPE_CHECKING:
     from rankencoder.model import RankEncoder

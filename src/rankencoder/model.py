@@ -12,13 +12,13 @@ import torch
 
 from rankencoder import persistence
 from rankencoder.blend import blend_vectors, check_rank_weight, reweight_vectors
-from rankencoder.corpus import check_sentences
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.explain import Explanation, Neighbor, explain_pair, nearest
-from rankencoder.fidelity import Fidelity, measure_form
 from rankencoder.forms import Form, check_settings, fit_form
-from rankencoder.forms.base import held_out
+from rankencoder.forms.fidelity import Fidelity, measure_form
+from rankencoder.forms.form import held_out
+from rankencoder.io.corpus import check_sentences
 from rankencoder.ranks import rank_vectors
 from rankencoder.reference import Reference
 
@@ -274,6 +274,6 @@ class RankEncoder:
 
         :raises InputError: If the encoder is a callable, which no SentenceTransformer can hold.
         """
-        from rankencoder.export import to_sentence_transformer
+        from rankencoder.integrations.sentence_transformers import to_sentence_transformer
 
         return to_sentence_transformer(self)

@@ -9,11 +9,10 @@ from rankencoder._version import __version__
 from rankencoder.blend import check_rank_weight
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
-from rankencoder.fidelity import Fidelity
 from rankencoder.forms import restore_form
-from rankencoder.pairs import told_at
-from rankencoder.reference import Reference
-from rankencoder.storage import (
+from rankencoder.forms.fidelity import Fidelity
+from rankencoder.io.pairs import told_at
+from rankencoder.io.storage import (
     check_kinds,
     file_digests,
     missing,
@@ -23,6 +22,7 @@ from rankencoder.storage import (
     write_json,
     write_tensors,
 )
+from rankencoder.reference import Reference
 
 if TYPE_CHECKING:
     from rankencoder.encoders import EncoderLike

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankencoder.corpus import MAX_CHARS, check_unicode, read_sentences
 from rankencoder.encoders import PROBE, Encoder
 from rankencoder.errors import InputError, ReferenceWarning
-from rankencoder.parts import Parts
-from rankencoder.sampling import Sample, sample_sentences
-from rankencoder.storage import (
+from rankencoder.io.corpus import MAX_CHARS, check_unicode, read_sentences
+from rankencoder.io.parts import Parts
+from rankencoder.io.sampling import Sample, sample_sentences
+from rankencoder.io.storage import (
     check_kinds,
     new_folder,
     read_json,
@@ -101,7 +101,7 @@ class Reference:
         :param max_chars: Longer lines are dropped, and counted.
         :param progress: Show a progress bar.
         :param resume_beside: Keep finished parts beside this path, so that interrupted work can be taken up
-            again; `rankencoder.parts.clear_parts` removes them.
+            again; `rankencoder.io.parts.clear_parts` removes them.
         :raises InputError: If fewer than 2 sentences are usable, or the corpus or encoder is at fault.
         """
         if size < 2:
@@ -131,7 +131,7 @@ class Reference:
     ) -> Reference:
         """Encode a sample of a corpus.
 
-        :param sample: What `rankencoder.sampling.sample_sentences` draws, with this seed and ``max_chars``.
+        :param sample: What `sample_sentences` draws, with this seed and ``max_chars``.
         :param encode_parts: Encodes numbered parts of it, in any order; by default the encoder does.
         :raises InputError: If fewer than 2 sentences are usable, or the encoder is at fault.
         """

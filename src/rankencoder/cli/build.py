@@ -62,8 +62,8 @@ def build(
     from rankencoder.blend import check_rank_weight
     from rankencoder.cli.info import describe, print_description
     from rankencoder.forms import check_settings
-    from rankencoder.parts import clear_leftover_parts, clear_parts
-    from rankencoder.storage import check_free
+    from rankencoder.io.parts import clear_leftover_parts, clear_parts
+    from rankencoder.io.storage import check_free
 
     clear_leftover_parts(output)
     check_free(output, overwrite=overwrite)
@@ -86,7 +86,7 @@ def build(
     }
     if ray is not None:
         from rankencoder.scale.cluster import RayCluster
-        from rankencoder.scale.reference import reference_with_ray
+        from rankencoder.scale.cluster_reference import reference_with_ray
 
         with RayCluster(ray, workers=workers) as cluster:
             reference = reference_with_ray(

@@ -46,7 +46,7 @@ def similarity(
     if pairs is None:
         rows = _scored(loaded, [(str(a), str(b))])
     else:
-        from rankencoder.pairs import read_pairs
+        from rankencoder.io.pairs import read_pairs
 
         rows = _scored(loaded, ((pair.a, pair.b) for pair in read_pairs(pairs)))
     if as_json:

@@ -40,7 +40,7 @@ def demo(
     """
     out = console()
     if output is not None:
-        from rankencoder.storage import check_free
+        from rankencoder.io.storage import check_free
 
         check_free(output, overwrite=overwrite)
     quiet_libraries()

@@ -20,7 +20,7 @@ from rankencoder.cli.console import (
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
-    from rankencoder.search.duplicates import Duplicates
+    from rankencoder.search.near_duplicates import Duplicates
 
 
 def duplicates(
@@ -53,14 +53,14 @@ def duplicates(
     - `rankencoder duplicates my-index --threshold 0.95 --groups`
 
     """
-    from rankencoder.search.model import check_model
+    from rankencoder.search.index_encoder import check_model
 
     if not corpus.exists():
         raise InputError(f"no such file or folder: {corpus}")
     if model is not None:
         check_model(model)  # before the heavy imports: a wrong name is told at once
     quiet_libraries()
-    from rankencoder.search.duplicates import find_duplicates
+    from rankencoder.search.near_duplicates import find_duplicates
 
     found = find_duplicates(
         corpus,

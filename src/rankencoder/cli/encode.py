@@ -72,7 +72,7 @@ def encode(
         "batch_size": batch_size,
     }
     if ray is not None:
-        from rankencoder.scale.encode import encode_with_ray
+        from rankencoder.scale.cluster_encoding import encode_with_ray
 
         counts = encode_with_ray(model, source, output, address=ray, workers=workers, **settings)
     else:

@@ -77,8 +77,8 @@ def evaluate(
         raise InputError(f"{output} is a file: the results need a folder")
     quiet_libraries()
     from rankencoder.cli.scores import as_data, print_evaluation
-    from rankencoder.evaluation.run import SECTIONS, check_aggregation
-    from rankencoder.evaluation.run import evaluate as run
+    from rankencoder.evaluation.evaluator import SECTIONS, check_aggregation
+    from rankencoder.evaluation.evaluator import evaluate as run
 
     how = check_aggregation(aggregation)
     evaluation = run(
@@ -105,7 +105,7 @@ def _run_mteb(
     models: list[str], tasks: list[str], output: Path, options: dict[str, Any], as_json: bool
 ) -> None:
     quiet_libraries()
-    from rankencoder.evaluation.mteb_tasks import run_mteb
+    from rankencoder.integrations.mteb import run_mteb
 
     found = [{"model": model, **row} for model in models for row in run_mteb(model, tasks, output, **options)]
     if as_json:

@@ -53,17 +53,17 @@ def index(
     - `rankencoder search my-index "a treaty that ended a war" -k 5`
 
     """
-    from rankencoder.search.model import check_model
+    from rankencoder.search.index_encoder import check_model
 
     check_workers(workers, ray)
     check_model(model)  # before the heavy imports: a wrong name is told at once
     quiet_libraries()
-    from rankencoder.search.index import RankIndex
+    from rankencoder.search.rank_index import RankIndex
 
     made = RankIndex.create(model, output, table=table, device=device, batch_size=batch_size)
     if ray is not None:
         from rankencoder.scale.cluster import RayCluster
-        from rankencoder.scale.index import index_with_ray
+        from rankencoder.scale.cluster_indexing import index_with_ray
 
         with RayCluster(ray, workers=workers) as cluster:
             counts = index_with_ray(
@@ -104,11 +104,11 @@ def search(
     - `rankencoder search my-index "open source" --where "year > 1990 AND lang = 'en'" --json`
 
     """
-    from rankencoder.search.folder import IndexFolder
+    from rankencoder.search.index_folder import IndexFolder
 
     IndexFolder(folder).read()
     quiet_libraries()
-    from rankencoder.search.index import RankIndex
+    from rankencoder.search.rank_index import RankIndex
 
     opened = RankIndex.load(folder, model, device=device)
     found = opened.search(queries, k, where=where, exact=exact)

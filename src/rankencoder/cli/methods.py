@@ -9,7 +9,7 @@ import typer
 from rankencoder.cli.console import Json, console, print_json
 
 if TYPE_CHECKING:
-    from rankencoder.training.methods.base import Family, Method
+    from rankencoder.training.methods.method import Family, Method
 
 _SETTINGS = (
     "batch_size",
@@ -34,7 +34,7 @@ def methods(
     Example: `rankencoder methods --family roberta`
     """
     from rankencoder.training.methods import methods as registered
-    from rankencoder.training.methods.base import Family
+    from rankencoder.training.methods.method import Family
 
     backbone = Family(is_roberta=family == "roberta", is_large=large)
     listed = {name: describe(method, backbone) for name, method in registered().items()}

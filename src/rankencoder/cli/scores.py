@@ -10,8 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from rankencoder.cli.console import console
-from rankencoder.evaluation.rows import Row, averaged_sets
-from rankencoder.evaluation.run import Evaluation
+from rankencoder.evaluation.evaluator import Evaluation
+from rankencoder.evaluation.result_rows import Row, averaged_sets
 from rankencoder.evaluation.statistics import Interval
 from rankencoder.evaluation.sts_data import SEVEN
 

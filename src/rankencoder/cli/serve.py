@@ -51,7 +51,7 @@ def serve(
     missing = [module for module in _NEEDED if importlib.util.find_spec(module) is None]
     if missing:
         raise InputError(f"serve needs {', '.join(missing)}: pip install 'rankencoder[serve]'")
-    from rankencoder.server.settings import Settings, read_key
+    from rankencoder.server.server_settings import Settings, read_key
 
     settings = Settings(
         name=name or _name(model),
@@ -66,14 +66,14 @@ def serve(
     )
     from rankencoder.encoders import check_encoder_name
     from rankencoder.persistence import CONFIG, read_config
-    from rankencoder.server.run import bind, log_to_stderr, run
+    from rankencoder.server.serving import bind, log_to_stderr, run
 
     read_config(Path(model)) if (Path(model) / CONFIG).exists() else check_encoder_name(model)
     listener = bind(host, port)  # before the model, whose loading takes a while
     quiet_libraries()
     from rankencoder.server import LOG
-    from rankencoder.server.app import create_app
-    from rankencoder.server.served import open_index, open_served
+    from rankencoder.server.api import create_app
+    from rankencoder.server.served_model import open_index, open_served
 
     served = open_served(model, device=device, batch_size=batch_size)
     app = create_app(served, settings, index=None if index is None else open_index(index, served))

@@ -20,7 +20,7 @@ from rankencoder.cli.console import (
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
-    from rankencoder.tuning import Choice, Diagnosis, Result, Tuned
+    from rankencoder.tuning.tuner import Choice, Diagnosis, Result, Tuned
 
 _SHOWN = 5  # of the best candidates
 
@@ -70,7 +70,7 @@ def tune(
     check_source(model, corpus)
     sets = read_dev(dev or [])  # before the heavy imports: what is wrong with a file is told at once
     quiet_libraries()
-    from rankencoder.tuning import tune as choose
+    from rankencoder.tuning.tuner import tune as choose
 
     tuned = choose(
         model,
@@ -92,7 +92,7 @@ def tune(
 
 def _check_output(output: Path, has_dev: bool, overwrite: bool) -> None:
     """Refuse what could not be written, before the long work."""
-    from rankencoder.storage import RUN, check_free
+    from rankencoder.io.storage import RUN, check_free
 
     if not has_dev:
         raise InputError("without --dev nothing is chosen, so there is nothing to write: leave -o out")

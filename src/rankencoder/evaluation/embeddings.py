@@ -13,7 +13,7 @@ import numpy as np
 
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
-from rankencoder.storage import new_file, read_tensors, user_cache, write_tensors
+from rankencoder.io.storage import new_file, read_tensors, user_cache, write_tensors
 
 if TYPE_CHECKING:
     import torch

@@ -22,7 +22,7 @@ from rankencoder.evaluation.hub_files import (
 )
 from rankencoder.evaluation.sts_hub import HUB_SETS
 from rankencoder.evaluation.unpack import unpack_senteval
-from rankencoder.storage import file_digest, new_file, new_folder, read_json, user_cache, write_json
+from rankencoder.io.storage import file_digest, new_file, new_folder, read_json, user_cache, write_json
 
 CHECKSUMS = "checksums.json"
 """The file of a data folder that holds the SHA-256 of every file that was put there."""

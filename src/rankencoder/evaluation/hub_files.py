@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rankencoder.errors import InputError
-from rankencoder.storage import file_digest
+from rankencoder.io.storage import file_digest
 
 _DATA_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".csv.gz", ".parquet", "README.md")
 

@@ -13,20 +13,20 @@ import torch
 
 from rankencoder.blend import blend_vectors
 from rankencoder.encoders import unit
-from rankencoder.evaluation.cost import measure_cost
-from rankencoder.evaluation.curves import power_curve, rank_weight_curve, reference_size_curve
+from rankencoder.evaluation.cost_figures import measure_cost
+from rankencoder.evaluation.curve_figures import power_curve, rank_weight_curve, reference_size_curve
 from rankencoder.evaluation.pair_groups import most_changed, shared_neighbours, similar_pairs
 from rankencoder.evaluation.results import Result, new_result, with_transfer_average
-from rankencoder.evaluation.space import describe_space, draw_map
-from rankencoder.evaluation.sts import score_sts
+from rankencoder.evaluation.space_figures import describe_space, draw_map
+from rankencoder.evaluation.sts_figures import score_sts
 from rankencoder.evaluation.transfer import score_transfer
 from rankencoder.evaluation.transfer_data import TransferTask, read_transfer_task
-from rankencoder.tuning import choose_for
 from rankencoder.tuning.halves import know_halves, speak
+from rankencoder.tuning.tuner import choose_for
 
 if TYPE_CHECKING:
-    from rankencoder.evaluation.models import Model, Subject
     from rankencoder.evaluation.sts_data import PairSet
+    from rankencoder.evaluation.subjects import Model, Subject
 
 
 @dataclass

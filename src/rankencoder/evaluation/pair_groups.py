@@ -11,8 +11,8 @@ import torch
 from rankencoder.evaluation.statistics import spearman
 
 if TYPE_CHECKING:
-    from rankencoder.evaluation.models import Subject
     from rankencoder.evaluation.sts_data import PairSet
+    from rankencoder.evaluation.subjects import Subject
 
 GROUPS = (("dissimilar", 0.0, 0.33), ("intermediate", 0.33, 0.67), ("similar", 0.67, 1.0))
 """The paper's groups of gold scores, scaled to 0–1; each without its upper end, but for the last."""

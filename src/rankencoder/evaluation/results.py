@@ -16,14 +16,14 @@ import numpy as np
 
 from rankencoder.errors import InputError
 from rankencoder.evaluation.embeddings import digest
-from rankencoder.evaluation.sts import AGGREGATIONS, average
+from rankencoder.evaluation.sts_figures import AGGREGATIONS, average
 from rankencoder.evaluation.transfer_data import TRANSFER_TASKS
+from rankencoder.io.storage import new_file, read_json
 from rankencoder.provenance import provenance
-from rankencoder.storage import new_file, read_json
 
 if TYPE_CHECKING:
-    from rankencoder.evaluation.models import Model
     from rankencoder.evaluation.sts_data import PairSet
+    from rankencoder.evaluation.subjects import Model
 
 FORMAT = "rankencoder-evaluation-1"
 _HEAD = ("format", "model", "command", "created", "versions", "machine", "data")  # all else are sections

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rankencoder.corpus import LONGEST, bare_suffix, check_sentences, read_lines
 from rankencoder.errors import InputError, nearest
-from rankencoder.pairs import ScoredPair, read_scored_pairs, to_score, told_at
+from rankencoder.io.corpus import LONGEST, bare_suffix, check_sentences, read_lines
+from rankencoder.io.pairs import ScoredPair, read_scored_pairs, to_score, told_at
 
 SEVEN = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 """The test sets that the field averages over, in its order."""

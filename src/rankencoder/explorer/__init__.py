@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from rankencoder.explorer.run import explore
+from rankencoder.explorer.launch import explore
 
 __all__ = ["explore"]

@@ -10,7 +10,7 @@ import numpy as np
 from rankencoder.blend import blend
 from rankencoder.model import RankEncoder
 from rankencoder.search.calibration import Calibration, pair_similarities
-from rankencoder.search.index import REFERENCE
+from rankencoder.search.rank_index import REFERENCE
 
 SENTENCES = 2000
 """Reference sentences that are compared with each other, at most: some two million pairs."""

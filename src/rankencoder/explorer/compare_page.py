@@ -7,9 +7,9 @@ from typing import Any
 import gradio as gr
 
 from rankencoder.explorer.background import Example
-from rankencoder.explorer.compare import compare, rank_name
-from rankencoder.explorer.explored import Explored
-from rankencoder.explorer.page import render
+from rankencoder.explorer.comparison import compare, rank_name
+from rankencoder.explorer.explorer_state import Explored
+from rankencoder.explorer.layout import render
 from rankencoder.report.document import plural
 
 NEIGHBORS = (10, 20, 50, 100)

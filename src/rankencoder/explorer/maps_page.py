@@ -6,8 +6,8 @@ from typing import Any
 
 import gradio as gr
 
-from rankencoder.explorer.explored import Explored
-from rankencoder.explorer.page import read
+from rankencoder.explorer.explorer_state import Explored
+from rankencoder.explorer.layout import read
 
 
 def build(explored: Explored, _: gr.Tab) -> None:

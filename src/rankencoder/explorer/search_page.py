@@ -7,11 +7,11 @@ from typing import Any
 import gradio as gr
 
 from rankencoder.errors import InputError
-from rankencoder.explorer.explored import Explored
-from rankencoder.explorer.page import render
+from rankencoder.explorer.explorer_state import Explored
+from rankencoder.explorer.layout import render
 from rankencoder.report.document import number, plural
-from rankencoder.search.duplicates import Duplicates
 from rankencoder.search.hits import Hit
+from rankencoder.search.near_duplicates import Duplicates
 
 _SHOWN = 50
 _FOUND = (5, 10, 20, 50)

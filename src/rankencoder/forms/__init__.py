@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.errors import InputError
-from rankencoder.forms.base import Form
 from rankencoder.forms.compact import CompactForm
 from rankencoder.forms.exact import ExactForm
+from rankencoder.forms.form import Form
 from rankencoder.forms.linear import LinearForm
 
 if TYPE_CHECKING:

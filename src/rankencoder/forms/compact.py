@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from rankencoder.errors import InputError
-from rankencoder.forms.base import Form, held_out
+from rankencoder.forms.form import Form, held_out
 from rankencoder.precision import in_double
 from rankencoder.ranks import rank_vectors
 

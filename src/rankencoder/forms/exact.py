@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from rankencoder.forms.base import Form
+from rankencoder.forms.form import Form
 
 
 class ExactForm(Form):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 
 from rankencoder.errors import InputError
-from rankencoder.forms.base import Form
+from rankencoder.forms.form import Form
 from rankencoder.precision import in_double
 
 POWER = 0.5

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rankencoder.errors import InputError, nearest
 
 if TYPE_CHECKING:
-    from rankencoder.evaluation.run import Evaluation
+    from rankencoder.evaluation.evaluator import Evaluation
 
 __all__ = ["FORMATS", "report"]
 
@@ -26,7 +26,7 @@ def report(
 ) -> str | Path:
     """Tell what an evaluation found: whether rank vectors help, what to use, and everything measured.
 
-    :param results: What `rankencoder.evaluation.run.evaluate` returned or wrote: files, folders of them, or
+    :param results: What `evaluate` returned or wrote: files, folders of them, or
         the results themselves.
     :param output: The file to write; replaced where it exists.
     :param format: "html", one page that needs nothing else, or "md", GitHub-flavoured Markdown.
@@ -34,7 +34,7 @@ def report(
     :return: The file, or without one the text.
     :raises InputError: If there are no results, or matplotlib or Jinja2 is not installed.
     """
-    from rankencoder.evaluation.sts import AGGREGATIONS
+    from rankencoder.evaluation.sts_figures import AGGREGATIONS
 
     for value, known, what in ((format, FORMATS, "format"), (aggregation, AGGREGATIONS, "aggregation")):
         if value not in known:
@@ -52,7 +52,7 @@ def report(
         ) from error
     if output is None:
         return text
-    from rankencoder.storage import new_file
+    from rankencoder.io.storage import new_file
 
     with new_file(output) as new:
         new.write_text(text, encoding="utf-8", newline="\n")
@@ -64,7 +64,7 @@ def _written(results: list[dict[str, Any]], format: str, aggregation: str) -> st
 
     name, made = document(results, aggregation)
     if format == "html":
-        from rankencoder.report.page import to_html
+        from rankencoder.report.report_page import to_html
 
         return to_html(made, name)
     from rankencoder.report.markdown import to_markdown

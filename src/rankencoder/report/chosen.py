@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankencoder.evaluation.rows import averaged_sets
+from rankencoder.evaluation.result_rows import averaged_sets
 from rankencoder.evaluation.sts_data import DEV, SEVEN
 from rankencoder.report.document import clean, listed, number, plural
 

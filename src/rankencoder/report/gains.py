@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rankencoder.evaluation.rows import averaged_sets
+from rankencoder.evaluation.result_rows import averaged_sets
 from rankencoder.evaluation.statistics import Interval
 from rankencoder.report.views import View, set_order
 

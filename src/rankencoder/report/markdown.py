@@ -18,7 +18,7 @@ from rankencoder.report.document import (
     clean,
     number,
 )
-from rankencoder.report.page import GENERATOR
+from rankencoder.report.report_page import GENERATOR
 
 _ROWS = 90  # of a figure's data that still make a readable table
 _GLUE = "\N{WORD JOINER}"

@@ -23,7 +23,7 @@ from rankencoder.report.document import (
     number,
     plural,
 )
-from rankencoder.report.tables import missing
+from rankencoder.report.tables_section import missing
 from rankencoder.report.views import View, set_order
 
 _SHORT = 12  # digits of a fingerprint

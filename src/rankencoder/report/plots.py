@@ -20,7 +20,7 @@ from rankencoder.report.document import (
     points,
 )
 from rankencoder.report.drawing import COLOURS, WIDTH, axes_of, shortened, to_svg
-from rankencoder.report.tables import missing
+from rankencoder.report.tables_section import missing
 from rankencoder.report.views import common_name
 
 if TYPE_CHECKING:

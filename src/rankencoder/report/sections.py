@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankencoder.evaluation.results import Result
-from rankencoder.report.curves import curves_section
+from rankencoder.report.curves_section import curves_section
 from rankencoder.report.document import Section
 from rankencoder.report.gains import all_gains
 from rankencoder.report.histograms import similarities_section
-from rankencoder.report.maps import maps_section
-from rankencoder.report.neighbours import neighbours_section
+from rankencoder.report.maps_section import maps_section
+from rankencoder.report.neighbours_section import neighbours_section
 from rankencoder.report.origin import cost_section, origin_section
 from rankencoder.report.plots import gains_section
-from rankencoder.report.space import space_section
-from rankencoder.report.tables import similar_section, sts_section, transfer_section
+from rankencoder.report.space_section import space_section
+from rankencoder.report.tables_section import similar_section, sts_section, transfer_section
 from rankencoder.report.verdict import verdict_section
 from rankencoder.report.views import View, views
 from rankencoder.report.words import words_section

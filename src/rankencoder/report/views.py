@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rankencoder.evaluation.result_rows import Row, grouped, rows
 from rankencoder.evaluation.results import Result
-from rankencoder.evaluation.rows import Row, grouped, rows
 from rankencoder.evaluation.sts_data import DEV, SEVEN
 from rankencoder.report.document import clean, listed
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rankencoder.report.document import Block, ChangedPair, Section, Words, clean, number
-from rankencoder.report.tables import missing
+from rankencoder.report.tables_section import missing
 from rankencoder.report.views import View
 
 _DIRECTIONS = (("improved", "nearer to"), ("worsened", "further from"))

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from rankencoder.errors import InputError
-from rankencoder.files import Place, file_system, is_address
-from rankencoder.parts import parts_folder
+from rankencoder.io.files import Place, file_system, is_address
+from rankencoder.io.parts import parts_folder
+from rankencoder.io.storage import RESULT, check_free, import_pyarrow, new_file, replace_folder
 from rankencoder.scale.pieces import Piece
-from rankencoder.storage import RESULT, check_free, import_pyarrow, new_file, replace_folder
 
 _NOTES = "_parts"  # of Lance, whose files do not say which piece they are
 _META = b"rankencoder"

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from rankencoder.corpus import LONGEST, Sentence, invalid_sentence, read_slice
 from rankencoder.errors import InputError
-from rankencoder.files import Place, Slice, cut, fingerprint, is_address, list_files
+from rankencoder.io.corpus import LONGEST, Sentence, invalid_sentence, read_slice
+from rankencoder.io.files import Place, Slice, cut, fingerprint, is_address, list_files
 from rankencoder.scale.cluster import RayCluster
 
 _SMALL = 64 * 2**20  # bytes of a corpus that one machine looks at faster than it asks others

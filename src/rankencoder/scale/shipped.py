@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rankencoder.storage import absolute
+from rankencoder.io.storage import absolute
 
 
 class Shipped:

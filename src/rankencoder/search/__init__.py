@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rankencoder.search.duplicates import find_duplicates
 from rankencoder.search.hits import Hit
-from rankencoder.search.index import RankIndex
+from rankencoder.search.near_duplicates import find_duplicates
+from rankencoder.search.rank_index import RankIndex
 
 __all__ = ["Hit", "RankIndex", "find_duplicates"]

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from rankencoder.corpus import Sentence
 from rankencoder.errors import InputError
-from rankencoder.search.rows import Row
+from rankencoder.io.corpus import Sentence
+from rankencoder.search.index_rows import Row
 
 
 class GivenVectors:

@@ -14,7 +14,7 @@ import numpy as np
 
 from rankencoder.encoders import first_line
 from rankencoder.errors import InputError
-from rankencoder.search.rows import OWN
+from rankencoder.search.index_rows import OWN
 
 NAME = "rows"
 APPROXIMATE = 100_000

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rankencoder.server.schemas import NOT_BLANK
-from rankencoder.server.settings import Settings
+from rankencoder.server.server_settings import Settings
 
 
 def add_limits(document: dict[str, Any], settings: Settings, dimension: int) -> None:

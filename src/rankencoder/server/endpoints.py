@@ -16,15 +16,15 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from rankencoder._version import __version__
-from rankencoder.corpus import check_sentences
 from rankencoder.errors import InputError
+from rankencoder.io.corpus import check_sentences
 from rankencoder.server import schemas
-from rankencoder.server.batching import Batcher, Busy
-from rankencoder.server.errors import Refusal, clean, json_response
 from rankencoder.server.filters import check_filter
+from rankencoder.server.http_errors import Refusal, clean, json_response
 from rankencoder.server.metrics import Metrics
-from rankencoder.server.served import Encoded, Served
-from rankencoder.server.settings import Settings
+from rankencoder.server.request_batching import Batcher, Busy
+from rankencoder.server.served_model import Encoded, Served
+from rankencoder.server.server_settings import Settings
 
 T = TypeVar("T")
 

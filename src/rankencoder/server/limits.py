@@ -14,7 +14,7 @@ from collections.abc import Collection
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rankencoder.server import LOG
-from rankencoder.server.errors import Refusal
+from rankencoder.server.http_errors import Refusal
 from rankencoder.server.metrics import Metrics
 
 _PROXIES = ("127.0.0.1", "::1")

@@ -9,9 +9,9 @@ from rankencoder.encoders import check_device, check_encoder_name
 from rankencoder.errors import InputError, TrainingWarning, nearest
 
 if TYPE_CHECKING:
-    from rankencoder.training.backbone import Backbone
+    from rankencoder.training.backbones.backbone import Backbone
     from rankencoder.training.config import TrainConfig
-    from rankencoder.training.methods.base import Method
+    from rankencoder.training.methods.method import Method
 
 
 def check_machine(config: TrainConfig) -> None:
@@ -19,7 +19,7 @@ def check_machine(config: TrainConfig) -> None:
 
     :raises InputError: If one is not.
     """
-    from rankencoder.training.stage import make_evaluator
+    from rankencoder.training.loop.stage import make_evaluator
 
     if config.device is not None:
         check_device(config.device)
@@ -54,7 +54,7 @@ def check_length(config: TrainConfig, backbone: Backbone) -> None:
 
 def check_compile(config: TrainConfig, method: Method) -> None:
     """Warn of layers that are to be compiled and will not be."""
-    from rankencoder.training.stage import no_graphs
+    from rankencoder.training.loop.stage import no_graphs
 
     why = no_graphs(config, method) if config.compile else None
     if why is not None:

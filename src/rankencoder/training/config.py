@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from rankencoder.blend import check_rank_weight
 from rankencoder.errors import InputError
 from rankencoder.forms.linear import LinearForm
-from rankencoder.storage import absolute
-from rankencoder.training.backbone import MAX_SEQ_LENGTH
+from rankencoder.io.storage import absolute
+from rankencoder.training.backbones.backbone import MAX_SEQ_LENGTH
 from rankencoder.training.settings_file import check_types, read_settings
 
 if TYPE_CHECKING:
-    from rankencoder.training.methods.base import Method, Traits
+    from rankencoder.training.methods.method import Method, Traits
 
 Precision = Literal["fp32", "fp16", "bf16"]
 

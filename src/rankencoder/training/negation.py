@@ -19,10 +19,10 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankencoder.corpus import LONGEST
 from rankencoder.errors import InputError
-from rankencoder.parts import Parts, clear_parts
-from rankencoder.storage import new_file
+from rankencoder.io.corpus import LONGEST
+from rankencoder.io.parts import Parts, clear_parts
+from rankencoder.io.storage import new_file
 
 if TYPE_CHECKING:
     from datasets import Dataset

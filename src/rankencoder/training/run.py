@@ -13,22 +13,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.errors import InputError
-from rankencoder.storage import check_local, new_file, read_array, read_json, write_json
+from rankencoder.io.storage import check_local, new_file, read_array, read_json, write_json
 from rankencoder.training.checks import check_compile, check_kind, check_length, check_machine
 from rankencoder.training.config import make_config
-from rankencoder.training.folder import Claim, claim_folder, locked
 from rankencoder.training.gather import WAIT, is_first_process
-from rankencoder.training.teachers import check_teachers, train_teacher
+from rankencoder.training.run_folder import Claim, claim_folder, locked
+from rankencoder.training.teaching.teachers import check_teachers, train_teacher
 
 if TYPE_CHECKING:
     import numpy as np
     from datasets import Dataset
 
     from rankencoder.model import RankEncoder
-    from rankencoder.training.data import Sentences
-    from rankencoder.training.methods.base import Method
-    from rankencoder.training.rounds import Round
-    from rankencoder.training.targets import Targets
+    from rankencoder.training.methods.method import Method
+    from rankencoder.training.sentences import Sentences
+    from rankencoder.training.teaching.rounds import Round
+    from rankencoder.training.teaching.targets import Targets
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def train(
     (1, 32)
     """
     _need_libraries()
-    from rankencoder.training.methods.base import absolute_options
+    from rankencoder.training.methods.method import absolute_options
 
     if resume and config is not None:
         raise InputError("a resumed run has its own settings: leave the config file out")
@@ -132,8 +132,8 @@ class _Run:
     def __init__(self, claim: Claim, progress: bool) -> None:
         from accelerate import PartialState
 
+        from rankencoder.training.loop.stage import backbone_of, on_gpu
         from rankencoder.training.methods import find_method, make_method
-        from rankencoder.training.stage import backbone_of, on_gpu
 
         config = claim.config
         check_machine(config)
@@ -159,9 +159,9 @@ class _Run:
 
     def prepare(self, corpus: Any) -> None:
         """Store the sentences, the settings and a first record."""
-        from rankencoder.training.data import check_language, load_sentences, store_sentences
-        from rankencoder.training.outputs import new_record, write_record
-        from rankencoder.training.stage import check_batches
+        from rankencoder.training.loop.stage import check_batches
+        from rankencoder.training.run_outputs import new_record, write_record
+        from rankencoder.training.sentences import check_language, load_sentences, store_sentences
 
         with self._first("read"):
             if self.processes.is_main_process:
@@ -229,7 +229,7 @@ class _Run:
 
     def _companion(self) -> np.ndarray | None:
         """Return the vectors of the sentences that the method's loss wants, computed once."""
-        from rankencoder.training.teacher import write_vectors
+        from rankencoder.training.teaching.teacher_vectors import write_vectors
 
         file = self.work / "companion.npy"
         with self._first("companion"):
@@ -239,8 +239,8 @@ class _Run:
         return read_array(file, "r") if file.exists() else None
 
     def _stage(self, number: int, rows: Dataset, encoder: Path, targets: Targets | None) -> None:
-        from rankencoder.training.outputs import save_encoder
-        from rankencoder.training.stage import train_stage
+        from rankencoder.training.loop.stage import train_stage
+        from rankencoder.training.run_outputs import save_encoder
 
         trained = train_stage(
             self.config,
@@ -262,7 +262,7 @@ class _Run:
 
     def _rank_stages(self, rows: Dataset, teachers: list[str]) -> None:
         """Train E2, round by round, and write the best with a reference corpus of its own."""
-        from rankencoder.training.teacher import PAIRS
+        from rankencoder.training.teaching.teacher_vectors import PAIRS
 
         done = self.work / "rounds.json"
         if not done.exists():
@@ -298,8 +298,8 @@ class _Run:
 
     def _round(self, number: int, rows: Dataset, teachers: list[str]) -> Round:
         """Train E2 on what its teachers say, unless that is done."""
-        from rankencoder.training.rounds import score_round
-        from rankencoder.training.teacher import clear_targets, load_targets, make_targets
+        from rankencoder.training.teaching.rounds import score_round
+        from rankencoder.training.teaching.teacher_vectors import clear_targets, load_targets, make_targets
 
         folder = self._round_folder(number)
         if not (folder / "encoder").exists():
@@ -318,7 +318,11 @@ class _Run:
         """Write E2 with the same reference corpus, as E2 sees it."""
         from rankencoder.model import RankEncoder
         from rankencoder.reference import Reference
-        from rankencoder.training.teacher import draw_reference, load_encoder, reference_folder
+        from rankencoder.training.teaching.teacher_vectors import (
+            draw_reference,
+            load_encoder,
+            reference_folder,
+        )
 
         drawn = Reference.load(reference_folder(self._round_folder(1))).sentences
         encoder = load_encoder(str(self.folder / "encoder"), self.config)
@@ -331,8 +335,8 @@ class _Run:
 
     def _close(self) -> None:
         """Write record and picture, and delete checkpoints and vectors."""
-        from rankencoder.training.outputs import PICTURE, rank_share, write_record
-        from rankencoder.training.picture import draw_losses
+        from rankencoder.training.loss_picture import draw_losses
+        from rankencoder.training.run_outputs import PICTURE, rank_share, write_record
 
         stages = [read_json(path) for path in self.work.glob("stage-*.json")]
         stages.sort(key=lambda stage: stage["stage"])

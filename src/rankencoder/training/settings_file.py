@@ -16,7 +16,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from rankencoder.errors import InputError, nearest, resembling
-from rankencoder.storage import new_file
+from rankencoder.io.storage import new_file
 
 _INSTALL = "pip install 'rankencoder[train]'"
 _MOST_BITS = 10_000  # of an integer: Python does not write much longer ones

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from rankencoder.pairs import ScoredPair
+    from rankencoder.io.pairs import ScoredPair
 
 FEWEST_FOLDS, FOLDS = 3, 10
 _PER_FOLD = 50  # pairs of a set in a fold, where there are enough: correlations of fewer are mostly noise

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankencoder.corpus import check_sentences
 from rankencoder.errors import InputError
-from rankencoder.pairs import ScoredPair, read_scored_pairs, to_score, told_at
+from rankencoder.io.corpus import check_sentences
+from rankencoder.io.pairs import ScoredPair, read_scored_pairs, to_score, told_at
+from rankencoder.io.storage import RUN
 from rankencoder.persistence import CONFIG
-from rankencoder.storage import RUN
 
 if TYPE_CHECKING:
     from rankencoder.encoders import EncoderLike

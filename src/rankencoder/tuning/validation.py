@@ -10,7 +10,7 @@ import numpy as np
 
 from rankencoder.errors import InputError
 from rankencoder.evaluation.statistics import ROUNDS, Interval, resample, resampled_spearman
-from rankencoder.pairs import ScoredPair
+from rankencoder.io.pairs import ScoredPair
 from rankencoder.tuning.folds import Groups
 
 FEWEST = 30

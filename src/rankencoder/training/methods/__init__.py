@@ -1,10 +1,10 @@
 """Training methods, one file each, and their registry."""
 
-from rankencoder.training.methods.base import Method, find_method, make_method, methods, register
 from rankencoder.training.methods.consert import ConSERT
 from rankencoder.training.methods.dclr import DCLR
 from rankencoder.training.methods.diffcse import DiffCSE
 from rankencoder.training.methods.esimcse import ESimCSE
+from rankencoder.training.methods.method import Method, find_method, make_method, methods, register
 from rankencoder.training.methods.promptbert import PromptBERT
 from rankencoder.training.methods.simcse import SimCSE
 from rankencoder.training.methods.simcse_mlm import SimCSEWithMLM

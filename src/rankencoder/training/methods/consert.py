@@ -11,17 +11,17 @@ from torch import nn
 from torch.nn import functional
 
 from rankencoder.errors import InputError
-from rankencoder.training.contrastive import ContrastiveLoss, mean_cosines
 from rankencoder.training.gather import gather
-from rankencoder.training.losses import cosine_matrix
-from rankencoder.training.methods.base import Method, check_option, register
+from rankencoder.training.losses.contrastive import ContrastiveLoss, mean_cosines
+from rankencoder.training.losses.formulas import cosine_matrix
+from rankencoder.training.methods.method import Method, check_option, register
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from rankencoder.training.backbone import Backbone
-    from rankencoder.training.contrastive import Features
-    from rankencoder.training.methods.base import Rows, Traits, Views
+    from rankencoder.training.backbones.backbone import Backbone
+    from rankencoder.training.losses.contrastive import Features
+    from rankencoder.training.methods.method import Rows, Traits, Views
 
 Augmentation = Literal["none", "shuffle", "token-cutoff", "feature-cutoff", "dropout", "adversarial"]
 

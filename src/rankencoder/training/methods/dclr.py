@@ -13,19 +13,19 @@ from torch.nn import functional
 
 from rankencoder.encoders import Encoder, check_device, check_encoder_name
 from rankencoder.errors import InputError
-from rankencoder.training.backbone import load_backbone
-from rankencoder.training.contrastive import ContrastiveLoss, mean_cosines
+from rankencoder.training.backbones.backbone import load_backbone
 from rankencoder.training.gather import gather
-from rankencoder.training.losses import cosine_matrix
-from rankencoder.training.methods.base import check_option, register
+from rankencoder.training.losses.contrastive import ContrastiveLoss, mean_cosines
+from rankencoder.training.losses.formulas import cosine_matrix
+from rankencoder.training.methods.method import check_option, register
 from rankencoder.training.methods.simcse import SimCSE
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from rankencoder.training.backbone import Backbone
-    from rankencoder.training.contrastive import Features
-    from rankencoder.training.methods.base import Traits
+    from rankencoder.training.backbones.backbone import Backbone
+    from rankencoder.training.losses.contrastive import Features
+    from rankencoder.training.methods.method import Traits
 
 
 @register

@@ -14,20 +14,20 @@ from torch.nn import functional
 
 from rankencoder.encoders import check_hub, first_line
 from rankencoder.errors import InputError
-from rankencoder.training.backbone import load_masked_language_model, quiet_transformers
-from rankencoder.training.contrastive import ContrastiveLoss
-from rankencoder.training.frozen import Frozen
-from rankencoder.training.masking import TokenMask
-from rankencoder.training.methods.base import check_option, register
+from rankencoder.training.backbones.backbone import load_masked_language_model, quiet_transformers
+from rankencoder.training.backbones.frozen import Frozen
+from rankencoder.training.backbones.masking import TokenMask
+from rankencoder.training.backbones.templates import check_mask_token
+from rankencoder.training.losses.contrastive import ContrastiveLoss
+from rankencoder.training.methods.method import check_option, register
 from rankencoder.training.methods.simcse import SimCSE
-from rankencoder.training.templates import check_mask_token
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from rankencoder.training.backbone import Backbone
-    from rankencoder.training.contrastive import Features
-    from rankencoder.training.methods.base import Traits
+    from rankencoder.training.backbones.backbone import Backbone
+    from rankencoder.training.losses.contrastive import Features
+    from rankencoder.training.methods.method import Traits
 
 
 @register

@@ -11,19 +11,19 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from rankencoder.training.contrastive import INPUTS, ContrastiveLoss, mean_cosines
-from rankencoder.training.frozen import Frozen
+from rankencoder.training.backbones.frozen import Frozen
 from rankencoder.training.gather import gather
-from rankencoder.training.losses import cosine_matrix, info_nce
-from rankencoder.training.methods.base import check_option, register
+from rankencoder.training.losses.contrastive import INPUTS, ContrastiveLoss, mean_cosines
+from rankencoder.training.losses.formulas import cosine_matrix, info_nce
+from rankencoder.training.methods.method import check_option, register
 from rankencoder.training.methods.simcse import SimCSE
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from rankencoder.training.backbone import Backbone
-    from rankencoder.training.contrastive import Features
-    from rankencoder.training.methods.base import Rows, Traits, Views
+    from rankencoder.training.backbones.backbone import Backbone
+    from rankencoder.training.losses.contrastive import Features
+    from rankencoder.training.methods.method import Rows, Traits, Views
 
 _MOST = 10  # repeated tokens, exclusive
 

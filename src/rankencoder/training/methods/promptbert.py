@@ -7,23 +7,23 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from rankencoder.training.contrastive import ContrastiveLoss
-from rankencoder.training.methods.base import Method, register
-from rankencoder.training.methods.simcse import wrapped
-from rankencoder.training.templates import (
+from rankencoder.training.backbones.templates import (
     Template,
     check_mask_token,
     install_template,
     mask_pooling,
     wrap,
 )
+from rankencoder.training.losses.contrastive import ContrastiveLoss
+from rankencoder.training.methods.method import Method, register
+from rankencoder.training.methods.simcse import wrapped
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from rankencoder.training.backbone import Backbone
-    from rankencoder.training.contrastive import Features
-    from rankencoder.training.methods.base import Rows, Traits, Views
+    from rankencoder.training.backbones.backbone import Backbone
+    from rankencoder.training.losses.contrastive import Features
+    from rankencoder.training.methods.method import Rows, Traits, Views
 
 _BERT = (Template('This sentence of "', '" means{mask}.'), Template('This sentence : "', '" means{mask}.'))
 _ROBERTA = (

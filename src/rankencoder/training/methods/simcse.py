@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from rankencoder.training.methods.base import Method, register
-from rankencoder.training.templates import Template, install_template, sentence_ids, wrap
+from rankencoder.training.backbones.templates import Template, install_template, sentence_ids, wrap
+from rankencoder.training.methods.method import Method, register
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from rankencoder.training.backbone import Backbone
-    from rankencoder.training.methods.base import Rows, Traits, Views
+    from rankencoder.training.backbones.backbone import Backbone
+    from rankencoder.training.methods.method import Rows, Traits, Views
 
 CAUSAL_PROMPT = Template('This sentence : "', '" means in one word:"')
 

@@ -11,19 +11,19 @@ from torch import nn
 from torch.nn import functional
 
 from rankencoder.errors import TrainingWarning
-from rankencoder.training.backbone import load_masked_language_model
-from rankencoder.training.contrastive import ContrastiveLoss
+from rankencoder.training.backbones.backbone import load_masked_language_model
+from rankencoder.training.backbones.masking import TokenMask
+from rankencoder.training.backbones.templates import check_mask_token
 from rankencoder.training.gather import total, world_size
-from rankencoder.training.masking import TokenMask
-from rankencoder.training.methods.base import check_option, register
+from rankencoder.training.losses.contrastive import ContrastiveLoss
+from rankencoder.training.methods.method import check_option, register
 from rankencoder.training.methods.simcse import SimCSE
-from rankencoder.training.templates import check_mask_token
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from rankencoder.training.backbone import Backbone
-    from rankencoder.training.contrastive import Features
+    from rankencoder.training.backbones.backbone import Backbone
+    from rankencoder.training.losses.contrastive import Features
 
 
 @register

@@ -10,20 +10,20 @@ import torch
 from torch.nn import functional
 
 from rankencoder.errors import InputError
-from rankencoder.training.contrastive import ContrastiveLoss
-from rankencoder.training.methods.base import Method, check_option, register
+from rankencoder.training.backbones.templates import Template, wrapped_length
+from rankencoder.training.losses.contrastive import ContrastiveLoss
+from rankencoder.training.methods.method import Method, check_option, register
 from rankencoder.training.methods.promptbert import prompted_encoder
 from rankencoder.training.methods.simcse import wrapped
 from rankencoder.training.negation import load_parser, negate_sentences
-from rankencoder.training.templates import Template, wrapped_length
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from sentence_transformers import SentenceTransformer
 
-    from rankencoder.training.backbone import Backbone
-    from rankencoder.training.contrastive import Features
-    from rankencoder.training.methods.base import Rows, Traits, Views
+    from rankencoder.training.backbones.backbone import Backbone
+    from rankencoder.training.losses.contrastive import Features
+    from rankencoder.training.methods.method import Rows, Traits, Views
 
 _COLON = Template('This sentence : " ', ' " means {mask} .')
 _OF = Template('This sentence of " ', ' " means {mask} .')

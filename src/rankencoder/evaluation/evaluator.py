@@ -1,0 +1,216 @@
+"""`evaluate`: everything that the paper measures, for any number of models side by side."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rankencoder.errors import InputError, nearest
+from rankencoder.evaluation.embeddings import cache_folder
+from rankencoder.evaluation.result_rows import Row, rows
+from rankencoder.evaluation.results import Result, finish_result, write_result
+from rankencoder.evaluation.sts_data import DEV, SEVEN, WHOLE_SICK, PairSet, read_pair_set, read_sts
+from rankencoder.evaluation.sts_figures import AGGREGATIONS
+from rankencoder.evaluation.subjects import check_model, open_model
+from rankencoder.evaluation.transfer_data import TRANSFER_TASKS
+from rankencoder.reference import SIZE
+
+if TYPE_CHECKING:
+    from rankencoder.evaluation.subjects import Source
+
+SECTIONS = (
+    "sts",
+    "space",
+    "similar-pairs",
+    "neighbours",
+    "curves",
+    "choice",
+    "advice",
+    "changed",
+    "map",
+    "cost",
+)
+"""What is measured by default; "transfer" takes longer."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The results of one or several models.
+
+    :param results: For each model all that was measured, as it is stored in JSON.
+    :param files: Where it was stored.
+    """
+
+    results: list[Result]
+    files: list[Path] = field(default_factory=list)
+
+    def rows(self, aggregation: str = "all") -> list[Row]:
+        """Return a row of scores for each similarity of each model; runs that differ in seeds as one row."""
+        return rows(self.results, check_aggregation(aggregation))
+
+    def scores(self, aggregation: str = "all") -> dict[str, dict[str, float]]:
+        """Return Spearman's correlation ×100 of each model's similarities, by set.
+
+        :param aggregation: Of sub-sets: "all" (over all pairs, the field's convention), "mean" or "wmean".
+        """
+        found = self.rows(aggregation)
+        return {f"{row.label}, {row.system}": {s: row.mean(s) for s in row.values} for row in found}
+
+
+def evaluate(
+    models: Source | Sequence[Source],
+    *,
+    data: str | Path | None = None,
+    dev: str | Path | Sequence[str | Path] = (),
+    tasks: Sequence[str] = SECTIONS,
+    corpus: Any = None,
+    size: int = SIZE,
+    output: str | Path | None = None,
+    projection: str = "pca",
+    cache: str | Path | bool = True,
+    device: str | None = None,
+    batch_size: int = 32,
+    progress: bool | None = None,
+) -> Evaluation:
+    r"""Measure encoders as the field does, and what rank vectors make of them.
+
+    :param models: One or several: a RankEncoder or its folder, the folder of a training run (E1 and E2), or
+        an encoder (a SentenceTransformer, its folder or hub name, or a callable).
+    :param data: A folder of STS and transfer data in SentEval's layout, or of plain files of scored pairs,
+        or "hub"; by default what ``rankencoder data fetch`` fetched.
+    :param dev: Your own scored pairs: ``.tsv``, ``.csv`` or ``.jsonl`` files. They are scored like the other
+        sets, and the advice rests on them in place of STS-B dev.
+    :param tasks: Of "sts", "space", "similar-pairs", "neighbours", "curves", "choice", "advice",
+        "changed", "map", "cost", "transfer", "all", or single sets and tasks such as "STS12" or "TREC".
+    :param corpus: Where the reference corpus of a plain encoder is drawn from.
+    :param size: Sentences of that reference corpus.
+    :param output: A folder for the results, one JSON file a model.
+    :param projection: Of the map: "pca", "tsne" or "umap".
+    :param cache: Whether, or in which folder, vectors are kept for the next time.
+    :param device: Where to run encoders that are loaded by name.
+    :param batch_size: Sentences per call of an encoder.
+    :param progress: Show progress; by default on a terminal.
+    :raises InputError: If a model, a set or a task is not usable.
+
+    >>> def letters(texts):  # any function from strings to vectors is an encoder
+    ...     return [[1 + text.count(c) for c in "aeiou"] for text in texts]
+    >>> pairs = folder / "pairs.tsv"
+    >>> _ = pairs.write_text("5\ta banana\tbananas\n1\ta banana\tan egg\n0\tunit\tan avocado\n")
+    >>> evaluation = evaluate(letters, dev=pairs, tasks=["sts"], cache=False)
+    >>> evaluation.scores()
+    {'letters, cosine': {'pairs': 100.0}}
+    """
+    from rankencoder.evaluation.measurement import Measurement, read_transfer
+    from rankencoder.evaluation.space_figures import check_projection
+
+    plan = _Plan.of([tasks] if isinstance(tasks, str) else tasks)
+    check_projection(projection)
+    watched = sys.stderr.isatty() if progress is None else progress
+    given = [models] if isinstance(models, (str, Path)) or not isinstance(models, Sequence) else list(models)
+    if not given:
+        raise InputError("there is no model to evaluate")
+    for source in given:
+        check_model(source)
+    own = _own_sets([dev] if isinstance(dev, (str, Path)) else list(dev))
+    plan = plan.with_own(own)
+    sets = [*plan.read_sets(data, own), *own]
+    tasks_read = read_transfer(data or _fetched() or _advise(), plan.transfer) if plan.transfer else []
+    if output is not None:
+        Path(output).mkdir(parents=True, exist_ok=True)  # what cannot be written is told of before the work
+    kept = cache_folder() if cache is True else Path(cache) if cache else None
+    results, paths = [], []
+    for source in given:
+        model = open_model(
+            source,
+            corpus=corpus,
+            size=size,
+            device=device,
+            batch_size=batch_size,
+            cache=kept,
+            progress=watched,
+        )
+        measurement = Measurement(model, sets, own, projection, watched)
+        result = measurement.take(plan.sections)
+        if tasks_read:
+            result["transfer"] = measurement.transfer(tasks_read)
+        results.append(finish_result(result, model))
+        if output is not None:
+            paths.append(write_result(Path(output), results[-1]))
+    return Evaluation(results, paths)
+
+
+def _own_sets(files: Sequence[str | Path]) -> list[PairSet]:
+    """Read the user's sets; a name that is taken already gives way to the whole path."""
+    sets = [read_pair_set(file) for file in files]
+    taken = Counter([*SEVEN, *DEV, WHOLE_SICK, "AVG", *(s.name for s in sets)])
+    named = [replace(s, name=s.source) if taken[s.name] > 1 else s for s in sets]
+    for name, number in Counter(s.name for s in named).items():
+        if number > 1:
+            raise InputError(f"{name} is given twice: each set of pairs counts once")
+    return named
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is to be measured."""
+
+    sections: tuple[str, ...]
+    sets: tuple[str, ...]
+    transfer: tuple[str, ...]
+
+    @classmethod
+    def of(cls, tasks: Iterable[str]) -> _Plan:
+        names = (*SECTIONS, "transfer", "all", *SEVEN, *DEV, *TRANSFER_TASKS)
+        asked = [_known(task, names, "task") for task in tasks]
+        if "all" in asked:
+            asked += [*SECTIONS, "transfer"]
+        explicit = tuple(name for name in (*SEVEN, *DEV) if name in asked)
+        transfer = TRANSFER_TASKS if "transfer" in asked else tuple(t for t in TRANSFER_TASKS if t in asked)
+        sections = [s for s in SECTIONS if s in asked]
+        if explicit and "sts" not in sections:
+            sections.insert(0, "sts")
+        return cls(tuple(sections), explicit, transfer)
+
+    def with_own(self, own: list[PairSet]) -> _Plan:
+        """Return the plan with STS, if there are pairs of the user's that nothing else would look at."""
+        return replace(self, sections=("sts",)) if own and not self.sections else self
+
+    def read_sets(self, data: str | Path | None, own: list[PairSet]) -> list[PairSet]:
+        if not self.sections:
+            return []
+        if data is None and own and not self.sets and not _fetched():
+            return []  # the user's own pairs are enough
+        return read_sts(data or _fetched() or _advise(), self.sets or None)
+
+
+def _fetched() -> Path | None:
+    from rankencoder.evaluation.fetch import data_folder
+
+    folder = data_folder() / "senteval"
+    return folder if folder.is_dir() else None
+
+
+def _advise() -> str:
+    raise InputError(
+        "there is no evaluation data: fetch it with rankencoder data fetch, name a folder that holds it "
+        "with --data, or give your own scored pairs with --dev"
+    )
+
+
+def check_aggregation(name: str) -> str:
+    """Return the name of an aggregation of sub-sets.
+
+    :raises InputError: If there is none of this name.
+    """
+    return _known(name, AGGREGATIONS, "aggregation")
+
+
+def _known(name: str, names: Sequence[str], what: str) -> str:
+    by_lower = {known.lower(): known for known in names}
+    if name.lower() not in by_lower:
+        raise InputError(f"unknown {what} {name!r}:{nearest(name, names)}")
+    return by_lower[name.lower()]

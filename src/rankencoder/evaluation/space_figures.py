@@ -1,0 +1,112 @@
+"""What a space of sentence vectors looks like: the paper's Table 2, and hubs and directions besides."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from rankencoder.errors import InputError, nearest
+from rankencoder.evaluation.statistics import alignment, hubness, spread, uniformity
+
+if TYPE_CHECKING:
+    from rankencoder.evaluation.sts_data import PairSet
+    from rankencoder.evaluation.subjects import Subject
+
+POSITIVE = 0.8  # gold/5 above this is a positive pair: more than 4 of 5
+MAP_SENTENCES = 1000
+PROJECTIONS = ("pca", "tsne", "umap")
+
+
+def spaces(subject: Subject, vectors: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Return unit vectors of the base space and, where there is one, of the rank space."""
+    found = {"base": vectors}
+    if subject.form is not None:
+        found["ranks"] = subject.form(vectors)
+    return found
+
+
+def describe_space(subject: Subject, pair_set: PairSet) -> dict[str, dict[str, float | None]]:
+    """Return uniformity, alignment, hubness and spread of base and rank space on the sentences of a set.
+
+    Uniformity and hubness are of the distinct sentences; alignment is of the pairs with a gold score above 4
+    of 5, as in the paper.
+    """
+    texts = sorted({text for pair in pair_set.pairs for text in pair[:2]})
+    place = {text: i for i, text in enumerate(texts)}
+    low, high = pair_set.scale
+    positive = [pair for pair in pair_set.pairs if (pair.score - low) / (high - low) > POSITIVE]
+    a, b = [place[pair.a] for pair in positive], [place[pair.b] for pair in positive]
+    found: dict[str, dict[str, float | None]] = {}
+    for name, rows in spaces(subject, subject.encoder(texts)).items():
+        found[name] = {
+            "uniformity": uniformity(rows),
+            "alignment": alignment(rows[a], rows[b]) if positive else None,
+            "hubness": hubness(rows),
+            **spread(rows)._asdict(),
+            "sentences": len(texts),
+            "positive_pairs": len(positive),
+        }
+    return found
+
+
+def draw_map(
+    subject: Subject, pair_set: PairSet, *, projection: str = "pca", seed: int = 0
+) -> dict[str, Any]:
+    """Place up to 1,000 sentences of a set in the plane, once by base and once by rank vectors.
+
+    :param projection: "pca", "tsne" or "umap" (which needs umap-learn), on cosine distances.
+    :return: The sentences, their places in both spaces, and which of them are positive pairs.
+    """
+    texts = sorted({text for pair in pair_set.pairs for text in pair[:2]})
+    if len(texts) > MAP_SENTENCES:
+        drawn = np.random.default_rng(seed).choice(len(texts), MAP_SENTENCES, replace=False)
+        texts = [texts[i] for i in sorted(drawn)]
+    place = {text: i for i, text in enumerate(texts)}
+    low, high = pair_set.scale
+    links = [
+        [place[pair.a], place[pair.b]]
+        for pair in pair_set.pairs
+        if pair.a in place and pair.b in place and (pair.score - low) / (high - low) > POSITIVE
+    ]
+    found = spaces(subject, subject.encoder(texts))
+    points = {name: project(rows, projection, seed).round(4).tolist() for name, rows in found.items()}
+    return {"projection": projection, "sentences": texts, "points": points, "links": links}
+
+
+def project(vectors: torch.Tensor, projection: str, seed: int) -> np.ndarray:
+    """Place unit vectors in the plane."""
+    rows = vectors.double().cpu().numpy()
+    if projection == "pca":
+        from sklearn.decomposition import PCA
+
+        number = min(2, *rows.shape)
+        return np.pad(PCA(number, random_state=seed).fit_transform(rows), ((0, 0), (0, 2 - number)))
+    if projection == "tsne":
+        from sklearn.manifold import TSNE
+
+        perplexity = min(30, (len(rows) - 1) / 3)
+        made = TSNE(2, metric="cosine", perplexity=perplexity, random_state=seed, init="pca")
+        return np.asarray(made.fit_transform(rows))
+    from umap import UMAP
+
+    return np.asarray(UMAP(metric="cosine", random_state=seed).fit_transform(rows))
+
+
+def turned(points: np.ndarray, onto: np.ndarray) -> np.ndarray:
+    """Turn and mirror a map, which changes no distance, so that it resembles another as much as can be."""
+    left, _, right = np.linalg.svd((points - points.mean(axis=0)).T @ (onto - onto.mean(axis=0)))
+    return np.asarray(points @ (left @ right))
+
+
+def check_projection(projection: str) -> None:
+    """Make sure that there is a projection of this name.
+
+    :raises InputError: If there is none, or it is not installed.
+    """
+    if projection not in PROJECTIONS:
+        raise InputError(f"unknown projection {projection!r}:{nearest(projection, PROJECTIONS)}")
+    if projection == "umap" and find_spec("umap") is None:
+        raise InputError("this map needs umap-learn: pip install umap-learn, or use pca or tsne")

@@ -1,0 +1,1 @@
+"""Other libraries' interfaces, one file each."""

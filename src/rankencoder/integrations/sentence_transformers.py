@@ -1,0 +1,101 @@
+"""A RankEncoder as a SentenceTransformer."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from rankencoder.blend import blend_vectors
+from rankencoder.errors import InputError
+from rankencoder.forms import LinearForm
+from rankencoder.forms.fidelity import Fidelity, measure
+from rankencoder.forms.form import held_out
+from rankencoder.precision import in_double
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from rankencoder.model import RankEncoder
+
+
+def to_sentence_transformer(model: RankEncoder) -> SentenceTransformer:
+    """Return a SentenceTransformer of a RankEncoder (see `RankEncoder.to_sentence_transformer`)."""
+    from sentence_transformers import SentenceTransformer
+
+    base = model.encoder.model
+    if base is None:
+        raise InputError(
+            f"the encoder {model.encoder.name!r} is a callable, which no SentenceTransformer can hold: "
+            "use encode, whose vectors fit every vector database"
+        )
+    if base.truncate_dim is not None:
+        raise InputError(
+            f"the encoder cuts its vectors to {base.truncate_dim} numbers, which an export would not: "
+            "load it without truncate_dim, and build the reference again"
+        )
+    if isinstance(model.form, LinearForm):
+        added, fidelity = _linear_modules(model, model.form)
+        closeness = f"to Eq. 7 of the linear form: {fidelity}"
+    else:
+        from rankencoder.modules import RankModule
+
+        added = [RankModule(copy.deepcopy(model.form), model.rank_weight)]
+        closeness = f"of its ranks to the exact ones: {model.fidelity}"
+    exported = SentenceTransformer(
+        modules=[*copy.deepcopy(list(base.children())), *added],
+        device=str(base.device),
+        prompts={name: prompt for name, prompt in base.prompts.items() if prompt is not None},
+        default_prompt_name=base.default_prompt_name,
+        similarity_fn_name="cosine",
+    )
+    exported.model_card_data.set_base_model(model.encoder.name)
+    exported.model_card_data.tags = ["rankencoder", *(exported.model_card_data.tags or [])]
+    exported.model_card_data.model_name = _title(model, closeness)
+    return exported
+
+
+def _title(model: RankEncoder, closeness: str) -> str:
+    return (
+        f"RankEncoder on {model.encoder.name} ({model.form.name} form, rank_weight {model.rank_weight}, "
+        f"{len(model.reference):,} reference sentences; closeness {closeness})"
+    )
+
+
+def _linear_modules(model: RankEncoder, form: LinearForm) -> tuple[list[Any], Fidelity]:
+    """Return the modules that make of a sentence vector its linear blend, and how close that is to Eq. 7."""
+    from sentence_transformers.base.modules import Dense, Normalize
+
+    weight, bias = linear_blend(form, model.rank_weight)
+    dense = Dense(
+        weight.shape[1],
+        weight.shape[0],
+        bias=form.center,
+        activation_function=None,
+        init_weight=weight,
+        init_bias=bias,
+    )
+    vectors = form.reference[held_out(len(form.reference))]
+    mapped = torch.nn.functional.normalize(vectors @ weight.T + bias, dim=1)
+    exact = blend_vectors(form(vectors), vectors, model.rank_weight)
+    dense.to(model.encoder.model.dtype if model.encoder.model is not None else None)
+    return [Normalize(), dense, Normalize()], measure(mapped @ mapped.T, exact @ exact.T)
+
+
+def linear_blend(form: LinearForm, rank_weight: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return weight and bias of one dense layer after which the cosine is (nearly) the blend of Eq. 7.
+
+    The layer is [√λ · Σ^p (x − μ) ; √(1−λ) · x] in as few numbers as hold the same inner products. Eq. 7
+    brings both parts to unit norm before they meet; one layer can only do so on average.
+    """
+    matrix, mean = in_double(form.matrix), in_double(form.mean)
+    eye = torch.eye(len(mean), dtype=matrix.dtype, device=matrix.device)
+    weight = torch.cat([rank_weight**0.5 * matrix.T, (1 - rank_weight) ** 0.5 * eye])
+    bias = -weight @ mean
+    bias[len(matrix.T) :] = 0
+    small = torch.linalg.qr(torch.cat([weight, bias[:, None]], dim=1) if form.center else weight).R
+    rows = form.matrix.new_empty(small.shape).copy_(small)
+    if form.center:
+        return rows[:, :-1].contiguous(), rows[:, -1].clone()
+    return rows, rows.new_zeros(len(rows))

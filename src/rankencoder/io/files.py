@@ -1,0 +1,267 @@
+"""Files of sentences, on a disk or at any address that fsspec knows: listed, opened, cut into slices."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, NamedTuple
+
+from rankencoder.errors import InputError
+from rankencoder.io.storage import import_pyarrow
+
+Place = str | Path
+"""A path, or an address such as ``s3://bucket/corpus.parquet``."""
+
+TABLES = (".jsonl", ".ndjson", ".csv", ".tsv")
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_SUFFIXES = (".txt", *TABLES, ".parquet")
+_SLICE_BYTES = 32 * 2**20
+_SLICE_ROWS = 131_072
+
+
+class Sentence(NamedTuple):
+    """A sentence and where it came from. ``text`` is None where a line is too long to be one.
+
+    ``columns`` is what else its row holds, where that was asked for.
+    """
+
+    text: str | None
+    source: str
+    line: int
+    columns: dict[str, Any] | None = None
+
+    @property
+    def place(self) -> str:
+        """Return "file, line 3"."""
+        return f"{self.source}, line {self.line}"
+
+
+class Slice(NamedTuple):
+    """A part of a file that can be read by itself.
+
+    :param start: Its first byte (the lines that begin in it are read) or, of Parquet, its first row group.
+    :param end: The end of both, None being that of the file.
+    :param before: How many lines, or rows, come before it.
+    """
+
+    path: Place
+    start: int = 0
+    end: int | None = None
+    before: int = 0
+
+
+def is_address(place: Any) -> bool:
+    """Say whether something is to be found by fsspec.
+
+    >>> is_address("s3://bucket/corpus.txt"), is_address("corpus.txt")
+    (True, False)
+    """
+    return isinstance(place, str) and "://" in place
+
+
+def file_system(address: str) -> tuple[Any, str]:
+    """Return fsspec's file system for an address, and the path in it.
+
+    :raises InputError: If fsspec does not know it, or the package for it is missing.
+    """
+    import fsspec
+
+    try:
+        return fsspec.core.url_to_fs(address)  # type: ignore[no-any-return]
+    except (ImportError, ValueError) as error:
+        raise InputError(f"cannot reach {address}: {error}") from error
+
+
+def whereabouts(place: Place) -> PurePosixPath:
+    """Return where a place is, the same for all of its names: to see which lies in which."""
+    if is_address(place):
+        fs, path = file_system(str(place))
+        protocol = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
+        if protocol not in ("file", "local"):
+            return PurePosixPath(f"/{protocol}:", path.strip("/"))
+        place = path
+    return PurePosixPath(Path(place).resolve().as_posix())
+
+
+def list_files(place: Place) -> list[Place]:
+    """Return the file at a place, or the files of sentences in a folder there, in order.
+
+    :raises InputError: If there is none.
+    """
+    if is_address(place):
+        return _list_address(str(place))
+    path = Path(place)
+    if not path.exists():
+        raise InputError(f"no such file or folder: {path}")
+    if not path.is_dir():
+        return [path]
+    return _chosen(path, sorted(f for f in path.rglob("*") if f.is_file()))
+
+
+def _list_address(address: str) -> list[Place]:
+    fs, path = file_system(address)
+    with _told(address):
+        if not fs.exists(path):
+            raise InputError(f"no such file or folder: {address}")
+        if fs.isfile(path):
+            return [address]
+        return _chosen(address, sorted(fs.unstrip_protocol(found) for found in fs.find(path)))
+
+
+def _chosen(folder: Place, found: list[Any]) -> list[Place]:
+    files = [file for file in found if bare_suffix(file) in _SUFFIXES]
+    if not files:
+        raise InputError(f"{folder} holds no file to read sentences from (looked for {', '.join(_SUFFIXES)})")
+    return files
+
+
+def fingerprint(place: Place) -> list[Any]:
+    """Return what changes when a file does: its name, its size, and its time or version."""
+    if is_address(place):
+        fs, path = file_system(str(place))
+        with _told(place):
+            found = fs.info(path)
+        names = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated", "created")
+        return [str(place), found.get("size"), next((str(found[n]) for n in names if n in found), None)]
+    found = Path(place).stat()
+    return [str(place), found.st_size, found.st_mtime_ns]
+
+
+def bare_suffix(path: Place) -> str:
+    """Return the suffix that tells a file's format, in lower case, that of its compression aside."""
+    name = PurePosixPath(path)
+    name = name.with_suffix("") if name.suffix in _OPENERS else name
+    return name.suffix.lower()
+
+
+@contextmanager
+def open_file(place: Place) -> Iterator[IO[bytes]]:
+    """Open a file to be read, as it is.
+
+    :raises InputError: If it is at an address that cannot be reached.
+    """
+    if not is_address(place):
+        with open(place, "rb") as file:
+            yield file
+        return
+    fs, path = file_system(str(place))
+    with _told(place):
+        file = fs.open(path, "rb")
+    with file:
+        yield file
+
+
+@contextmanager
+def _told(place: Place) -> Iterator[None]:
+    """Say in one line what a storage service did not like."""
+    try:
+        yield
+    except InputError:
+        raise
+    except FileNotFoundError:
+        raise InputError(f"no such file or folder: {place}") from None
+    except Exception as error:  # each service has its own
+        raise InputError(f"cannot read {place}: {error}") from error
+
+
+def read_lines(path: Path, longest: int) -> Iterator[Sentence]:
+    """Yield the lines of a UTF-8 file, plain or compressed, split strictly at newlines.
+
+    :param longest: A line of more bytes is yielded without its text, and never held in memory.
+    :raises InputError: If the file is not UTF-8 text or not whole; with file and line.
+    """
+    return slice_lines(Slice(path), longest)
+
+
+def slice_lines(part: Slice, longest: int) -> Iterator[Sentence]:
+    """Yield the lines that begin in a slice of a file (see `read_lines`)."""
+    suffix = PurePosixPath(part.path).suffix
+    try:
+        with open_file(part.path) as raw:
+            if suffix not in _OPENERS:
+                yield from _lines(raw, part, longest)
+                return
+            with _OPENERS[suffix](raw, "rb") as file:
+                yield from _lines(file, part, longest)
+    except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error, OSError) as error:
+        if isinstance(error, OSError) and (error.errno is not None or suffix not in _OPENERS):
+            raise  # it is the disk or the network, not what is there
+        raise InputError(f"{part.path} is not a whole {suffix} file: {error}") from error
+
+
+def _lines(file: IO[bytes], part: Slice, longest: int) -> Iterator[Sentence]:
+    path, line, place = str(part.path), part.before, part.start
+    if place:  # the line that holds the byte before the slice belongs to the slice before
+        file.seek(place - 1)
+        place += _skip_line(file) - 1
+        line += int(place > part.start)
+    while (part.end is None or place < part.end) and (raw := file.readline(longest + 2)):
+        line += 1
+        place += len(raw)
+        if len(raw) > longest and not raw.endswith(b"\n"):
+            place += _skip_line(file)
+            yield Sentence(None, path, line)
+            continue
+        if line == 1:
+            raw = raw.removeprefix(b"\xef\xbb\xbf")
+        if b"\0" in raw:
+            raise InputError(f"{path}, line {line}: holds a NUL byte, so this is not a UTF-8 text file")
+        try:
+            yield Sentence(raw.decode("utf-8"), path, line)
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{path}, line {line}: not UTF-8 (byte {raw[error.start]:#04x} at column {error.start + 1}); "
+                "convert the file, e.g. with iconv -f latin1 -t utf-8"
+            ) from error
+
+
+def _skip_line(file: IO[bytes]) -> int:
+    """Read to the end of a line, and return how many bytes that were."""
+    read = 0
+    while rest := file.readline(2**20):
+        read += len(rest)
+        if rest.endswith(b"\n"):
+            break
+    return read
+
+
+def cut(place: Place) -> list[Slice]:
+    """Cut a file into slices that are read apart: lines by bytes, Parquet by row groups.
+
+    Compressed files and tables with quotes cannot be entered in the middle: they are one slice each.
+
+    :raises InputError: If the file cannot be read.
+    """
+    suffix = PurePosixPath(place).suffix.lower()
+    if suffix == ".parquet":
+        return _cut_rows(place)
+    if suffix in _OPENERS or suffix in (".csv", ".tsv"):
+        return [Slice(place)]
+    slices, before, start = [], 0, 0
+    with open_file(place) as file:
+        while found := file.read(_SLICE_BYTES):
+            slices.append(Slice(place, start, start + len(found), before))
+            before += found.count(b"\n")
+            start += len(found)
+    return slices
+
+
+def _cut_rows(place: Place) -> list[Slice]:
+    pa, pq = import_pyarrow()
+    try:
+        with open_file(place) as opened, pq.ParquetFile(opened) as file:
+            rows = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{place} is not a readable Parquet file: {error}") from error
+    slices, start, before = [], 0, 0
+    for number in range(len(rows)):
+        held = sum(rows[start : number + 1])
+        if held >= _SLICE_ROWS or number == len(rows) - 1:
+            slices.append(Slice(place, start, number + 1, before))
+            start, before = number + 1, before + held
+    return slices

@@ -1,0 +1,84 @@
+"""Long work in parts that are kept beside its target until all are there, so that it can be resumed."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rankencoder.errors import InputError
+from rankencoder.io.storage import file_digest, new_file, read_json, write_json
+
+
+class Parts:
+    """The finished parts of one piece of work.
+
+    :param target: The file or folder that the parts will become; they are kept in ``.NAME.parts`` beside it.
+    :param key: What the work depends on. Parts of work with another key are dropped.
+    """
+
+    def __init__(self, target: str | Path, key: dict[str, Any]) -> None:
+        self.folder = parts_folder(target)
+        self.key = key
+        if not self._holds(key):
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _holds(self, key: dict[str, Any]) -> bool:
+        try:
+            return read_json(self.folder / "key.json") == key
+        except (InputError, OSError):
+            return False
+
+    def path(self, number: int) -> Path:
+        """Return the file of a part, finished or not."""
+        return self.folder / f"part-{number:06d}"
+
+    def _digest(self, number: int) -> Path:
+        return self.folder / f".{self.path(number).name}.sha256"
+
+    def is_finished(self, number: int) -> bool:
+        """Say whether a part is there, as it was written."""
+        try:
+            return self._digest(number).read_bytes() == file_digest(self.path(number)).encode()
+        except (FileNotFoundError, IsADirectoryError):
+            return False
+
+    def finished(self) -> list[Path]:
+        """Return the files of the parts from the first to the last before one that is missing or damaged."""
+        paths: list[Path] = []
+        while self.is_finished(len(paths)):
+            paths.append(self.path(len(paths)))
+        return paths
+
+    @contextmanager
+    def write(self, number: int) -> Iterator[Path]:
+        """Give a file name to write a part to; it counts as finished when the block ends without an error."""
+        if not self.folder.exists():
+            with new_file(self.folder / "key.json") as path:
+                write_json(path, self.key)
+        with new_file(self.path(number)) as path:
+            yield path
+            with new_file(self._digest(number)) as note:
+                note.write_text(file_digest(path))
+
+
+def clear_parts(target: str | Path) -> None:
+    """Delete the parts beside a target, once that is written."""
+    shutil.rmtree(parts_folder(target), ignore_errors=True)
+
+
+def clear_leftover_parts(target: str | Path) -> None:
+    """Delete the parts beside a target that is newer than they are: its writer was killed before that."""
+    target, folder = Path(target).resolve(), parts_folder(target)
+    if target.exists() and folder.exists():
+        newest = max((path.stat().st_mtime_ns for path in folder.iterdir()), default=0)
+        if newest < target.stat().st_mtime_ns:
+            clear_parts(target)
+
+
+def parts_folder(target: str | Path) -> Path:
+    """Return where the parts of a target are kept: beside it, out of sight."""
+    target = Path(target).resolve()
+    return target.with_name(f".{target.name}.parts")

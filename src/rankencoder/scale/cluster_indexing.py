@@ -1,0 +1,112 @@
+"""Sentences made searchable with a cluster: it reads and encodes, and one process writes the table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rankencoder.errors import InputError
+from rankencoder.io.files import Place
+from rankencoder.scale.cluster import RayCluster
+from rankencoder.scale.pieces import Numbered, Piece, Reading, find_slices, read_pieces
+from rankencoder.scale.shipped import Shipped
+from rankencoder.search.index_encoder import open_model
+from rankencoder.search.index_rows import Row, changed, distinct, make_rows
+from rankencoder.search.table import LanceRows
+
+if TYPE_CHECKING:
+    from rankencoder.search.rank_index import RankIndex
+
+_PIECE = 2048  # sentences that are encoded and committed together, as without a cluster
+
+
+@dataclass(frozen=True)
+class _Encoded:
+    rows: list[Row]
+    counts: dict[str, int]
+    vectors: dict[str, np.ndarray]
+
+
+def index_with_ray(
+    index: RankIndex,
+    corpus: Place,
+    cluster: RayCluster,
+    *,
+    column: str | None = None,
+    id_column: str | None = None,
+    progress: bool = False,
+    device: str | None = None,
+    batch_size: int = 32,
+) -> dict[str, int]:
+    """Add sentences that are not there yet, as `RankIndex.add` does, but encoded on a Ray cluster.
+
+    Machines that can read the index' table (on a shared disk or at an address) do not encode what is in it;
+    others encode all that they read. Each part is on disk before the next is written.
+
+    :param index: One whose model is on disk or on the hub.
+    :param corpus: A file, a folder, or an address that fsspec knows.
+    :param cluster: In its ``with`` block.
+    :param column: As for `RankIndex.add`, like ``id_column``, ``progress`` and what is returned.
+    :param device: Where the machines run the encoder.
+    :param batch_size: Sentences per call of the encoder.
+    :raises InputError: If the corpus is at fault. What was added before that stays.
+    """
+    from tqdm.auto import tqdm
+
+    if index.about.model is None:
+        raise InputError(
+            f"{index.folder.path} was made with {index.about.name!r}, which is not on disk: machines of a "
+            "cluster cannot load it"
+        )
+    counts = dict.fromkeys(("added", "replaced", "unchanged", "empty", "overlong"), 0)
+    reading = Reading(column, with_columns=True, invalid="keep", size=_PIECE)
+    slices = [Numbered(number, part, reading) for number, part in enumerate(find_slices(cluster, corpus))]
+    arguments = (Shipped(cluster.ray, index.about.model), index.rows.uri, id_column, device, batch_size)
+    with tqdm(desc="Indexing", unit=" sentences", disable=not progress) as bar:
+        # in order: of equal sentences the first counts, of equal ids the last
+        for part in cluster.encode(slices, read_pieces, _RowEncoder, *arguments, device=device, ordered=True):
+            for name, number in part.counts.items():
+                counts[name] += number
+            if part.rows:
+                index.add_rows(part.rows, counts, _Looked(index, part.vectors))
+            bar.update(len(part.rows))
+    return counts
+
+
+class _Looked:
+    """The vectors of rows, from the cluster; of those that went out of the index meanwhile, from here."""
+
+    def __init__(self, index: RankIndex, vectors: dict[str, np.ndarray]) -> None:
+        self.index, self.vectors = index, vectors
+
+    def __call__(self, rows: list[Row]) -> np.ndarray:
+        absent = [row for row in rows if row.place not in self.vectors]
+        made = self.index.encode_rows(absent) if absent else ()
+        found = {**self.vectors, **dict(zip((row.place for row in absent), made, strict=True))}
+        return np.stack([found[row.place] for row in rows])
+
+
+class _RowEncoder:
+    """Encodes the rows that are not in the table, on one of the machines."""
+
+    def __init__(
+        self, model: Shipped, table: str, id_column: str | None, device: str | None, batch_size: int
+    ) -> None:
+        with model.unpacked() as source:
+            self.model = open_model(source, device=device, batch_size=batch_size)
+        self.id_column = id_column
+        try:
+            self.table: LanceRows | None = LanceRows(table)
+        except InputError:  # on another machine's disk
+            self.table = None
+
+    def __call__(self, piece: Piece) -> _Encoded:
+        counts = {"empty": 0, "overlong": 0}
+        rows = list(make_rows(piece.rows, self.id_column, counts))
+        new = distinct(rows)
+        if self.table is not None and new:
+            new = changed(new, self.table.find([row.id for row in new]), self.table.schema)
+        vectors = self.model([row.text for row in new]) if new else ()
+        return _Encoded(rows, counts, dict(zip((row.place for row in new), vectors, strict=True)))

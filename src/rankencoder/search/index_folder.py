@@ -1,0 +1,130 @@
+"""The folder of an index: what it is made with, and one writer at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankencoder._version import __version__
+from rankencoder.errors import InputError
+from rankencoder.io.storage import (
+    check_kinds,
+    missing,
+    new_file,
+    read_json,
+    read_tensors,
+    write_json,
+    write_tensors,
+)
+from rankencoder.search.calibration import Calibration
+
+CONFIG = "index.json"
+_PROBE = "probe.safetensors"
+_CALIBRATION = "calibration.json"
+_LOCK = ".lock"
+_FORMAT = 1
+_PATIENCE = 3600  # seconds: as long as another process may take to make a large table's index
+
+
+@dataclass(frozen=True)
+class About:
+    """What an index says of itself.
+
+    :param model: The path or hub name of its model; None for one that was only in memory.
+    :param name: The model's name, for people.
+    :param dimension: Numbers of a vector.
+    :param table: Where its table is, if not in the folder.
+    """
+
+    model: str | None
+    name: str
+    dimension: int
+    table: str | None = None
+
+
+class IndexFolder:
+    """The files of an index beside its table."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.path = Path(folder).resolve()
+
+    def exists(self) -> bool:
+        """Say whether an index was made here."""
+        return (self.path / CONFIG).exists()
+
+    def claim(self) -> None:
+        """Make the folder.
+
+        :raises InputError: If there is a file or a folder of something else.
+        """
+        begun = self.exists() or (self.path / _LOCK).exists()
+        if self.path.exists() and not begun and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise InputError(f"{self.path} is something else: choose another name for the index")
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def write(self, about: About, probe: np.ndarray) -> None:
+        """Write what the index is made with; `CONFIG` last, since it makes the folder an index."""
+        with new_file(self.path / _PROBE) as path:
+            write_tensors(path, {"probe": probe})
+        with new_file(self.path / CONFIG) as path:
+            write_json(path, {"format": _FORMAT, "version": __version__, **asdict(about)})
+
+    def read(self) -> tuple[About, np.ndarray]:
+        """Read it again, with the model's fingerprint.
+
+        :raises InputError: If there is no index, a damaged one, or one of another format.
+        """
+        if not self.exists():
+            raise InputError(f"{missing(self.path / CONFIG)}. An index is made by: rankencoder index")
+        stored: dict[str, Any] = read_json(self.path / CONFIG)
+        if stored.get("format") != _FORMAT:
+            raise InputError(
+                f"{self.path} has format {stored.get('format')}, this version of rankencoder reads {_FORMAT}"
+            )
+        try:
+            about = About(*(stored[name] for name in About.__dataclass_fields__))
+        except KeyError as error:
+            raise InputError(f"{self.path / CONFIG} is damaged ({error}); make the index again") from error
+        texts = {name: str for name in ("model", "table") if stored[name] is not None}
+        check_kinds(stored, self.path / CONFIG, name=str, dimension=int, **texts)
+        probe = read_tensors(self.path / _PROBE).get("probe")
+        if probe is None or probe.ndim != 2 or probe.shape[1] != about.dimension or probe.dtype != np.float32:
+            raise InputError(f"{self.path / _PROBE} is damaged; make the index again")
+        return about, probe
+
+    def write_calibration(self, calibration: Calibration, rows: int) -> None:
+        """Keep a calibration, and how many rows there were when it was made."""
+        with new_file(self.path / _CALIBRATION) as path:
+            write_json(path, {"rows": rows, **calibration.to_dict()})
+
+    def read_calibration(self) -> tuple[Calibration, int] | None:
+        """Return the calibration and how many rows there were, if it was made yet."""
+        path = self.path / _CALIBRATION
+        if not path.exists():
+            return None
+        stored = read_json(path)
+        calibration = Calibration.from_dict(stored, path)
+        return calibration, check_kinds({"rows": 0, **stored}, path, rows=int)["rows"]
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other writers out, once they are through with theirs.
+
+        :raises InputError: If another process does not let go.
+        """
+        try:
+            from filelock import FileLock, Timeout
+        except ImportError as error:
+            raise InputError("an index needs filelock: pip install 'rankencoder[search]'") from error
+        try:
+            with FileLock(self.path / _LOCK, timeout=_PATIENCE):
+                yield
+        except Timeout:
+            raise InputError(
+                f"another process has been writing to {self.path} for an hour: look what it does, or stop it"
+            ) from None

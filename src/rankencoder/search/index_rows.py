@@ -1,0 +1,181 @@
+"""Sentences as the rows of an index: ids, text and columns of any simple type."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from rankencoder.errors import InputError
+from rankencoder.io.corpus import Sentence
+from rankencoder.io.storage import import_pyarrow
+
+OWN = ("id", "text", "vector")
+"""Columns that every index has."""
+
+_TAKEN = (*OWN, "query_index")  # the last one is LanceDB's
+_FORBIDDEN = ".`*"  # which its queries would take for something else
+
+
+@dataclass
+class Row:
+    """A sentence to index.
+
+    :param named: Whether its id was given, and is not the hash of its text.
+    """
+
+    id: str
+    text: str
+    columns: dict[str, Any]
+    named: bool
+    place: str
+
+
+def content_id(text: str) -> str:
+    """Return the id of a sentence that was given none: the hash of its text."""
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def make_rows(sentences: Iterable[Sentence], id_column: str | None, counts: dict[str, int]) -> Iterator[Row]:
+    """Yield a row for each usable sentence, and count the others.
+
+    :param id_column: The column that holds the ids; by default "id" where there is one.
+    :raises InputError: If a row has no id although a column was named, or a column has a name that cannot be.
+    """
+    for sentence in sentences:
+        if not sentence.text:
+            counts["overlong" if sentence.text is None else "empty"] += 1
+            continue
+        columns = dict(sentence.columns or {})
+        _check_text(columns, sentence.place)
+        given = columns.pop(id_column or "id", None)
+        if given is None and id_column is not None:
+            raise InputError(f"{sentence.place}: no id in column {id_column!r}")
+        if given is not None and not isinstance(given, (str, int)):
+            raise InputError(f"{sentence.place}: an id is a string or a whole number, not {given!r}")
+        if given == "":
+            raise InputError(f"{sentence.place}: the id is empty")
+        _check_names(columns, sentence.place)
+        identity = content_id(sentence.text) if given is None else str(given)
+        columns = {name: _simple(value) for name, value in columns.items()}
+        yield Row(identity, sentence.text, columns, given is not None, sentence.place)
+
+
+def _check_names(columns: dict[str, Any], place: str) -> None:
+    for name in columns:
+        odd = name in _TAKEN or not name or name.startswith("_") or any(sign in name for sign in _FORBIDDEN)
+        if odd:
+            raise InputError(
+                f"{place}: a column cannot be called {name!r} (not empty, no underscore first, none of "
+                f"{' '.join(_FORBIDDEN)}, not {', '.join(_TAKEN)}): rename it"
+            )
+
+
+def _check_text(columns: dict[str, Any], place: str) -> None:
+    for name, value in columns.items():
+        if not isinstance(name, str):
+            raise InputError(f"{place}: the name of a column is text, not {name!r}")
+        try:
+            name.encode()
+            _simple(value).encode() if isinstance(value, (str, list, tuple, dict)) else None
+        except UnicodeEncodeError as error:
+            raise InputError(f"{place}: column {name!r} holds half a character ({error.reason})") from error
+
+
+def columns_of(rows: list[Row], known: Any) -> Any:
+    """Return the columns of rows as an Arrow table, in the types of a known schema where it has them.
+
+    A column without any value is left out unless it is known. Lists and objects become JSON text.
+
+    :param known: An Arrow schema.
+    :raises InputError: If a column holds values of different types; says where.
+    """
+    pa, _ = import_pyarrow()
+    names = {name: None for name in known.names if name not in OWN}
+    names.update((name, None) for row in rows for name in row.columns)
+    arrays: dict[str, Any] = {}
+    for name in names:
+        values = [row.columns.get(name) for row in rows]
+        index = known.get_field_index(name)
+        array = _array(name, values, known.field(index).type if index >= 0 else None, rows)
+        if index >= 0 or not pa.types.is_null(array.type):
+            arrays[name] = array
+    return pa.table(arrays) if arrays else pa.table({"id": [row.id for row in rows]}).select([])
+
+
+def _simple(value: Any) -> Any:
+    if isinstance(value, (list, tuple, dict)):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return value
+
+
+def _array(name: str, values: list[Any], wanted: Any, rows: list[Row]) -> Any:
+    made = _cast(values, wanted)
+    if made is not None:
+        return made
+    kind = wanted
+    for value, row in zip(values, rows, strict=True):
+        single = _cast([value], kind)
+        if single is None:
+            expected = f"{kind}, not" if kind is not None else "numbers of up to 64 bits or text, not"
+            raise InputError(
+                f"{row.place}: column {name!r} holds {expected} {value!r}: make all its values one type"
+            )
+        kind = single.type if value is not None and kind is None else kind
+    raise InputError(f"column {name!r} holds values of several types: make them one type")
+
+
+def _cast(values: list[Any], wanted: Any) -> Any:
+    """Return values as an array of a type, or None where they do not fit without a change."""
+    pa, _ = import_pyarrow()
+    try:
+        found = pa.array(values)
+        if wanted is None:
+            return found
+        alike = pa.types.is_null(found.type) or _family(found.type) == _family(wanted)
+        return found.cast(wanted) if alike else None
+    except (pa.ArrowException, OverflowError):
+        return None
+
+
+def _family(kind: Any) -> str:
+    """Return what types have in common between which values can be moved; numbers are checked besides."""
+    pa, _ = import_pyarrow()
+    families = {
+        "number": (pa.types.is_integer, pa.types.is_floating),
+        "text": (pa.types.is_string, pa.types.is_large_string),
+        "bytes": (pa.types.is_binary, pa.types.is_large_binary),
+        "time": (pa.types.is_timestamp,),
+    }
+    return next((name for name, are in families.items() if any(is_(kind) for is_ in are)), str(kind))
+
+
+def distinct(rows: list[Row]) -> list[Row]:
+    """Return the first of rows with the same text, and the last of those with the same id of their own."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        if row.named or row.id not in found:
+            found[row.id] = row
+    return list(found.values())
+
+
+def changed(rows: list[Row], known: dict[str, dict[str, Any]], schema: Any) -> list[Row]:
+    """Return the rows that are not in the index as they are."""
+    named = [row for row in rows if row.named and row.id in known]
+    same = set()
+    if named:
+        columns = columns_of(named, schema)
+        if not set(columns.schema.names) - set(schema.names):
+            for row, values in zip(named, columns.to_pylist() or [{}] * len(named), strict=True):
+                if _equal(known[row.id], {"id": row.id, "text": row.text, **values}):
+                    same.add(row.id)
+    return [row for row in rows if row.id not in known or (row.named and row.id not in same)]
+
+
+def _equal(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    """Compare rows; what is no number equals itself here."""
+    return a.keys() == b.keys() and all(
+        a[name] == b[name] or (a[name] != a[name] and b[name] != b[name]) for name in a
+    )

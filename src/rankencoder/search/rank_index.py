@@ -1,0 +1,319 @@
+"""`RankIndex`: sentences on disk, found again by meaning."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankencoder.errors import InputError
+from rankencoder.io.corpus import LONGEST, check_sentences, read_sentences
+from rankencoder.io.storage import import_pyarrow, new_folder
+from rankencoder.search.calibration import SENTENCES, Calibration
+from rankencoder.search.given import GivenVectors, check_vectors
+from rankencoder.search.hits import Hit
+from rankencoder.search.index_encoder import SearchModel, check_model, is_rank_encoder, open_model
+from rankencoder.search.index_folder import About, IndexFolder
+from rankencoder.search.index_rows import Row, changed, columns_of, distinct, make_rows
+from rankencoder.search.table import LanceRows, import_lancedb
+
+_PART = 2048  # sentences that are encoded and committed together
+_GIVEN_PART = 32_768  # the same where vectors are given, and nothing is lost by an interruption
+REFERENCE = "the model's reference corpus"
+
+
+class RankIndex:
+    """An index of sentences in a folder: a LanceDB table of unit vectors, with texts, ids and columns.
+
+    Open one with `build` (which makes it where there is none) or `load`. What is added is on disk when
+    `add` returns, and part by part before: there is nothing else to save.
+
+    :param folder: Where it is.
+    :param model: Its model, if not the stored one: that must be given where it was only in memory.
+    :param device: Where to run the stored model.
+    :param batch_size: Sentences per call of the encoder.
+    :raises InputError: If there is no index.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> def letters(texts):  # any function from strings to vectors is an encoder
+    ...     return [[1 + text.count(c) for c in "aeiou"] for text in texts]
+    >>> with TemporaryDirectory() as folder:
+    ...     index = RankIndex.build(letters, ["banana", "avocado", "unit"], f"{folder}/index")
+    ...     [hit.text for hit in index.search("a papaya", k=1)]
+    ['banana']
+    """
+
+    def __init__(
+        self, folder: str | Path, model: Any = None, *, device: str | None = None, batch_size: int = 32
+    ) -> None:
+        self.folder = IndexFolder(folder)
+        self.about, self._probe = self.folder.read()
+        self.rows = LanceRows(self.about.table or str(self.folder.path))
+        self._source, self._device, self._batch_size = model, device, batch_size
+        self._model: SearchModel | None = None
+
+    @classmethod
+    def load(
+        cls, folder: str | Path, model: Any = None, *, device: str | None = None, batch_size: int = 32
+    ) -> RankIndex:
+        """Open an index (see the class)."""
+        return cls(folder, model, device=device, batch_size=batch_size)
+
+    @classmethod
+    def create(
+        cls,
+        model: Any,
+        folder: str | Path,
+        *,
+        table: str | None = None,
+        device: str | None = None,
+        batch_size: int = 32,
+    ) -> RankIndex:
+        """Make an empty index, or open the one that is there.
+
+        :param model: A RankEncoder or its folder, or any encoder: then scores are plain cosines.
+        :param folder: Where to write it.
+        :param table: Where to keep the table, if not in the folder, e.g. ``s3://bucket/folder``.
+        :param device: Where to run a model that is loaded by name.
+        :param batch_size: Sentences per call of the encoder.
+        :raises InputError: If the index that is there was made with another model.
+        """
+        check_model(model)
+        import_lancedb()
+        if table is not None and "://" not in table:
+            table = str(Path(table).resolve())
+        place = IndexFolder(folder)
+        place.claim()
+        opened = open_model(model, device=device, batch_size=batch_size)
+        with place.locked():
+            if not place.exists():
+                probe = opened.encoder.probe()
+                about = About(opened.path, opened.encoder.name, probe.shape[1], table)
+                if len(LanceRows(table or str(place.path), about.dimension)):
+                    raise InputError(
+                        f"{table} has sentences of another index, whose model may be another: open that "
+                        "index, or choose another place"
+                    )
+                place.write(about, probe)
+        index = cls(folder, opened)
+        if table is not None and table != index.about.table:
+            raise InputError(f"the table of {place.path} is in {index.about.table or 'it'}, not in {table}")
+        index.model  # noqa: B018  (another one than the index was made with is told of at once)
+        return index
+
+    @classmethod
+    def build(
+        cls,
+        model: Any,
+        corpus: Any,
+        folder: str | Path,
+        *,
+        column: str | None = None,
+        id_column: str | None = None,
+        vectors: np.ndarray | None = None,
+        progress: bool = False,
+        **options: Any,
+    ) -> RankIndex:
+        """Make an index of a corpus, or add to the one that is there: interrupted work goes on.
+
+        :param model: As for `create`, like ``folder`` and the options.
+        :param corpus: As for `add`, like ``column``, ``id_column``, ``vectors`` and ``progress``.
+        """
+        index = cls.create(model, folder, **options)
+        index.add(corpus, column=column, id_column=id_column, vectors=vectors, progress=progress)
+        index.optimize()
+        return index
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __repr__(self) -> str:
+        return f"RankIndex({str(self.folder.path)!r}, {len(self):,} sentences, model={self.about.name!r})"
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns besides id and text."""
+        return self.rows.columns
+
+    @property
+    def model(self) -> SearchModel:
+        """The model, loaded when it is first needed.
+
+        :raises InputError: If it is another than the index was made with.
+        """
+        if self._model is None:
+            source = self.about.model if self._source is None else self._source
+            if source is None:
+                raise InputError(
+                    f"{self.folder.path} was made with {self.about.name!r}, which is not on disk: give it to "
+                    "RankIndex.load(folder, model=...)"
+                )
+            opened = open_model(source, device=self._device, batch_size=self._batch_size)
+            owner = f"the index {self.folder.path} was made with {self.about.name!r}"
+            opened.encoder.check_probe(self._probe, owner, otherwise="make another index")
+            self._model = opened
+        return self._model
+
+    def add(
+        self,
+        corpus: Any,
+        *,
+        column: str | None = None,
+        id_column: str | None = None,
+        vectors: np.ndarray | None = None,
+        progress: bool = False,
+    ) -> dict[str, int]:
+        """Add sentences that are not there yet; each part is on disk before the next is encoded.
+
+        A sentence's id is the hash of its text, so that the same one is there once, with the columns that it
+        first came with. Where the rows have an
+        "id" column, or ``id_column`` names one, that is the id, and a row with a known id and another text
+        or other columns takes the old one's place. Other processes may write at the same time.
+
+        :param corpus: What `read_sentences` reads; an iterable may also hold mappings of
+            columns.
+        :param column: The column that holds the sentences.
+        :param id_column: The column that holds the ids.
+        :param vectors: The sentences' unit vectors from the index's model, if they are there already: a row
+            for each sentence of the corpus, empty ones too.
+        :param progress: Show a progress bar.
+        :return: How many sentences were ``added``, ``replaced``, ``unchanged``, ``empty`` and ``overlong``.
+        :raises InputError: If the corpus is at fault. What was added before that stays.
+        """
+        from tqdm.auto import tqdm
+
+        counts = dict.fromkeys(("added", "replaced", "unchanged", "empty", "overlong"), 0)
+        given = None if vectors is None else GivenVectors(vectors, self.about.dimension)
+        sentences = read_sentences(corpus, column=column, max_chars=LONGEST, with_columns=True)
+        rows = make_rows(given.follow(sentences) if given else sentences, id_column, counts)
+        size = _GIVEN_PART if given else _PART
+        with tqdm(desc="Indexing", unit=" sentences", disable=not progress) as bar:
+            for part in iter(lambda: list(islice(rows, size)), []):
+                self.add_rows(part, counts, given.take if given else self.encode_rows)
+                bar.update(len(part))
+        return counts
+
+    def encode_rows(self, rows: list[Row]) -> np.ndarray:
+        """Return the vectors of rows, from the index's model."""
+        return self.model([row.text for row in rows])
+
+    def add_rows(
+        self, part: list[Row], counts: dict[str, int], encode: Callable[[list[Row]], np.ndarray]
+    ) -> None:
+        """Commit those of some rows that are not there yet.
+
+        :param counts: Is told how many they are.
+        :param encode: Makes their vectors.
+        """
+        pa, _ = import_pyarrow()
+        rows = distinct(part)
+        known = self.rows.find([row.id for row in rows])
+        new = changed(rows, known, self.rows.schema)
+        counts["unchanged"] += len(part) - len(new)
+        if not new:
+            return
+        array = pa.array(encode(new).ravel())
+        own = {"id": [row.id for row in new], "text": [row.text for row in new]}
+        with self.folder.locked():
+            columns = columns_of(new, self.rows.schema)
+            self.rows.make_room(columns)
+            table = pa.table(
+                {**own, "vector": pa.FixedSizeListArray.from_arrays(array, self.about.dimension)}
+            )
+            for name in columns.schema.names:
+                table = table.append_column(name, columns[name])
+            self.rows.write(table, replace=any(row.named for row in new))
+        replaced = sum(row.id in known for row in new)
+        counts["replaced"] += replaced
+        counts["added"] += len(new) - replaced
+
+    def delete(self, ids: str | int | list[Any] | None = None, *, where: str | None = None) -> int:
+        """Delete sentences and return how many.
+
+        :param ids: Their ids.
+        :param where: Or an SQL filter, such as ``year < 1990``.
+        :raises InputError: If not one of both is given, or the filter is at fault.
+        """
+        if (ids is None) == (where is None):
+            raise InputError("give the ids to delete, or a filter (where)")
+        with self.folder.locked():
+            if where is not None:
+                return self.rows.delete(where)
+            given = [ids] if isinstance(ids, (str, int)) else list(ids or ())
+            return self.rows.delete_ids([str(identity) for identity in given])
+
+    def search(
+        self,
+        query: str | list[str] | np.ndarray,
+        k: int = 10,
+        *,
+        where: str | None = None,
+        exact: bool = False,
+    ) -> Any:
+        """Find the sentences nearest to a query.
+
+        :param query: A sentence or several, or their unit vectors from the index's model.
+        :param k: How many to find for each.
+        :param where: An SQL filter on id, text and columns, such as ``year > 1990 AND lang = 'en'``.
+        :param exact: Compare with every sentence. Below 100,000 of them that is done anyway; above, an
+            approximate index is used.
+        :return: A list of `Hit`, best first, for one sentence or vector; a list of such lists for several.
+        :raises InputError: If the query or the filter is at fault.
+        """
+        if k < 1:
+            raise InputError(f"k must be at least 1, not {k}")
+        one = isinstance(query, str) or (isinstance(query, np.ndarray) and query.ndim == 1)
+        if isinstance(query, np.ndarray):
+            vectors = check_vectors(np.atleast_2d(query), self.about.dimension)
+        else:
+            vectors = self.model(checked) if (checked := check_sentences(query)) else np.zeros((0, 0))
+        most = min(k, max(1, len(self)))
+        found = self.rows.search(vectors, most, where, exact=exact) if len(vectors) else []
+        calibration = self.calibration
+        hits = [[Hit.of_row(row, calibration) for row in rows] for rows in found]
+        return hits[0] if one else hits
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """What scores mean; None while there are fewer than two sentences."""
+        stored = self.folder.read_calibration()
+        if stored is None:
+            return self.calibrate()
+        calibration, rows = stored
+        is_stale = calibration.source != REFERENCE and not rows / 2 < len(self) < 2 * rows
+        return self.calibrate() if is_stale else calibration
+
+    def calibrate(self) -> Calibration | None:
+        """Measure what scores mean: on the model's reference corpus, or else on the index's sentences."""
+        rows = len(self)
+        if self._model is None and self._source is None and is_rank_encoder(self.about.model):
+            _ = self.model
+        if self._model is not None and self._model.reference is not None:
+            calibration = Calibration.measure(self._model.reference(), REFERENCE)
+        elif rows < 2:
+            return None
+        else:
+            calibration = Calibration.measure(self.rows.sample(SENTENCES), "the indexed sentences")
+        self.folder.write_calibration(calibration, rows)
+        return calibration
+
+    def optimize(self) -> None:
+        """Put small files together, and from 100,000 sentences on make or refresh the approximate index.
+
+        Nothing needs it: new sentences are found before, only more slowly when they are many.
+        """
+        with self.folder.locked():
+            self.rows.optimize()
+        _ = self.calibration  # measured now, if it must be, and not in the next search
+
+    def save(self, folder: str | Path) -> None:
+        """Copy the index to another folder, whole or not at all; a table elsewhere stays where it is.
+
+        :raises InputError: If something is there.
+        """
+        with self.folder.locked(), new_folder(folder) as new:
+            shutil.copytree(self.folder.path, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".lock"))

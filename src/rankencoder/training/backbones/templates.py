@@ -1,0 +1,276 @@
+"""Sentences inside a prompt, in training as token ids and after it inside the exported tokenizer.
+
+PromptBERT and SNCSE read the state of the mask token in `This sentence of "X" means[MASK].`; causal language
+models are read at the last token of `This sentence : "X" means in one word:"`. Prefix, sentence and suffix
+are tokenised one by one and joined as ids, in training (`sentence_ids`, `wrap`) and in the exported tokenizer
+(`templated_tokenizer`, whose post-processor joins them) alike. A byte-level tokenizer that saw the whole text
+might merge the sentence's end with the quotation mark; here it never does, neither in training nor after.
+
+The export is a plain SentenceTransformer: `install_template`, then `mask_pooling` or a pooling of the last
+token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from weakref import WeakKeyDictionary
+
+from rankencoder.encoders import PROBE
+from rankencoder.errors import InputError
+from rankencoder.training.backbones import tokenizer_json
+
+if TYPE_CHECKING:
+    from sentence_transformers.sentence_transformer.modules import Module, Transformer
+    from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+    TemplateTokens = tuple[list[int], list[int]]
+
+FullStop = Literal["none", "promptbert", "sncse"]
+"""What to put after a sentence without a final mark: nothing, "." or " ." (see `add_full_stop`)."""
+
+_NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+
+
+@dataclass(frozen=True)
+class Template:
+    """Text before and after a sentence. In `after`, "{mask}" stands for the tokenizer's mask token.
+
+    A blank at the end of `before` belongs to the sentence: with it, tokenizers that tell the beginning of a
+    word from its inside see the beginning of one. A template without "{mask}" is read at its last token, so
+    no special token follows it.
+    """
+
+    before: str
+    after: str
+
+    def __post_init__(self) -> None:
+        if "{mask}" in self.before or self.after.count("{mask}") > 1:
+            raise InputError(
+                f"template {self.before!r}, {self.after!r}: put {{mask}} at most once, after the sentence"
+            )
+
+    @property
+    def has_mask(self) -> bool:
+        """Whether a sentence's vector is the state of the mask token."""
+        return "{mask}" in self.after
+
+    def tokens(self, tokenizer: PreTrainedTokenizerBase) -> TemplateTokens:
+        """Return the ids of prefix and suffix, without special tokens.
+
+        :raises InputError: If the tokenizer lacks a mask token that the template needs, or a fast backend.
+        """
+        before, after = _cached(tokenizer, self, lambda: self._tokens(tokenizer))
+        return list(before), list(after)
+
+    def _tokens(self, tokenizer: PreTrainedTokenizerBase) -> TemplateTokens:
+        after = self.after
+        if self.has_mask:
+            check_mask_token(tokenizer)
+            after = after.replace("{mask}", str(tokenizer.mask_token))
+        state = tokenizer_json.read_state(tokenizer)
+        before = tokenizer_json.make_backend(state).encode(self.before.rstrip(), add_special_tokens=False).ids
+        if tokenizer_json.own_blank(state, keep=after[:1].isspace()):
+            after = after.lstrip()
+        return before, tokenizer_json.make_backend(state).encode(after, add_special_tokens=False).ids
+
+
+def check_mask_token(tokenizer: PreTrainedTokenizerBase, name: str | None = None) -> None:
+    """Make sure that a tokenizer has a mask token.
+
+    :param name: The backbone's name, for the message.
+    :raises InputError: If it has none.
+    """
+    if not tokenizer.mask_token:
+        what = f"backbone {name!r}" if name else tokenizer_json.describe(tokenizer)
+        raise InputError(
+            f"{what} has no mask token, and the method needs [MASK]: take a masked language model (BERT, "
+            "RoBERTa, ...), or a method for causal ones"
+        )
+
+
+def add_full_stop(text: str, full_stop: FullStop) -> str:
+    """Return a sentence as it enters its template.
+
+    "promptbert" puts "." after a sentence whose last character is none of ``. ? " '``, "sncse" puts " ."
+    after one whose last character, blanks aside, is no ASCII punctuation. Empty sentences stay empty.
+
+    >>> add_full_stop("Hi!", "promptbert"), add_full_stop("Hi!", "sncse"), add_full_stop("Hi", "sncse")
+    ('Hi!.', 'Hi!', 'Hi .')
+    """
+    from tokenizers import Regex
+    from tokenizers.normalizers import Replace
+
+    if full_stop == "none":
+        return text
+    pattern, added = tokenizer_json.FULL_STOPS[full_stop]
+    return str(Replace(Regex(pattern), added).normalize_str(text))
+
+
+def sentence_ids(
+    tokenizer: PreTrainedTokenizerBase,
+    sentences: Sequence[str],
+    template: Template,
+    *,
+    full_stop: FullStop = "none",
+    max_length: int | None = None,
+) -> list[list[int]]:
+    """Return the ids of sentences exactly as `templated_tokenizer` puts them between prefix and suffix.
+
+    :param max_length: Tokens to cut a sentence to, the template's not counted.
+    """
+    if not sentences:
+        return []
+    key = (template, full_stop)
+    templated = _cached(tokenizer, key, lambda: templated_tokenizer(tokenizer, template, full_stop=full_stop))
+    cut = {} if max_length is None else {"truncation": True, "max_length": max_length}
+    encoded = templated(list(sentences), add_special_tokens=False, verbose=False, **cut)
+    return list(encoded["input_ids"])
+
+
+def wrap(
+    ids: Sequence[int], template_tokens: TemplateTokens, tokenizer: PreTrainedTokenizerBase
+) -> list[int]:
+    """Return the ids of a sentence in its template, with the special tokens around both.
+
+    :param ids: The sentence, as `sentence_ids` returns it.
+    :param template_tokens: Prefix and suffix, as `Template.tokens` returns them.
+    """
+    before, after = template_tokens
+    begin, end = _special_ids(tokenizer)
+    if tokenizer.mask_token_id not in after:
+        end = []  # the vector is the state of the last token, which has to be the template's
+    return [*begin, *before, *ids, *after, *end]
+
+
+def wrapped_length(tokenizer: PreTrainedTokenizerBase, template: Template) -> int:
+    """Return the number of tokens that a template adds to a sentence, special tokens included."""
+    return len(wrap([], template.tokens(tokenizer), tokenizer))
+
+
+def templated_tokenizer(
+    tokenizer: PreTrainedTokenizerBase, template: Template, *, full_stop: FullStop
+) -> PreTrainedTokenizerFast:
+    """Return a tokenizer that puts every sentence into the template; truncation cuts the sentence alone.
+
+    A template that the tokenizer already has is replaced. Special tokens written in a sentence are read as
+    text, so that a row has one mask (except that a Unigram model, as XLM-RoBERTa's, may know its mask token
+    as a word). Padding is on the right: sentence-transformers gives no positions, so that learned ones would
+    be shifted by padding on the left.
+
+    :raises InputError: If the tokenizer lacks a mask token that the template needs, or a fast backend.
+    """
+    # the generic class: of any other, transformers 5 loads the stock pipeline
+    from transformers import PreTrainedTokenizerFast
+
+    prefix, suffix = template.tokens(tokenizer)
+    begin, end = _special_ids(tokenizer)
+    state = tokenizer_json.read_state(tokenizer)
+    blank = template.before[-1:].isspace()
+    own_blank = not template.before or tokenizer_json.own_blank(state, keep=blank)
+    tokenizer_json.set_normalizer(state, full_stop=full_stop, blank=blank and not own_blank)
+    tokenizer_json.set_post_processor(
+        state, begin=begin, prefix=prefix, suffix=suffix, end=end if template.has_mask else []
+    )
+    named = {name: str(token) for name in _NAMED_TOKENS if (token := getattr(tokenizer, name, None))}
+    for stand_in in ("eos_token", "unk_token", "bos_token"):  # many causal models have no padding token
+        if "pad_token" not in named and stand_in in named:
+            named["pad_token"] = named[stand_in]
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer_json.make_backend(state),
+        name_or_path=tokenizer.name_or_path,
+        model_max_length=tokenizer.model_max_length,
+        truncation_side=tokenizer.truncation_side,
+        padding_side="right",
+        split_special_tokens=True,
+        model_input_names=["input_ids", "attention_mask"],
+        **named,
+    )
+
+
+def mask_pooling(tokenizer: PreTrainedTokenizerBase, dimension: int) -> list[Module]:
+    """Return the modules that make the state of the mask token the sentence's vector.
+
+    :param dimension: Numbers of a state.
+    :raises InputError: If the tokenizer has no mask token.
+    """
+    from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
+
+    check_mask_token(tokenizer)
+    mask, ids = str(tokenizer.mask_token), tokenizer.get_vocab()
+    words = [f"<id {index}>" for index in range(max(ids.values()) + 1)]
+    for word, index in ids.items():
+        words[index] = word
+    # WordWeights falls back on a word's lower case
+    weights = {word: 0.0 for word in words if word.lower() == mask} | {mask: 1.0}
+    pick = WordWeights(words, weights, unknown_word_weight=0)
+    pick.requires_grad_(False)
+    return [pick, Pooling(dimension, "mean")]
+
+
+def install_template(
+    transformer: Transformer, template: Template, *, full_stop: FullStop = "none"
+) -> PreTrainedTokenizerFast:
+    """Make a Transformer module put every sentence into the template, also after it is saved and loaded.
+
+    Its `max_seq_length` stays and counts all tokens, the template's included.
+
+    :return: The module's new tokenizer.
+    :raises InputError: If the tokenizer cannot hold the template, or no room is left for a sentence.
+    """
+    if transformer.tokenizer is None:
+        raise InputError(f"{type(transformer.processor).__name__} is no tokenizer: take a text encoder")
+    tokenizer = templated_tokenizer(transformer.tokenizer, template, full_stop=full_stop)
+    length, added = transformer.max_seq_length, wrapped_length(tokenizer, template)
+    if length is not None and length <= added:
+        raise InputError(
+            f"max_seq_length {length} leaves no room for a sentence: the template takes {added} tokens"
+        )
+    _check_reload(tokenizer, transformer.config)
+    transformer.processor = tokenizer
+    # a chat template would have the sentences as messages
+    transformer.modality_config = {"text": transformer.modality_config["text"]}
+    transformer.input_formatter.supported_modalities = ["text"]
+    if template.has_mask:
+        transformer.unpad_inputs = False  # WordWeights needs rows, not one long sequence
+    return tokenizer
+
+
+def _check_reload(tokenizer: PreTrainedTokenizerFast, config: Any) -> None:
+    """Make sure that what is saved is what is loaded: for some models transformers insists on its own class.
+
+    :raises InputError: If it is not.
+    """
+    from transformers import AutoTokenizer
+
+    texts = [*PROBE, "", "Hi", " Hi! ", f"{tokenizer.mask_token or tokenizer.eos_token} naïve"]
+    with TemporaryDirectory() as folder:
+        config.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        loaded = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    if loaded(texts, verbose=False)["input_ids"] != tokenizer(texts, verbose=False)["input_ids"]:
+        raise InputError(
+            f"transformers loads the tokenizer of a {config.model_type!r} model as {type(loaded).__name__}, "
+            "which drops a template's full stop or leading blank: use a template without, or another backbone"
+        )
+
+
+_Value = TypeVar("_Value")
+_cache: WeakKeyDictionary[PreTrainedTokenizerBase, dict[Hashable, Any]] = WeakKeyDictionary()
+
+
+def _cached(tokenizer: PreTrainedTokenizerBase, key: Hashable, make: Callable[[], _Value]) -> _Value:
+    """Return what was made of a tokenizer before: trainers ask at every batch, and parsing a file is slow."""
+    made = _cache.setdefault(tokenizer, {})
+    if key not in made:
+        made[key] = make()
+    value: _Value = made[key]
+    return value
+
+
+def _special_ids(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
+    return _cached(
+        tokenizer, "special", lambda: tokenizer_json.special_ids(tokenizer_json.read_state(tokenizer))
+    )

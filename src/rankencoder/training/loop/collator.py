@@ -1,0 +1,59 @@
+"""Rows of the training set, made into a batch of padded views."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from rankencoder.errors import InputError
+
+if TYPE_CHECKING:
+    from rankencoder.training.backbones.backbone import Backbone
+    from rankencoder.training.methods.method import Method
+
+
+@dataclass
+class ViewCollator:
+    """Makes a batch: all views of all sentences below each other, padded to one length.
+
+    One forward pass then serves all views. The prefix of the names is what the trainer takes for one input.
+
+    :param vectors: Vectors of all training sentences by name, mapped into memory; the batch's go along.
+    :param multiple: Lengths are rounded up to a multiple of this: few different shapes make few CUDA graphs.
+    """
+
+    method: Method
+    backbone: Backbone
+    max_length: int
+    vectors: dict[str, np.ndarray] = field(default_factory=dict)
+    multiple: int = 1
+    valid_label_columns: tuple[str, ...] = ()
+
+    def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        """Return the tensors of a batch."""
+        columns = {name: [row[name] for row in rows] for name in rows[0]}
+        views = self.method.views(columns, self.backbone, self.max_length)
+        ids = [row for view in views for row in view]
+        longest = -(-max(map(len, ids)) // self.multiple) * self.multiple
+        longest = min(longest, self.backbone.positions or longest)
+        if self.backbone.positions is not None and max(map(len, ids)) > self.backbone.positions:
+            raise InputError(
+                f"a view has {max(map(len, ids))} tokens and the backbone reads {self.backbone.positions}: "
+                "lower max_length"
+            )
+        padded = np.full((len(ids), longest), self.backbone.tokenizer.pad_token_id or 0, dtype=np.int64)
+        mask = np.zeros((len(ids), longest), dtype=np.int64)
+        for i, row in enumerate(ids):
+            padded[i, : len(row)] = row
+            mask[i, : len(row)] = 1
+        batch = {
+            "views_input_ids": torch.from_numpy(padded),
+            "views_attention_mask": torch.from_numpy(mask),
+            "views_rows": torch.tensor(columns["row"]),
+        }
+        for name, vectors in self.vectors.items():
+            batch[f"views_{name}"] = torch.from_numpy(np.asarray(vectors[columns["row"]]))
+        return batch

@@ -1,0 +1,311 @@
+"""One stage of training: a fresh backbone, a loss, a trainer, and an encoder at the end."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import os
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import set_seed
+from transformers.trainer_callback import PrinterCallback
+
+from rankencoder.errors import InputError
+from rankencoder.io.pairs import read_scored_pairs
+from rankencoder.training.backbones.backbone import Backbone, load_backbone
+from rankencoder.training.gather import WAIT, world_size
+from rankencoder.training.loop.callbacks import Progress, StopAtSignal
+from rankencoder.training.loop.collator import ViewCollator
+from rankencoder.training.loop.trainer import EncoderTrainer, drop_incomplete, last_checkpoint
+from rankencoder.training.losses.rankencoder_loss import RankEncoderLoss
+from rankencoder.training.teaching.neighbors import NeighborBatchSampler
+
+if TYPE_CHECKING:
+    import numpy as np
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+    from sentence_transformers.sentence_transformer.evaluation import SequentialEvaluator
+
+    from rankencoder.training.config import TrainConfig
+    from rankencoder.training.methods.method import Method
+    from rankencoder.training.teaching.targets import Targets
+
+_METRIC = "sequential_score"
+_DEV = f"eval_{_METRIC}"
+
+
+@dataclass
+class Trained:
+    """A finished stage; ``stopped`` if someone wanted it to stop just then."""
+
+    model: SentenceTransformer
+    loss: torch.nn.Module
+    about: dict[str, Any]
+    stopped: bool
+
+
+def train_stage(
+    config: TrainConfig,
+    method: Method,
+    rows: Dataset,
+    folder: Path,
+    *,
+    number: int,
+    targets: Targets | None,
+    companion: np.ndarray | None = None,
+    progress: bool,
+) -> Trained:
+    """Train an encoder, from the last checkpoint in the folder if there is one.
+
+    :param number: 1, or 2 with targets to learn; more in further rounds.
+    :param companion: Vectors of the training sentences that the method's loss wants.
+    :raises KeyboardInterrupt: If it was interrupted; a checkpoint is written before.
+    """
+    seed = config.seed if number == 1 else int(config.stage2_seed or 0)
+    set_seed(seed)
+    backbone = backbone_of(config, method)
+    model = method.encoder(backbone)
+    loss = make_loss(config, method, model, backbone, targets)
+    args = training_arguments(config, folder, seed)
+    if targets is not None and targets.neighbors is not None:
+        args.batch_sampler = partial(
+            NeighborBatchSampler, nearest=targets.neighbors, neighbors=config.neighbors
+        )
+    graphs = no_graphs(config, method) is None
+    args.dataloader_pin_memory = args.device.type == "cuda" and not graphs  # pinning would disturb a capture
+    evaluator = make_evaluator(config.dev)
+    vectors = {f"teacher{i}": table for i, table in enumerate(targets.teachers if targets else ())}
+    if companion is not None:
+        vectors["companion"] = companion
+    with _tensorboard_folder(folder.parents[1] / "logs" / folder.name):
+        trainer = EncoderTrainer(
+            model=model,
+            args=args,
+            train_dataset=rows,
+            loss=loss,
+            evaluator=evaluator,
+            data_collator=ViewCollator(
+                method, backbone, int(config.max_length or 0), vectors, 8 if graphs else 1
+            ),
+            metric=_METRIC if evaluator is not None else None,
+            patience=config.patience,
+            graphs=graphs,
+            compiled=config.compile,
+        )
+    trainer.remove_callback(PrinterCallback)
+    if progress:
+        trainer.add_callback(Progress(f"Stage {number} ({method.name})"))
+    if args.process_index == 0:
+        drop_incomplete(folder)
+    trainer.accelerator.wait_for_everyone()
+    checkpoint = last_checkpoint(folder)
+    began = time.perf_counter()
+    with StopAtSignal(enabled=world_size() == 1) as stop:
+        trainer.add_callback(stop)
+        if checkpoint is None or not trainer.take_up(checkpoint):
+            trainer.train(resume_from_checkpoint=checkpoint)
+    seconds = time.perf_counter() - began
+    if stop.stopped and not trainer.is_over():
+        raise KeyboardInterrupt
+    trainer.check_numbers()
+    trainer.restore_best()
+    model.eval()
+    trainer.step = None
+    gc.collect()  # frees the graphs and their memory now, not in the midst of the next stage
+    return Trained(model, loss, _about(trainer, number, seconds, checkpoint), stop.stopped)
+
+
+def backbone_of(config: TrainConfig, method: type[Method] | Method) -> Backbone:
+    """Load the backbone as a method wants it."""
+    return load_backbone(
+        config.backbone,
+        revision=config.revision,
+        max_seq_length=config.max_seq_length,
+        dropout=method.dropout,
+    )
+
+
+@contextmanager
+def _tensorboard_folder(folder: Path) -> Iterator[None]:
+    """Let TensorBoard's logs go where they stay, unless the user has chosen a folder."""
+    name = "TENSORBOARD_LOGGING_DIR"
+    chosen = name in os.environ
+    os.environ.setdefault(name, str(folder))
+    try:
+        yield
+    finally:
+        if not chosen:
+            del os.environ[name]
+
+
+def make_loss(
+    config: TrainConfig,
+    method: Method,
+    model: SentenceTransformer,
+    backbone: Backbone,
+    targets: Targets | None,
+) -> torch.nn.Module:
+    """Return the method's loss; with targets, that of RankEncoder around it."""
+    base = method.loss(model, backbone)
+    if targets is None:
+        return base
+    assert config.lower is not None
+    assert config.upper is not None
+    return RankEncoderLoss(
+        base,
+        [torch.from_numpy(reference) for reference in targets.references],
+        weight=config.rank_loss_weight,
+        lower=config.lower,
+        upper=config.upper,
+        combine=config.combine or "max",
+        diagonal=config.diagonal or "auto",
+        student=config.student or "encoder",
+        target=config.target,
+        listwise=config.listwise,
+        listwise_weight=config.listwise_weight,
+        listwise_temperature=config.listwise_temperature,
+    )
+
+
+def training_arguments(config: TrainConfig, folder: Path, seed: int) -> SentenceTransformerTrainingArguments:
+    """Return the trainer's arguments for our settings."""
+    from sentence_transformers import SentenceTransformerTrainingArguments
+
+    gpu = on_gpu(config)
+    workers = config.workers if config.workers is not None else (min(4, os.cpu_count() or 1) if gpu else 0)
+    args = SentenceTransformerTrainingArguments(
+        output_dir=str(folder),
+        seed=seed,
+        num_train_epochs=config.epochs or 0.0,
+        max_steps=config.max_steps or -1,
+        per_device_train_batch_size=config.batch_size or 0,
+        gradient_accumulation_steps=config.gradient_accumulation,
+        learning_rate=config.learning_rate or 0.0,
+        weight_decay=config.weight_decay or 0.0,
+        warmup_steps=config.warmup_steps or 0.0,
+        max_grad_norm=config.max_grad_norm,
+        lr_scheduler_type="linear",
+        fp16=gpu and config.precision == "fp16",
+        bf16=gpu and config.precision == "bf16",
+        use_cpu=config.device == "cpu",
+        logging_steps=config.logging_steps,
+        logging_first_step=True,
+        logging_nan_inf_filter=False,  # it would make the device wait at every step
+        eval_strategy="steps" if config.dev else "no",
+        eval_steps=config.eval_steps,
+        save_strategy="steps",
+        save_steps=config.save_steps,
+        save_total_limit=2,
+        report_to=config.report_to or "none",
+        dataloader_num_workers=workers,
+        dataloader_drop_last=world_size() > 1,  # processes gather batches of one size
+        disable_tqdm=True,
+        ddp_timeout=int(WAIT.total_seconds()),
+    )
+    args._n_gpu = min(1, args.n_gpu)  # never DataParallel: several GPUs are for several processes
+    return args
+
+
+def on_gpu(config: TrainConfig) -> bool:
+    """Say whether training runs on a GPU."""
+    return config.device != "cpu" and torch.cuda.is_available()
+
+
+def no_graphs(config: TrainConfig, method: Method) -> str | None:
+    """Return why steps cannot be replayed as CUDA graphs, or None if they can."""
+    if not on_gpu(config):
+        return "there is no CUDA device" if config.device != "cpu" else "the device is 'cpu'"
+    if not config.cuda_graphs:
+        return "cuda_graphs is off"
+    if not method.graphs:
+        return f"those of {method.name!r} cannot be"
+    if world_size() > 1 or config.gradient_accumulation > 1:  # gradients are replaced, not added up
+        return "that takes one process, and one batch a step"
+    return None
+
+
+def make_evaluator(files: list[str]) -> SequentialEvaluator | None:
+    """Return an evaluator whose score is Spearman's correlation, averaged over the files of scored pairs."""
+    if not files:
+        return None
+    from sentence_transformers.sentence_transformer.evaluation import (
+        EmbeddingSimilarityEvaluator,
+        SequentialEvaluator,
+    )
+
+    evaluators = []
+    for file in files:
+        pairs = read_scored_pairs(file)
+        evaluators.append(
+            EmbeddingSimilarityEvaluator(
+                [pair.a for pair in pairs],
+                [pair.b for pair in pairs],
+                [pair.score for pair in pairs],
+                similarity_fn_names=["cosine"],
+                batch_size=128,
+                name=Path(file).stem,
+                write_csv=False,
+            )
+        )
+    return SequentialEvaluator(evaluators, main_score_function=lambda scores: sum(scores) / len(scores))
+
+
+def check_batches(config: TrainConfig, sentences: int) -> None:
+    """Make sure that there is a batch.
+
+    :raises InputError: If the corpus is smaller than one.
+    """
+    needed = (config.batch_size or 0) * world_size()
+    if sentences < needed:
+        raise InputError(
+            f"the corpus has {sentences:,} sentences, fewer than one batch of {needed:,}: give more text, "
+            "or a smaller batch_size"
+        )
+
+
+def _about(trainer: EncoderTrainer, number: int, seconds: float, checkpoint: str | None) -> dict[str, Any]:
+    """Return what is to be known of a finished stage, for the record."""
+    state = trainer.state
+    started = int(checkpoint.rpartition("-")[2]) if checkpoint else 0
+    best = trainer.best
+    logs = [log for log in state.log_history if "seconds" in log and log["step"] > started]
+    return {
+        "stage": number,
+        "steps": state.global_step,
+        "resumed_at": started or None,
+        "seconds": round(seconds, 3),
+        "milliseconds_per_step": _step_time(logs, seconds, state.global_step - started),
+        "best": {"step": best["step"], "dev": best["score"]} if best else None,
+        "device": _device_name(trainer.args.device),
+        "processes": world_size(),
+        "history": [_entry(number, log) for log in state.log_history if "loss" in log or _DEV in log],
+    }
+
+
+def _step_time(logs: list[dict[str, Any]], seconds: float, steps: int) -> float:
+    """Return the median time of a step: free of the start, of checkpoints and of looks at the dev set."""
+    pairs = itertools.pairwise(logs)
+    times = [
+        (b["seconds"] - a["seconds"]) / (b["step"] - a["step"]) for a, b in pairs if b["step"] > a["step"]
+    ]
+    return round(1000 * (statistics.median(times) if times else seconds / max(1, steps)), 3)
+
+
+def _entry(number: int, log: dict[str, Any]) -> dict[str, Any]:
+    left_out = ("eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
+    entry = {key: value for key, value in log.items() if key not in left_out}
+    if _DEV in entry:
+        entry["dev"] = entry.pop(_DEV)
+    return {"stage": number, **entry}
+
+
+def _device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

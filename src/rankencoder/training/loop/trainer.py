@@ -1,0 +1,268 @@
+"""Sentence-transformers' trainer, with what training here needs besides."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import time
+import warnings
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate.utils import AutocastKwargs
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformerTrainer
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer import TRAINER_STATE_NAME
+
+from rankencoder.encoders import first_line
+from rankencoder.errors import InputError, TrainingWarning
+from rankencoder.io.storage import (
+    file_digests,
+    new_file,
+    read_json,
+    sync_tree,
+    write_errors_named,
+    write_json,
+)
+from rankencoder.training.gather import average_gradients
+from rankencoder.training.loop.finite_check import FiniteCheck
+from rankencoder.training.loop.graphs import GraphedStep, logged_parts
+
+_COMPLETE = "complete.json"
+_LOSS = "loss.safetensors"
+_BEST = "best.safetensors"
+
+
+class EncoderTrainer(SentenceTransformerTrainer):
+    """Trains an encoder, and is able to go on from its checkpoints as if it had never stopped.
+
+    Beyond sentence-transformers': gradients are clipped together with those of the loss' own layers, which
+    are averaged over the processes and kept in checkpoints; losses are logged part by part; the best encoder
+    by ``metric`` is kept; a loss that is no number ends the training.
+
+    :param metric: The evaluator's figure that the best encoder has the highest value of; None keeps the last.
+    :param patience: Stop after so many evaluations without a better one.
+    :param graphs: Replay the steps as CUDA graphs, where that is possible.
+    :param compiled: Of compiled layers.
+    """
+
+    loss: Any
+
+    def __init__(
+        self,
+        *args: Any,
+        metric: str | None = None,
+        patience: int | None = None,
+        graphs: bool = False,
+        compiled: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        self.metric = metric
+        self.patience = patience
+        self.best: dict[str, Any] | None = None
+        self.finite = FiniteCheck(self.train_dataset)
+        # a cast weight that outlives its step would be an old one in a captured graph
+        self.accelerator.autocast_handler = AutocastKwargs(cache_enabled=False)
+        self.step = GraphedStep(self.loss, compiled=compiled) if graphs else None
+        self._names: tuple[str, ...] = ()
+        self._sums: torch.Tensor | None = None
+        self._summed = 0
+        self._began = time.perf_counter()
+        self.add_callback(_KeepBest(self))
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """Leave the model card to us: sentence-transformers would print training sentences into it."""
+
+    def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Return the loss of a batch, its parts being added up for the log."""
+        features = self.collect_features(inputs)[0][0]
+        loss: Any
+        if self.step is not None and self.step.fits(features):
+            loss, parts = self.step(features)
+        else:
+            loss = super().compute_loss(model, inputs, *args, **kwargs)
+            parts = logged_parts(self.loss)
+        self._names = tuple(self.loss.logged)
+        self._sums = parts + self._sums if self._sums is not None else parts.clone()
+        self._summed += 1
+        self.finite.add(loss, inputs["views_rows"], self.state.global_step + 1)
+        return loss
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Log the means of the loss' parts since the last time along with it."""
+        if "loss" in logs and self._sums is not None:
+            means = (self._sums / self._summed).tolist()
+            logs = {**logs, **dict(zip(self._names, means, strict=True))}
+            logs["seconds"] = time.perf_counter() - self._began
+            self._sums, self._summed = None, 0
+        super().log(logs, start_time)
+
+    @cached_property
+    def _own_parameters(self) -> dict[str, torch.nn.Parameter]:
+        """The trained parameters of the loss that are not the model's."""
+        models = {id(parameter) for parameter in self.model.parameters()}
+        return {
+            name: p for name, p in self.loss.named_parameters() if id(p) not in models and p.requires_grad
+        }
+
+    def _own_tensors(self) -> dict[str, torch.Tensor]:
+        """Return all of the loss that training changes."""
+        return {**self._own_parameters, **self.loss.state()}
+
+    @cached_property
+    def _trained_parameters(self) -> list[torch.nn.Parameter]:
+        """All trained parameters, the model's and the loss' own."""
+        return [parameter for parameter in self.loss.parameters() if parameter.requires_grad]
+
+    def _clip_grad_norm(self, model: Any) -> Any:
+        average_gradients(self._own_parameters.values())
+        return self.accelerator.clip_grad_norm_(self._trained_parameters, self.args.max_grad_norm)
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        self.check_numbers()
+        folder = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
+        with write_errors_named(folder):
+            super()._save_checkpoint(model, trial)
+        self.accelerator.wait_for_everyone()  # each process writes a part
+        if self.args.should_save:
+            sync_tree(folder)
+            with new_file(folder / _COMPLETE) as path:
+                write_json(path, {"step": self.state.global_step, "files": _digests(folder)})
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        assert output_dir is not None
+        folder = Path(output_dir)
+        self.model.save_pretrained(str(folder), create_model_card=False)
+        save_file({name: t.detach().contiguous() for name, t in self._own_tensors().items()}, folder / _LOSS)
+        if self.best is not None:
+            about = {"score": repr(self.best["score"]), "step": str(self.best["step"])}
+            save_file(self.best["weights"], folder / _BEST, metadata=about)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        folder = Path(resume_from_checkpoint)
+        try:
+            super()._load_from_checkpoint(resume_from_checkpoint)
+            self._load_own(folder)
+        except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise InputError(
+                f"{folder} is damaged ({first_line(error)}): delete it, and what was before it is resumed"
+            ) from error
+
+    def _load_own(self, folder: Path) -> None:
+        own = self._own_tensors()
+        with torch.no_grad():
+            for name, value in load_file(folder / _LOSS).items():
+                own[name].copy_(value)
+        if (folder / _BEST).exists():
+            with safe_open(folder / _BEST, "pt") as file:
+                about = file.metadata()
+            weights = load_file(folder / _BEST)
+            self.best = {"score": float(about["score"]), "step": int(about["step"]), "weights": weights}
+
+    def check_numbers(self) -> None:
+        """Make sure that losses and weights are numbers, before they are written.
+
+        :raises InputError: If they are not.
+        """
+        self.finite.finish()
+        if not all(bool(torch.isfinite(parameter).all()) for parameter in self.loss.parameters()):
+            raise InputError(
+                f"weights are not finite after step {self.state.global_step}: try a lower learning_rate, or "
+                "precision fp32"
+            )
+
+    def keep_if_best(self, score: float) -> None:
+        """Keep the present weights, if this score is higher than that of the kept ones."""
+        if math.isnan(score):
+            return
+        if self.best is None or score > self.best["score"]:
+            weights = {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
+            self.best = {"score": score, "step": self.state.global_step, "weights": weights}
+
+    def is_patience_over(self) -> bool:
+        """Say whether there was no better score for long."""
+        if self.patience is None or self.best is None:
+            return False
+        scored = {log["step"] for log in self.state.log_history if f"eval_{self.metric}" in log}
+        return len([step for step in scored if step > self.best["step"]]) >= self.patience
+
+    def is_over(self) -> bool:
+        """Say whether there is nothing left to train."""
+        return self.state.global_step >= self.state.max_steps or self.is_patience_over()
+
+    def take_up(self, checkpoint: str) -> bool:
+        """Take up a checkpoint if it is the last one of a stage that was trained to its end, and say so."""
+        self.state = TrainerState.load_from_json(str(Path(checkpoint) / TRAINER_STATE_NAME))
+        self._load_from_checkpoint(checkpoint)
+        return self.is_over()
+
+    def restore_best(self) -> None:
+        """Give the model the weights with the highest score, where scores were taken."""
+        if self.best is not None:
+            self.model.load_state_dict(self.best["weights"])
+
+
+class _KeepBest(TrainerCallback):
+    """Logs and scores the last step too, and keeps the best weights."""
+
+    def __init__(self, trainer: EncoderTrainer) -> None:
+        self.trainer = trainer
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        if state.global_step == state.max_steps:
+            control.should_log = True
+            control.should_evaluate = self.trainer.metric is not None
+
+    def on_evaluate(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if self.trainer.metric is not None:
+            self.trainer.keep_if_best(kwargs["metrics"][f"eval_{self.trainer.metric}"])
+            if self.trainer.is_patience_over():
+                control.should_training_stop = True
+
+
+def _digests(folder: Path) -> dict[str, str]:
+    """Return the digests of all files of a checkpoint."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.name != _COMPLETE]
+    return file_digests(folder, files)
+
+
+def drop_incomplete(folder: Path) -> None:
+    """Delete the checkpoints in a folder that were not written whole, or are no longer."""
+    for path in folder.glob("checkpoint-*"):
+        begun = not (path / _COMPLETE).exists()
+        if begun or not _is_whole(path):
+            shutil.rmtree(path)
+        if not begun and not path.exists():
+            warnings.warn(f"{path} is damaged: it is left out", TrainingWarning, stacklevel=2)
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    """Say whether a checkpoint is as it was written."""
+    try:
+        about = read_json(checkpoint / _COMPLETE)
+    except InputError:
+        return False
+    # without "files": of an earlier version; what others have put there since does no harm
+    files = about.get("files", {})
+    there = _digests(checkpoint) if files else {}
+    whole = isinstance(files, dict) and all(there.get(name) == digest for name, digest in files.items())
+    return whole and about.get("step") == _step(checkpoint)
+
+
+def last_checkpoint(folder: Path) -> str | None:
+    """Return the newest whole checkpoint in a folder."""
+    whole = [path.parent for path in folder.glob(f"checkpoint-*/{_COMPLETE}")]
+    return str(max(whole, key=_step)) if whole else None
+
+
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.rpartition("-")[2])

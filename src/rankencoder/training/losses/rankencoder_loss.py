@@ -1,0 +1,170 @@
+"""The loss of stage 2: E2 learns E1's rank similarities beside the contrastive loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from rankencoder.training.gather import gather
+from rankencoder.training.losses.contrastive import ContrastiveLoss, Features, Objective
+from rankencoder.training.losses.formulas import (
+    Combine,
+    Diagonal,
+    cosine_matrix,
+    listmle_loss,
+    listnet_loss,
+    rank_loss,
+    select_pairs,
+    total_loss,
+)
+from rankencoder.training.teaching.targets import Target, TeacherSimilarity
+
+Student = Literal["encoder", "head"]
+Listwise = Literal["listnet", "listmle"]
+_LISTWISE = {"listnet": listnet_loss, "listmle": listmle_loss}
+
+CITATION = """@inproceedings{seonwoo-etal-2023-ranking,
+    title = "Ranking-Enhanced Unsupervised Sentence Representation Learning",
+    author = "Seonwoo, Yeon and Wang, Guoyin and Seo, Changmin and Choudhary, Sajal and Li, Jiwei
+        and Li, Xiang and Xu, Puyang and Park, Sunghyun and Oh, Alice",
+    booktitle = "Proceedings of the 61st Annual Meeting of the Association for Computational Linguistics",
+    year = "2023",
+}"""
+RANKCSE = """@inproceedings{liu-etal-2023-rankcse,
+    title = "{R}ank{CSE}: Unsupervised Sentence Representations Learning via Learning to Rank",
+    author = "Liu, Jiduan and Liu, Jiahao and Wang, Qifan and Wang, Jingang and Cai, Xunliang
+        and Zhao, Dongyan and Wang, Ran and Yan, Rui",
+    booktitle = "Proceedings of the 61st Annual Meeting of the Association for Computational Linguistics",
+    year = "2023",
+}"""
+
+
+class RankEncoderLoss(nn.Module):
+    """Let cosines of pairs that are neither far apart nor nearly the same follow E1's rank similarities."""
+
+    def __init__(
+        self,
+        base: ContrastiveLoss,
+        references: Sequence[torch.Tensor],
+        *,
+        weight: float = 0.05,
+        lower: float = 0.5,
+        upper: float = 0.8,
+        combine: Combine = "max",
+        diagonal: Diagonal = "auto",
+        student: Student = "encoder",
+        target: Target = "ranks",
+        listwise: Listwise | None = None,
+        listwise_weight: float = 1.0,
+        listwise_temperature: float = 0.05,
+    ) -> None:
+        """
+        The loss of RankEncoder (Eq. 5 and 6): ``max(weight · l_r, l_cl)``.
+
+        Args:
+            base: The base method's loss, l_cl, on the model that is trained (E2).
+            references: E1's unit vectors of the reference corpus, ``[n, dimension]``; of each E1, if there
+                are several. What E2 learns is their similarities' mean.
+            weight: λ_train.
+            lower: τ_l, the least rank similarity of a pair that is learnt.
+            upper: τ_u, the largest.
+            combine: "max" as in the paper, or "sum" as in most of the authors' code.
+            diagonal: Whether a sentence is paired with its other view: "auto" by the bounds, "always" or
+                "never".
+            student: Whose cosines follow the ranks: the encoder's vectors (the paper's formula) or the
+                training head's outputs (the authors' code).
+            target: The similarity that is learnt: E1's "ranks" as in the paper, E1's "cosine", or that after
+                a power of the covariance of the reference vectors.
+            listwise: Learn the order of a sentence's similarities to the others as well, as RankCSE does:
+                "listnet" or "listmle". It is added to the rest.
+            listwise_weight: Its weight.
+            listwise_temperature: The temperature of the lists.
+
+        References:
+            - Ranking-Enhanced Unsupervised Sentence Representation Learning: https://aclanthology.org/2023.acl-long.879/
+
+        Requirements:
+            1. E1's vectors of the batch, sent along by `ViewCollator` as "teacher0" (of a second E1,
+               "teacher1", …); ranks are taken here, on the device.
+
+        Inputs:
+            +--------------------------------+-------------------------------+
+            | Texts                          | Labels                        |
+            +================================+===============================+
+            | views of a sentence, as tokens | none; E1's vector (teacher)   |
+            +--------------------------------+-------------------------------+
+
+        Relations:
+            - ``DistillKLDivLoss`` and ``MarginMSELoss`` learn a teacher's scores of given pairs as well; this
+              one learns those of the batch's own pairs, from ranks.
+
+        Example:
+            ::
+
+                loss = RankEncoderLoss(SimCSE().loss(model, backbone), [reference.vectors])
+
+        """  # noqa: D212
+        super().__init__()
+        self.model = base.model
+        self.base = base
+        self.similarity = TeacherSimilarity(references, target)
+        self.weight, self.lower, self.upper = weight, lower, upper
+        self.combine, self.diagonal, self.student = combine, diagonal, student
+        self.listwise, self.listwise_weight = listwise, listwise_weight
+        self.listwise_temperature = listwise_temperature
+        self.references = len(references[0])
+        self.logged: dict[str, torch.Tensor] = {}
+
+    def forward(self, features: list[dict[str, Any]], labels: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the loss of a batch; its parts are in ``logged`` then."""
+        teachers = range(len(self.similarity.teachers))
+        targets = self.similarity([gather(features[0][f"teacher{i}"]) for i in teachers])
+        objective = self.base.objective(features[0])
+        chosen = select_pairs(targets, self.lower, self.upper, self.diagonal)
+        cosines = self._cosines(objective)
+        rank = rank_loss(cosines, targets, chosen)
+        added = {**objective.auxiliary, **self._listwise(cosines, targets)}
+        self.logged = {
+            "contrastive": objective.contrastive.detach(),
+            "rank": rank.detach(),
+            "weighted_rank": self.weight * rank.detach(),
+            "pairs": (chosen.sum() - chosen.diagonal().sum()).float(),
+            "diagonal_pairs": chosen.diagonal().sum().float(),
+            "target": targets.mean(),
+            **objective.logged,
+            **{name: loss.detach() for name, loss in added.items()},
+        }
+        total = total_loss(objective.contrastive, rank, self.weight, self.combine)
+        return total + sum(added.values())
+
+    def _cosines(self, objective: Objective) -> torch.Tensor:
+        """Return E2's cosines of view 1 of each sentence with view 2 of each."""
+        of = objective.vectors if self.student == "encoder" else objective.outputs
+        return cosine_matrix(of[0], of[1])
+
+    def _listwise(self, cosines: torch.Tensor, targets: torch.Tensor) -> Features:
+        if self.listwise is None:
+            return {}
+        loss = _LISTWISE[self.listwise](cosines, targets, self.listwise_temperature)
+        return {self.listwise: self.listwise_weight * loss}
+
+    def state(self) -> Features:
+        """Return what changes in the base method without a gradient."""
+        return {f"base.{name}": tensor for name, tensor in self.base.state().items()}
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Return the options, for the model card."""
+        names = ["weight", "lower", "upper", "combine", "diagonal", "student", "references"]
+        names += ["listwise", "listwise_weight", "listwise_temperature"] if self.listwise else []
+        own = {name: getattr(self, name) for name in names}
+        teachers = {"target": self.similarity.target, "teachers": len(self.similarity.teachers)}
+        return {**own, **teachers, "base": self.base.get_config_dict()}
+
+    @property
+    def citation(self) -> str:
+        """The BibTeX entries of RankEncoder and of the base method, for the model card."""
+        entries = (CITATION, self.base.citation, *([RANKCSE] if self.listwise else []))
+        return "\n\n".join(entries)

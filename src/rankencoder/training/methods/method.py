@@ -1,0 +1,213 @@
+"""What a training method has to say, and the registry of methods."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+from rankencoder.errors import InputError, nearest
+from rankencoder.io.storage import absolute
+from rankencoder.training.settings_file import check_types
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformer
+
+    from rankencoder.encoders import Encoder
+    from rankencoder.training.backbones.backbone import Backbone
+    from rankencoder.training.losses.contrastive import ContrastiveLoss
+
+    Rows = dict[str, list[Any]]
+    Views = list[list[list[int]]]
+
+
+class Traits(Protocol):
+    """What the authors' settings depend on; every `Backbone` has it."""
+
+    @property
+    def kind(self) -> Literal["masked", "causal"]:
+        """The kind of language model."""
+
+    @property
+    def is_roberta(self) -> bool:
+        """Whether it is of the RoBERTa family."""
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is of the "large" size."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kind of backbone, without one: for showing settings."""
+
+    kind: Literal["masked", "causal"] = "masked"
+    is_roberta: bool = False
+    is_large: bool = False
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to train an encoder on unlabelled sentences.
+
+    A method says how tokens become a vector (`encoder`), how a sentence becomes views (`views`) and what is
+    minimised (`loss`). Its options are the fields of a dataclass.
+
+    :param temperature: τ of the contrastive loss.
+    """
+
+    name: ClassVar[str]
+    about: ClassVar[str]
+    paper: ClassVar[str]
+    year: ClassVar[int]
+    citation: ClassVar[str]
+    kinds: ClassVar[tuple[str, ...]] = ("masked",)
+    """The kinds of backbone that it can train: "masked" and "causal" language models."""
+
+    graphs: ClassVar[bool] = True
+    """Whether its loss can be captured as a CUDA graph: shapes by inputs alone, no look at values."""
+
+    dropout: ClassVar[float | None] = None
+    """The dropout that the backbone is to have everywhere; None leaves its own."""
+
+    paths: ClassVar[tuple[str, ...]] = ()
+    """Its options that may name a folder."""
+
+    temperature: float = 0.05
+
+    def __post_init__(self) -> None:
+        check_option(self.temperature > 0, "temperature", self.temperature, "above 0")
+
+    @classmethod
+    def defaults(cls, backbone: Traits) -> dict[str, Any]:
+        """Return the authors' settings for a backbone: of the training, and options that depend on it."""
+        raise NotImplementedError
+
+    def encoder(self, backbone: Backbone) -> SentenceTransformer:
+        """Return the encoder as it is trained and saved: built-in modules only."""
+        raise NotImplementedError
+
+    def check(self, backbone: Backbone) -> None:
+        """Say what this machine lacks for the method, before anything long begins.
+
+        :raises InputError: If something is missing.
+        """
+
+    def companion(self, device: str | None) -> Encoder | None:
+        """Return an encoder whose unit vectors of the sentences the loss is to see, if there is one.
+
+        They are computed once, and come to `ContrastiveLoss.contrast` as "companion".
+        """
+        return None
+
+    def prepare(self, sentences: Dataset, *, fingerprint: str, progress: bool) -> Dataset:
+        """Return the sentences with the columns that the views need beside the text, all made once."""
+        return sentences
+
+    def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
+        """Return the token ids of each view of a batch of rows (columns "text" and what `prepare` added).
+
+        Nothing here may be random but by the row's number: batches are made ahead, and again on resuming.
+        """
+        raise NotImplementedError
+
+    def loss(self, model: SentenceTransformer, backbone: Backbone) -> ContrastiveLoss:
+        """Return the loss of stage 1 for an encoder."""
+        from rankencoder.training.losses.contrastive import ContrastiveLoss
+
+        return ContrastiveLoss(model, self)
+
+    def options(self) -> dict[str, Any]:
+        """Return the options and their values."""
+        return dataclasses.asdict(self)
+
+
+def check_option(valid: bool, name: str, value: float, wanted: str) -> None:
+    """Refuse an option's value that makes no sense."""
+    if not valid:
+        raise InputError(f"option {name} is {value}, but must be {wanted}")
+
+
+_METHODS: dict[str, type[Method]] = {}
+
+
+def register(method: type[Method]) -> type[Method]:
+    """Make a method known by its name; can be used as a decorator.
+
+    :raises InputError: If another method has this name, or it is no method.
+
+    >>> from rankencoder.training import SimCSE
+    >>> @register
+    ... class WarmSimCSE(SimCSE):
+    ...     name = "warm-simcse"
+    ...     about = "SimCSE at a higher temperature."
+    ...     temperature: float = 0.1
+    >>> find_method("warm-simcse").__name__
+    'WarmSimCSE'
+    """
+    if not (isinstance(method, type) and issubclass(method, Method)):
+        raise InputError(f"{method!r} is no method: derive a class from rankencoder.training.Method")
+    missing = [n for n in ("name", "about", "paper", "year", "citation") if not hasattr(method, n)]
+    if missing:
+        raise InputError(f"method {method.__name__} does not say its {', '.join(missing)}")
+    known = _METHODS.get(method.name)
+    if known is not None and _origin(known) != _origin(method):
+        raise InputError(f"there is a method {method.name!r} already ({_origin(known)})")
+    if "__dataclass_params__" not in vars(method):
+        method = dataclass(frozen=True)(method)  # or new options and defaults would be passed over
+    _METHODS[method.name] = method
+    return method
+
+
+def _origin(method: type[Method]) -> str:
+    return f"{method.__module__}.{method.__qualname__}"
+
+
+def methods() -> dict[str, type[Method]]:
+    """Return the registered methods by name."""
+    return dict(_METHODS)
+
+
+def find_method(name: str) -> type[Method]:
+    """Return a method by its name, or by "package.module:Class".
+
+    :raises InputError: If there is none; with the nearest names.
+    """
+    if name in _METHODS:
+        return _METHODS[name]
+    module, separator, attribute = name.partition(":")
+    if not separator:
+        raise InputError(f"unknown method {name!r}:{nearest(name, _METHODS)}")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())  # as for python -m
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # whatever is wrong with the module
+        raise InputError(f"cannot import method {name!r}: {error}") from error
+    return register(found)
+
+
+def absolute_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return a method's options with whole paths for folders: they mean the same wherever they are read."""
+    find_method(name)  # a run that is resumed may be one of another method: all that are known count
+    paths = {path for method in methods().values() for path in method.paths}
+    return {key: absolute(value) if key in paths else value for key, value in options.items()}
+
+
+def make_method(name: str, options: dict[str, Any], defaults: dict[str, Any]) -> Method:
+    """Return a method with options checked.
+
+    :param defaults: Settings of `Method.defaults`, of which the method's own options are taken.
+    :raises InputError: If there is no such method or option.
+    """
+    cls = find_method(name)
+    names = [field.name for field in dataclasses.fields(cls)]
+    for option in options:
+        if option not in names:
+            raise InputError(f"method {name!r} has no option {option!r}:{nearest(option, names)}")
+    chosen = {key: value for key, value in defaults.items() if key in names}
+    return cls(**{**chosen, **check_types(options, cls, f"options of {name}")})

@@ -1,0 +1,91 @@
+"""What a training leaves behind: encoders with model cards, a record, a picture."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rankencoder.io.storage import RUN, new_file, new_folder, write_json
+from rankencoder.provenance import provenance
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from rankencoder.training.config import TrainConfig
+    from rankencoder.training.loop.stage import Trained
+    from rankencoder.training.sentences import Sentences
+
+SETTINGS = "train.yaml"
+PICTURE = "losses.svg"
+
+
+def save_encoder(trained: Trained, folder: Path, config: TrainConfig, sentences: Sentences) -> None:
+    """Write an encoder with its model card, whole or not at all."""
+    describe(trained.model, trained.loss, config, sentences)
+    _forget_last_call(trained.model)
+    with new_folder(folder) as new:
+        trained.model.save_pretrained(str(new))
+
+
+def _forget_last_call(model: SentenceTransformer) -> None:
+    """Keep how the last batch was cut and filled up out of what is saved: a resumed stage had another one."""
+    backend = getattr(model.tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        backend.no_truncation()
+        backend.no_padding()
+
+
+def describe(model: SentenceTransformer, loss: Any, config: TrainConfig, sentences: Sentences) -> None:
+    """Fill in the model card: data by name and size (never its text), loss, settings, citations."""
+    card: Any = model.model_card_data
+    card.generate_widget_examples = False
+    card.local_files_only = True  # what the base model is we know
+    card.add_tags(["rankencoder", "unsupervised", config.method])
+    if not Path(config.backbone).exists():
+        card.base_model, card.base_model_revision = config.backbone, config.revision
+    card.set_losses([loss])
+    name = Path(config.corpus).name if config.corpus else "sentences given in memory"
+    code = json.dumps(loss.get_config_dict(), indent=4)
+    card.train_datasets = [
+        {
+            "name": f"{name} (SHA-256 of the sentences {sentences.sha256[:16]}…)",
+            "size": len(sentences),
+            "columns": ["<code>text</code>"],
+            "loss": {
+                "fullname": f"{type(loss).__module__}.{type(loss).__qualname__}",
+                "config_code": f"  ```json\n{_indented(code)}\n  ```",
+            },
+        }
+    ]
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
+
+
+def write_record(folder: Path, record: dict[str, Any]) -> None:
+    """Write the machine-readable record of a run."""
+    with new_file(folder / RUN) as path:
+        write_json(path, record)
+
+
+def rank_share(history: list[dict[str, Any]]) -> float | None:
+    """Return in how many log entries of stage 2 the rank loss was the larger part of Eq. 6.
+
+    >>> rank_share([{"contrastive": 0.2}, {"contrastive": 0.2, "weighted_rank": 0.3}])
+    1.0
+    """
+    entries = [entry for entry in history if "weighted_rank" in entry]
+    larger = [entry for entry in entries if entry["weighted_rank"] > entry["contrastive"]]
+    return len(larger) / len(entries) if entries else None
+
+
+def new_record(config: TrainConfig) -> dict[str, Any]:
+    """Return the record of a run that has only begun."""
+    return {
+        "format": 1,
+        "finished": False,
+        "config": vars(config).copy(),
+        **provenance(),
+    }

@@ -1,0 +1,174 @@
+"""The training sentences on disk: an Arrow file that is mapped into memory, never all read into it."""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rankencoder.errors import InputError, TrainingWarning
+from rankencoder.io.corpus import LONGEST, Sentence, read_sentences
+from rankencoder.io.storage import file_digest, import_pyarrow, new_file, read_json, write_json
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from transformers import PreTrainedTokenizerBase
+
+_BATCH = 4096
+_FEW = 10_000
+_SAMPLE = 1000
+_MANY_UNKNOWN = 0.1
+
+
+class SentencesWarning(TrainingWarning):
+    """Warns of the sentences themselves, whoever is trained on them."""
+
+
+@dataclass
+class Counts:
+    """What became of the lines of a corpus."""
+
+    lines: int = 0
+    sentences: int = 0
+    empty: int = 0
+    overlong: int = 0
+    duplicates: int = 0
+
+
+@dataclass
+class Sentences:
+    """The distinct sentences of a corpus, with row numbers, in their order.
+
+    :param rows: Columns "row" and "text".
+    :param sha256: Of all sentences.
+    """
+
+    rows: Dataset
+    counts: Counts
+    sha256: str
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def texts(self, start: int, stop: int) -> list[str]:
+        """Return the sentences from one row up to another."""
+        return list(self.rows[start:stop]["text"])
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield all sentences; many are read at a time, which is much faster than one by one."""
+        for start in range(0, len(self), _BATCH):
+            yield from self.texts(start, start + _BATCH)
+
+
+def store_sentences(corpus: Any, folder: Path, *, column: str | None, progress: bool) -> Sentences:
+    """Write a corpus' distinct sentences to a folder, unless they are there already.
+
+    Empty and over-long lines are left out, and so are duplicates: in a batch they would be told to differ.
+
+    :raises InputError: If the corpus cannot be read, or holds fewer than two sentences.
+    """
+    pa, _ = import_pyarrow()
+    arrow, about = folder / "sentences.arrow", folder / "sentences.json"
+    if not about.exists():
+        counts, digest = Counts(), hashlib.sha256()
+        rows = read_sentences(corpus, column=column, max_chars=LONGEST, progress=progress)
+        kept = _distinct(rows, counts, digest)
+        schema = pa.schema({"row": pa.int64(), "text": pa.large_string()})
+        with (
+            new_file(arrow) as path,
+            pa.OSFile(str(path), "wb") as file,
+            pa.ipc.new_stream(file, schema) as out,
+        ):
+            while batch := list(islice(kept, _BATCH)):
+                numbers = range(counts.sentences - len(batch), counts.sentences)
+                out.write_batch(pa.record_batch([list(numbers), batch], schema=schema))
+        _check_number(counts)
+        with new_file(about) as path:
+            shas = {"sha256": digest.hexdigest(), "file": file_digest(arrow)}
+            write_json(path, {"counts": vars(counts), **shas})
+    return load_sentences(folder)
+
+
+def load_sentences(folder: Path) -> Sentences:
+    """Open stored sentences.
+
+    :raises InputError: If they are not whole.
+    """
+    from datasets import Dataset
+
+    pa, _ = import_pyarrow()
+    about = read_json(folder / "sentences.json")
+    try:
+        if about.get("file", digest := file_digest(folder / "sentences.arrow")) != digest:
+            raise ValueError("sentences.arrow is not what was written")  # mapped, it could end the process
+        rows = Dataset.from_file(str(folder / "sentences.arrow"))
+        counts = Counts(**about["counts"])
+        if len(rows) != counts.sentences:
+            raise ValueError(f"{len(rows)} rows for {counts.sentences} sentences")
+        return Sentences(rows, counts, about["sha256"])
+    except (KeyError, TypeError, ValueError, FileNotFoundError, pa.ArrowException) as error:
+        raise InputError(f"{folder} is damaged ({error}): train anew, with --overwrite") from error
+
+
+def _distinct(rows: Iterator[Sentence], counts: Counts, digest: Any) -> Iterator[str]:
+    seen: set[bytes] = set()
+    for row in rows:
+        counts.lines += 1
+        if row.text is None:
+            counts.overlong += 1
+        elif not row.text:
+            counts.empty += 1
+        else:
+            raw = row.text.encode()
+            key = hashlib.blake2b(raw, digest_size=8).digest()
+            if key in seen:
+                counts.duplicates += 1
+                continue
+            seen.add(key)
+            counts.sentences += 1
+            digest.update(raw + b"\n")
+            yield row.text
+
+
+def _check_number(counts: Counts) -> None:
+    found = (
+        f"{counts.lines:,} lines ({counts.empty:,} empty, {counts.overlong:,} longer than {LONGEST:,} "
+        f"characters, {counts.duplicates:,} duplicates)"
+    )
+    if counts.sentences < 2:
+        raise InputError(
+            f"the corpus holds {counts.sentences} usable sentence(s) in {found}: nothing to train on"
+        )
+    if counts.duplicates > counts.lines / 2:
+        _warn(
+            f"most of the corpus are duplicates, {counts.sentences:,} different sentences remain of {found}"
+        )
+    if counts.sentences < _FEW:
+        _warn(
+            f"a corpus of {counts.sentences:,} sentences is small: the methods were made for 1,000,000, and "
+            f"under {_FEW:,} the result may be worse than the untrained backbone"
+        )
+
+
+def check_language(sentences: Sentences, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Warn if a tokenizer does not know much of what is in the sentences."""
+    if tokenizer.unk_token_id is None:
+        return
+    step = max(1, len(sentences) // _SAMPLE)
+    sample = sentences.rows[slice(0, None, step)]["text"]
+    ids = tokenizer(list(sample), add_special_tokens=False, truncation=True, max_length=128)["input_ids"]
+    tokens = sum(map(len, ids))
+    unknown = sum(row.count(tokenizer.unk_token_id) for row in ids)
+    if unknown > _MANY_UNKNOWN * tokens:
+        _warn(
+            f"the backbone's tokenizer does not know {unknown / tokens:.0%} of the tokens: is the corpus in "
+            "another language than the backbone? Choose a backbone for it, e.g. xlm-roberta-base"
+        )
+
+
+def _warn(message: str) -> None:
+    warnings.warn(message, SentencesWarning, stacklevel=4)

@@ -1,0 +1,83 @@
+"""The similarities that E2 learns: of one teacher or the mean of several, by ranks or by a linear map."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from torch import nn
+
+from rankencoder.forms.linear import LinearForm
+from rankencoder.training.losses.formulas import rank_targets
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Target = Literal["ranks", "cosine"] | float
+
+
+@dataclass
+class Targets:
+    """What stage 2 learns from, teacher by teacher, on disk or in memory.
+
+    :param teachers: Unit vectors of the training sentences.
+    :param references: Unit vectors of the reference corpus.
+    :param neighbors: The rows of each training sentence's nearest neighbours, where batches are made of them.
+    """
+
+    teachers: Sequence[np.ndarray]
+    references: Sequence[np.ndarray]
+    neighbors: np.ndarray | None = None
+
+
+class TeacherSimilarity(nn.Module):
+    """The similarity of every two sentences of a batch, as the teachers see them on average.
+
+    Rank vectors are over one reference corpus whatever an encoder's dimension, so that those of several
+    encoders can be compared.
+
+    :param references: Each teacher's unit vectors of the reference corpus, ``[n, its dimension]``.
+    :param target: "ranks" (Eq. 3), "cosine", or a power of the covariance of the reference vectors.
+    """
+
+    def __init__(self, references: Sequence[torch.Tensor], target: Target = "ranks") -> None:
+        super().__init__()
+        self.target = target
+        self.teachers = nn.ModuleList(_teacher(reference.float(), target) for reference in references)
+
+    def forward(self, vectors: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Return the mean similarities, ``[N, N]``, of the teachers' vectors ``[N, its dimension]``."""
+        pairs = zip(self.teachers, vectors, strict=True)
+        return torch.stack([teacher(batch) for teacher, batch in pairs]).mean(dim=0)
+
+
+def _teacher(reference: torch.Tensor, target: Target) -> nn.Module:
+    if target == "ranks":
+        return _Ranks(reference)
+    return _Power(LinearForm.fit(reference, power=0.0 if target == "cosine" else float(target)))
+
+
+class _Ranks(nn.Module):
+    reference: torch.Tensor
+
+    def __init__(self, reference: torch.Tensor) -> None:
+        super().__init__()
+        self.register_buffer("reference", reference, persistent=False)
+
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        return rank_targets(vectors, self.reference)
+
+
+class _Power(nn.Module):
+    def __init__(self, form: LinearForm) -> None:
+        super().__init__()
+        self.form = form
+
+    @torch.no_grad()
+    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(vectors.device.type, enabled=False):
+            mapped = self.form(nn.functional.normalize(vectors.float(), dim=1))
+            similarities: torch.Tensor = (mapped @ mapped.T).clamp(-1, 1)
+            return similarities
