@@ -37,8 +37,8 @@ from jobs import STS, Job, add_arguments, corpus_file, run_all
 
 from rankencoder.encoders import Encoder
 from rankencoder.evaluation.embeddings import CachedEncoder
+from rankencoder.evaluation.halves import SENTENCES, WORDS
 from rankencoder.evaluation.sts_data import read_sts
-from rankencoder.tuning.halves import SENTENCES, WORDS
 
 HEADS = 12  # of every transformer here; ONNX does not say so in one place
 BATCH = 32

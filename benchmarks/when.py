@@ -21,8 +21,8 @@ import numpy as np
 from result_runs import RESULTS, encoders, gain_of
 from result_runs import read as read_runs
 
-from rankencoder.tuning.halves import HARDLY, LEAST_SHARE
-from rankencoder.tuning.halves import POWERS as HALVES
+from rankencoder.evaluation.halves import HARDLY, LEAST_SHARE
+from rankencoder.evaluation.halves import POWERS as HALVES
 
 POWERS = tuple(round(-0.5 + 0.125 * i, 3) for i in range(9))
 CHOICES = (

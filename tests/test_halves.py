@@ -7,7 +7,14 @@ from scipy.stats import spearmanr
 from sklearn.decomposition import PCA
 
 from rankencoder.encoders import Encoder
-from rankencoder.tuning.halves import HARDLY, LEAST_SHARE, Halves, halved, know_halves, speak
+from rankencoder.evaluation.halves import (
+    HARDLY,
+    LEAST_SHARE,
+    Halves,
+    half_advice,
+    halved,
+    score_half_matching,
+)
 
 TOPICS = 40
 
@@ -39,7 +46,7 @@ def encoder(nuisance):
 
 def test_the_cosines_correlation_is_scipys(sentences):
     encode = encoder(1)
-    found = know_halves(encode, sentences, encode(sentences))
+    found = score_half_matching(encode, sentences, encode(sentences))
     a, b = (encode(list(texts)).numpy() for texts in zip(*halved(sentences), strict=True))
     cosines = [*(a * b).sum(axis=1), *(a * np.roll(b, len(b) // 2, axis=0)).sum(axis=1)]
     gold = np.repeat([1, 0], len(a))
@@ -49,17 +56,17 @@ def test_the_cosines_correlation_is_scipys(sentences):
 
 def test_a_direction_that_means_nothing_speaks_for_a_power(sentences):
     encode = encoder(30)
-    found = know_halves(encode, sentences, encode(sentences))
+    found = score_half_matching(encode, sentences, encode(sentences))
     white = found.powers[-0.5]
     assert found.power in (-0.5, -0.375)
     assert white > found.cosine + 20
-    assert f"centred power −{abs(found.power):g}" in speak(found)
+    assert f"centred power −{abs(found.power):g}" in half_advice(found)
 
 
 def test_a_power_must_be_clearly_better():
     assert Halves(600, 50.0, {0.0: 50.0 + HARDLY, -0.25: 49.0}, 0.5).power is None
     assert Halves(600, 50.0, {0.0: 50.0, -0.25: 50.1 + HARDLY}, 0.5).power == -0.25
-    assert "speaks for plain cosine" in speak(Halves(600, 50.0, {0.0: 49.0}, 0.5))
+    assert "speaks for plain cosine" in half_advice(Halves(600, 50.0, {0.0: 49.0}, 0.5))
 
 
 def test_where_no_few_directions_hold_much_plain_cosine_is_safer():
@@ -67,20 +74,20 @@ def test_where_no_few_directions_hold_much_plain_cosine_is_safer():
     assert found.power is None
     assert found.is_clear
     assert found.to_dict()["power"] is None
-    assert "first ten directions hold 23.0% of the variance" in speak(found)
-    assert speak(found).endswith("plain cosine.")
+    assert "first ten directions hold 23.0% of the variance" in half_advice(found)
+    assert half_advice(found).endswith("plain cosine.")
 
 
 def test_the_share_of_the_first_ten_directions_is_scikit_learns(sentences):
     vectors = encoder(3)(sentences)
-    found = know_halves(encoder(3), sentences, vectors)
+    found = score_half_matching(encoder(3), sentences, vectors)
     expected = PCA(10).fit(vectors.numpy()).explained_variance_ratio_.sum()
     assert found.first_ten_share == pytest.approx(expected, abs=1e-4)
 
 
 def test_short_sentences_cannot_be_halved():
-    assert know_halves(encoder(1), ["two words"] * 500, torch.zeros(500, TOPICS + 1)) is None
-    assert "Too few" in speak(None)
+    assert score_half_matching(encoder(1), ["two words"] * 500, torch.zeros(500, TOPICS + 1)) is None
+    assert "Too few" in half_advice(None)
 
 
 def test_halves_that_cannot_be_encoded_say_nothing(sentences):
@@ -91,4 +98,4 @@ def test_halves_that_cannot_be_encoded_say_nothing(sentences):
             return np.zeros((len(texts), TOPICS + 1))
         return encode(texts).numpy()
 
-    assert know_halves(Encoder(picky), sentences, encode(sentences)) is None
+    assert score_half_matching(Encoder(picky), sentences, encode(sentences)) is None

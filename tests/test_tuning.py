@@ -4,7 +4,6 @@ import copy
 import json
 import shutil
 import zlib
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,15 +11,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
+from scored_pairs import write_pairs
 from sts import wiki_sentences
 
-from rankencoder import RankEncoder, Reference
+from rankencoder import RankEncoder, Reference, evaluate
 from rankencoder.errors import InputError
+from rankencoder.evaluation.candidates import COSINE, Candidate, candidates_for
+from rankencoder.evaluation.choice import choose
+from rankencoder.evaluation.cross_validation import DevSet, cross_validate
+from rankencoder.evaluation.folds import assign_folds, group_pairs
 from rankencoder.io.pairs import ScoredPair, read_scored_pairs
-from rankencoder.tuning.candidates import COSINE, candidates_for
-from rankencoder.tuning.folds import assign_folds, group_pairs
-from rankencoder.tuning.tuner import Candidate, DevSet, choose, choose_for, diagnose, tune
-from rankencoder.tuning.validation import cross_validate
+from rankencoder.tuning.diagnosis import diagnose
+from rankencoder.tuning.tuner import tune
 
 RANKS = [Candidate("compact", {"dim": 256}, weight / 10) for weight in range(1, 10)]
 
@@ -292,12 +294,16 @@ def test_diagnosis_is_sklearns(tiny_model):
     assert diagnose(tiny_model.with_form("linear")).to_dict().keys() == found.to_dict().keys()
 
 
-def test_for_an_evaluation(tiny_model, judged):
-    subject = SimpleNamespace(encoder=tiny_model.encoder, form=tiny_model.form, rank_weight=0.3)
-    sets = [SimpleNamespace(name="x", pairs=judged)]
-    assert choose_for(subject, sets) == tune(tiny_model, {"x": judged}).choice.to_dict()
-    sets[0].pairs = judged[:5]
-    assert "too few" in choose_for(subject, sets)["sentence"]
+def test_for_an_evaluation(tiny_model, judged, pairs_file, tmp_path):
+    few = write_pairs(tmp_path / "few.tsv", judged[:5])
+    choices = [
+        evaluate(tiny_model, dev=file, tasks=["choice"], cache=False).results[0]["choice"][""]
+        for file in (pairs_file, few)
+    ]
+    expected = tune(tiny_model, {"pairs": judged}).choice
+    assert choices[0]["chosen"] == expected.chosen.to_dict()
+    assert choices[0]["gain"]["value"] == pytest.approx(expected.gain.value, abs=1e-9)
+    assert "Nothing was chosen. few: 5 scored pair(s) are too few" in choices[1]["sentence"]
 
 
 def test_what_cannot_be_tuned_is_said(judged, tiny_model, tiny_folder, tmp_path):

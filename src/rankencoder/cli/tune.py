@@ -20,7 +20,9 @@ from rankencoder.cli.console import (
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
-    from rankencoder.tuning.tuner import Choice, Diagnosis, Result, Tuned
+    from rankencoder.evaluation.choice import Choice, Result
+    from rankencoder.tuning.diagnosis import Diagnosis
+    from rankencoder.tuning.tuner import Tuned
 
 _SHOWN = 5  # of the best candidates
 

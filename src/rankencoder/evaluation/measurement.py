@@ -13,20 +13,22 @@ import torch
 
 from rankencoder.blend import blend_vectors
 from rankencoder.encoders import unit
+from rankencoder.errors import InputError
+from rankencoder.evaluation.choice import choose_similarity
 from rankencoder.evaluation.cost_figures import measure_cost
 from rankencoder.evaluation.curve_figures import power_curve, rank_weight_curve, reference_size_curve
+from rankencoder.evaluation.halves import half_advice, score_half_matching
 from rankencoder.evaluation.pair_groups import most_changed, shared_neighbours, similar_pairs
 from rankencoder.evaluation.results import Result, new_result, with_transfer_average
 from rankencoder.evaluation.space_figures import describe_space, draw_map
 from rankencoder.evaluation.sts_figures import score_sts
 from rankencoder.evaluation.transfer import score_transfer
 from rankencoder.evaluation.transfer_data import TransferTask, read_transfer_task
-from rankencoder.tuning.halves import know_halves, speak
-from rankencoder.tuning.tuner import choose_for
 
 if TYPE_CHECKING:
     from rankencoder.evaluation.sts_data import PairSet
     from rankencoder.evaluation.subjects import Model, Subject
+    from rankencoder.io.pairs import ScoredPair
 
 
 @dataclass
@@ -109,17 +111,16 @@ class Measurement:
         return found
 
     def _choice(self, _: Result) -> dict[str, Any]:
-        if not self._selection:
-            return {}
-        return {subject.role: choose_for(subject, self._selection) for subject in self._ranked}
+        pairs = {pair_set.name: pair_set.pairs for pair_set in self._selection}
+        return {subject.role: _choose(subject, pairs) for subject in self._ranked} if pairs else {}
 
     def _advice(self, _: Result) -> dict[str, Any]:
         """Say what can be said without labels."""
         found = {}
         for subject in self._ranked:
             assert subject.form is not None
-            halves = know_halves(subject.encoder, subject.sentences, subject.form.reference)
-            found[subject.role] = {"halves": halves and halves.to_dict(), "sentence": speak(halves)}
+            halves = score_half_matching(subject.encoder, subject.sentences, subject.form.reference)
+            found[subject.role] = {"halves": halves and halves.to_dict(), "sentence": half_advice(halves)}
         return found
 
     def _changed(self, result: Result) -> dict[str, Any]:
@@ -168,6 +169,15 @@ class Measurement:
             "systems": found,
             "data": {t.name: {"fingerprint": t.fingerprint, "notes": list(t.warnings)} for t in tasks},
         }
+
+
+def _choose(subject: Subject, pairs: dict[str, list[ScoredPair]]) -> dict[str, Any]:
+    """Return which similarity to use; only a sentence with the reason where none can be chosen."""
+    assert subject.form is not None
+    try:
+        return choose_similarity(subject.encoder, subject.form, subject.rank_weight, pairs).to_dict()
+    except InputError as error:
+        return {"sentence": f"Nothing was chosen. {error}"}
 
 
 def read_transfer(folder: str | Path, names: Sequence[str]) -> list[TransferTask]:

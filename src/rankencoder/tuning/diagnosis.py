@@ -6,10 +6,10 @@ import textwrap
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from rankencoder.evaluation.candidates import rank_form
+from rankencoder.evaluation.halves import LOOKED_AT, Halves, evenly, half_advice, score_half_matching
 from rankencoder.evaluation.statistics import hubness, spread, uniformity
 from rankencoder.ranks import MEMORY_BUDGET
-from rankencoder.tuning.candidates import rank_form
-from rankencoder.tuning.halves import LOOKED_AT, Halves, evenly, know_halves, speak
 
 if TYPE_CHECKING:
     from rankencoder.model import RankEncoder
@@ -77,14 +77,14 @@ def diagnose(model: RankEncoder) -> Diagnosis:
         hubness=hubness(vectors),
         rank_hubness=hubness(form(vectors)),
         **spread(vectors)._asdict(),
-        halves=know_halves(model.encoder, model.reference.sentences, model.form.reference),
+        halves=score_half_matching(model.encoder, model.reference.sentences, model.form.reference),
     )
 
 
 def advise(halves: Halves | None) -> str:
     """Say which similarity to use, as far as can be said without labels."""
     told = (
-        f"{speak(halves)} Nothing was chosen, for without labels nothing can be proved: some hundreds of "
-        "scored pairs would decide it."
+        f"{half_advice(halves)} Nothing was chosen, for without labels nothing can be proved: some hundreds "
+        "of scored pairs would decide it."
     )
     return told if halves is None else f"{told} {_MEASURED}"

@@ -3,43 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from rankencoder.errors import InputError
-from rankencoder.evaluation.pairwise import encode_pairs
+from rankencoder.evaluation.candidates import apply_candidate
+from rankencoder.evaluation.choice import Choice, choose_similarity
+from rankencoder.evaluation.cross_validation import check_pairs
 from rankencoder.io.storage import new_folder, write_json
-from rankencoder.tuning.candidates import Candidate, apply_candidate, candidate_similarities, candidates_for
-from rankencoder.tuning.choice import Choice, Result, choose
 from rankencoder.tuning.diagnosis import Diagnosis, diagnose
 from rankencoder.tuning.sources import open_model, read_dev
-from rankencoder.tuning.validation import DevSet, check_pairs
 
 if TYPE_CHECKING:
-    from rankencoder.encoders import Encoder, EncoderLike
-    from rankencoder.evaluation.sts_data import PairSet
-    from rankencoder.evaluation.subjects import Subject
-    from rankencoder.forms import Form
-    from rankencoder.io.pairs import ScoredPair
+    from rankencoder.encoders import EncoderLike
     from rankencoder.model import RankEncoder
     from rankencoder.tuning.sources import Dev
-
-__all__ = [
-    "Candidate",
-    "Choice",
-    "DevSet",
-    "Diagnosis",
-    "Result",
-    "Tuned",
-    "choose",
-    "choose_for",
-    "diagnose",
-    "tune",
-]
 
 RECORD = "tuning.json"
 
@@ -126,38 +104,7 @@ def tune(
     diagnosis = diagnose(opened)
     if not sets:
         return Tuned(opened, None, diagnosis)
-    choice = _choose(opened.encoder, opened.form, opened.rank_weight, sets, seed=seed, progress=watched)
+    choice = choose_similarity(
+        opened.encoder, opened.form, opened.rank_weight, sets, seed=seed, progress=watched
+    )
     return Tuned(apply_candidate(opened, choice.chosen), choice, diagnosis)
-
-
-def choose_for(subject: Subject, sets: Sequence[PairSet]) -> dict[str, Any]:
-    """Choose the similarity of one subject of an evaluation, as `tune` does.
-
-    :return: What `Choice.to_dict` gives; only its "sentence", with the reason, where nothing can be chosen.
-    """
-    assert subject.form is not None
-    try:
-        pairs = {one.name: one.pairs for one in sets}
-        for name, some in pairs.items():
-            check_pairs(name, some)
-        return _choose(subject.encoder, subject.form, subject.rank_weight, pairs).to_dict()
-    except InputError as error:
-        return {"sentence": f"Nothing was chosen. {error}"}
-
-
-def _choose(
-    encoder: Encoder,
-    form: Form,
-    rank_weight: float,
-    sets: dict[str, list[ScoredPair]],
-    *,
-    seed: int = 0,
-    progress: bool = False,
-) -> Choice:
-    """Encode every sentence once, let all candidates score all pairs, and choose."""
-    candidates = candidates_for(form, rank_weight)
-    encoded = encode_pairs(encoder, [pair for pairs in sets.values() for pair in pairs], progress=progress)
-    similarities = candidate_similarities(form, candidates, encoded)
-    parts = np.split(similarities, np.cumsum([len(pairs) for pairs in sets.values()])[:-1], axis=1)
-    scored = [DevSet(name, sets[name], part) for name, part in zip(sets, parts, strict=True)]
-    return choose(scored, candidates, seed=seed)

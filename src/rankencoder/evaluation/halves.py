@@ -101,7 +101,7 @@ def related_pairs(vectors: torch.Tensor, related: Sequence[float]) -> tuple[Pair
     return PairVectors(vectors, pairs), gold
 
 
-def know_halves(encoder: Encoder, sentences: Sequence[str], reference: torch.Tensor) -> Halves | None:
+def score_half_matching(encoder: Encoder, sentences: Sequence[str], reference: torch.Tensor) -> Halves | None:
     """Measure how well the cosine and centred powers know halves of the reference sentences.
 
     :param reference: Their unit vectors.
@@ -137,7 +137,7 @@ def evenly(vectors: torch.Tensor, number: int) -> torch.Tensor:
     return vectors[(torch.arange(number, device=vectors.device) * len(vectors)) // number]
 
 
-def speak(halves: Halves | None) -> str:
+def half_advice(halves: Halves | None) -> str:
     """Say what the halves speak for."""
     if halves is None:
         return (

@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from rankencoder.errors import InputError
+from rankencoder.evaluation.folds import Groups
 from rankencoder.evaluation.statistics import ROUNDS, Interval, resample, resampled_spearman
 from rankencoder.io.pairs import ScoredPair
-from rankencoder.tuning.folds import Groups
 
 FEWEST = 30
 """Pairs that a set must have: a choice on fewer could hardly be told from chance."""

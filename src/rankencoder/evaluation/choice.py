@@ -13,16 +13,22 @@ Where both intervals are above 0, the candidate that is best on all pairs is tak
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rankencoder.evaluation.candidates import Candidate, candidate_similarities, candidates_for
+from rankencoder.evaluation.cross_validation import Cell, DevSet, cross_validate, gain_intervals
+from rankencoder.evaluation.folds import Groups, assign_folds, group_pairs
+from rankencoder.evaluation.pairwise import encode_pairs
 from rankencoder.evaluation.statistics import Interval
-from rankencoder.tuning.candidates import Candidate
-from rankencoder.tuning.folds import Groups, assign_folds, group_pairs
-from rankencoder.tuning.validation import Cell, DevSet, cross_validate, gain_intervals
+
+if TYPE_CHECKING:
+    from rankencoder.encoders import Encoder
+    from rankencoder.forms import Form
+    from rankencoder.io.pairs import ScoredPair
 
 _CAVEATS = {
     "components": "",
@@ -69,7 +75,7 @@ class Choice:
     :param gain: What choosing gains over plain cosine on pairs that had no part in it, with 95% interval.
     :param fold_choices: What each fold chose.
     :param pairs: How many pairs each set has.
-    :param grouping: What was kept in one fold (see `rankencoder.tuning.folds.Groups`).
+    :param grouping: What was kept in one fold (see `rankencoder.evaluation.folds.Groups`).
     :param groups: How many such groups there are.
     """
 
@@ -145,6 +151,31 @@ class Choice:
 
     def __str__(self) -> str:
         return textwrap.fill(self.sentence(), 100)
+
+
+def choose_similarity(
+    encoder: Encoder,
+    form: Form,
+    rank_weight: float,
+    sets: Mapping[str, Sequence[ScoredPair]],
+    *,
+    seed: int = 0,
+    progress: bool = False,
+) -> Choice:
+    """Choose the similarity of an encoder: encode every sentence once, and score all pairs by all candidates.
+
+    :param form: The present one, fitted to the reference corpus.
+    :param rank_weight: The present λ.
+    :param sets: Scored pairs by the name of their set; the mean of the sets' correlations counts.
+    :param seed: Of the folds.
+    :raises InputError: If a set has too few pairs, or all scores are equal.
+    """
+    candidates = candidates_for(form, rank_weight)
+    encoded = encode_pairs(encoder, [pair for pairs in sets.values() for pair in pairs], progress=progress)
+    similarities = candidate_similarities(form, candidates, encoded)
+    parts = np.split(similarities, np.cumsum([len(pairs) for pairs in sets.values()])[:-1], axis=1)
+    scored = [DevSet(name, sets[name], part) for name, part in zip(sets, parts, strict=True)]
+    return choose(scored, candidates, seed=seed)
 
 
 def choose(sets: Sequence[DevSet], candidates: Sequence[Candidate], *, seed: int = 0) -> Choice:
