@@ -9,7 +9,7 @@ from rankencoder import RankEncoder
 from rankencoder.blend import blend
 from rankencoder.encoders import Encoder
 from rankencoder.explorer.explorer_state import Explored
-from rankencoder.report.document import number
+from rankencoder.report.formatting import number
 from rankencoder.search import RankIndex
 from rankencoder.search.near_duplicates import find_duplicates
 

@@ -10,7 +10,7 @@ from rankencoder.explorer.background import Example
 from rankencoder.explorer.comparison import compare, rank_name
 from rankencoder.explorer.explorer_state import Explored
 from rankencoder.explorer.layout import render
-from rankencoder.report.document import plural
+from rankencoder.report.formatting import plural
 
 NEIGHBORS = (10, 20, 50, 100)
 

@@ -11,7 +11,7 @@ from rankencoder.errors import InputError
 from rankencoder.explain import Described, Explanation, Neighbor, explain_described
 from rankencoder.explorer.explorer_state import MOST_NEIGHBORS, Explored
 from rankencoder.io.corpus import LONGEST
-from rankencoder.report.document import listed, number
+from rankencoder.report.formatting import listed, number
 from rankencoder.search.calibration import Calibration
 
 LETTERS = "ABC"

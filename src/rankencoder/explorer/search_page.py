@@ -9,7 +9,7 @@ import gradio as gr
 from rankencoder.errors import InputError
 from rankencoder.explorer.explorer_state import Explored
 from rankencoder.explorer.layout import render
-from rankencoder.report.document import number, plural
+from rankencoder.report.formatting import number, plural
 from rankencoder.search.hits import Hit
 from rankencoder.search.near_duplicates import Duplicates
 

@@ -10,7 +10,7 @@ import torch
 
 from rankencoder.evaluation.space_figures import project, turned
 from rankencoder.model import RankEncoder
-from rankencoder.report.document import clean, number
+from rankencoder.report.formatting import clean, number
 
 SENTENCES = 2000
 NEIGHBORS = 10

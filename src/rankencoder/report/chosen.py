@@ -10,7 +10,7 @@ import numpy as np
 
 from rankencoder.evaluation.result_rows import averaged_sets
 from rankencoder.evaluation.sts_data import DEV, SEVEN
-from rankencoder.report.document import clean, listed, number, plural
+from rankencoder.report.formatting import clean, listed, number, plural
 
 if TYPE_CHECKING:
     from rankencoder.report.views import View

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankencoder.report.document import Figure, Key, Panel, Section, Value, clean, number
+from rankencoder.report.document import Figure, Key, Panel, Section, Value
 from rankencoder.report.drawing import COLOURS, WIDTH, axes_of, shortened, to_svg
+from rankencoder.report.formatting import clean, number
 from rankencoder.report.tables_section import missing
 from rankencoder.report.views import View, common_name, set_order
 

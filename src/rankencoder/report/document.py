@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from rankencoder.evaluation.statistics import Interval
+from rankencoder.report.formatting import NOTHING, clean, number
 
 Value = float | int | str | None
 """What a table of data, for programs, can hold."""
-
-NOTHING = "–"
 
 
 @dataclass(frozen=True)
@@ -187,29 +183,6 @@ class Section:
     findings: list[str] = field(default_factory=list)
 
 
-def clean(text: object) -> str:
-    r"""Return text that is safe in any file: no control characters, no halves of characters.
-
-    >>> clean("a\x00b\ud800c\nd")
-    'ab?c d'
-    """
-    joined = " ".join(str(text).split())
-    kept = "".join(c for c in joined if unicodedata.category(c) != "Cc")
-    return kept.encode("utf-8", "replace").decode("utf-8")
-
-
-def number(value: float | None, digits: int = 2, *, signed: bool = False) -> str:
-    """Print a number with a true minus sign.
-
-    >>> number(-1.234), number(0.5, signed=True), number(None), number(-0.001)
-    ('−1.23', '+0.50', '–', '0.00')
-    """
-    if value is None or not np.isfinite(value):
-        return NOTHING
-    rounded = round(value, digits) + 0.0
-    return f"{rounded:{'+' if signed and rounded else ''},.{digits}f}".replace("-", "−")
-
-
 def spread_cell(values: Sequence[float | None], digits: int = 2, *, best: bool = False) -> Cell:
     """Return a value, or the mean and standard deviation of several runs."""
     real = [value for value in values if value is not None]
@@ -217,36 +190,6 @@ def spread_cell(values: Sequence[float | None], digits: int = 2, *, best: bool =
         return Cell(NOTHING)
     spread = number(float(np.std(real, ddof=1)), digits) if len(real) > 1 else ""
     return Cell(number(float(np.mean(real)), digits), spread, best)
-
-
-def points(gain: Interval, digits: int = 2) -> str:
-    """Print a gain that is in points already.
-
-    >>> from rankencoder.evaluation.statistics import Interval
-    >>> points(Interval(3.12, -0.2, 6.4))
-    '+3.12 points (95% interval −0.20 to +6.40)'
-    """
-    value, low, high = (number(v, digits, signed=True) for v in gain)
-    return f"{value} points (95% interval {low} to {high})"
-
-
-def plural(count: int, one: str, many: str = "") -> str:
-    """Count things.
-
-    >>> plural(1, "pair"), plural(2000, "pair")
-    ('1 pair', '2,000 pairs')
-    """
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
-
-
-def listed(words: Iterable[str]) -> str:
-    """Join words.
-
-    >>> listed(["a", "b", "c"])
-    'a, b and c'
-    """
-    *most, last = words
-    return f"{', '.join(most)} and {last}" if most else last
 
 
 def to_csv(head: Sequence[str], rows: Iterable[Sequence[Value]]) -> str:

@@ -7,8 +7,9 @@ from functools import partial
 
 import numpy as np
 
-from rankencoder.report.document import Block, Figure, Key, Panel, Section, Value, clean, listed, number
+from rankencoder.report.document import Block, Figure, Key, Panel, Section, Value
 from rankencoder.report.drawing import COLOURS, axes_of, to_svg
+from rankencoder.report.formatting import clean, listed, number
 from rankencoder.report.tables_section import missing
 from rankencoder.report.views import View, set_order
 

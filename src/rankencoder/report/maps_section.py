@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from rankencoder.evaluation.space_figures import turned
-from rankencoder.report.document import Block, Figure, Key, Panel, Section, Value, clean, number, plural
+from rankencoder.report.document import Block, Figure, Key, Panel, Section, Value
+from rankencoder.report.formatting import clean, number, plural
 from rankencoder.report.tables_section import missing
 from rankencoder.report.views import View
 

@@ -6,18 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from rankencoder._version import __version__
-from rankencoder.report.document import (
-    Block,
-    Cell,
-    Figure,
-    Section,
-    Table,
-    Text,
-    Verdict,
-    Words,
-    clean,
-    number,
-)
+from rankencoder.report.document import Block, Cell, Figure, Section, Table, Text, Verdict, Words
+from rankencoder.report.formatting import clean, number
 from rankencoder.report.report_page import GENERATOR
 
 _ROWS = 90  # of a figure's data that still make a readable table

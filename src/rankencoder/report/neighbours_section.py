@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from rankencoder.report.document import Figure, Key, Panel, Section, Value, clean, number
+from rankencoder.report.document import Figure, Key, Panel, Section, Value
 from rankencoder.report.drawing import COLOURS, WIDTH, axes_of, to_svg
+from rankencoder.report.formatting import clean, number
 from rankencoder.report.tables_section import missing
 from rankencoder.report.views import View, common_name
 

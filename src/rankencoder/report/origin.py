@@ -10,19 +10,8 @@ from typing import Any
 import numpy as np
 
 from rankencoder.evaluation.results import Result
-from rankencoder.report.document import (
-    NOTHING,
-    Block,
-    Cell,
-    Group,
-    Section,
-    Table,
-    Text,
-    clean,
-    listed,
-    number,
-    plural,
-)
+from rankencoder.report.document import Block, Cell, Group, Section, Table, Text
+from rankencoder.report.formatting import NOTHING, clean, listed, number, plural
 from rankencoder.report.tables_section import missing
 from rankencoder.report.views import View, set_order
 

@@ -6,20 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rankencoder.report.document import (
-    Block,
-    Figure,
-    Key,
-    Panel,
-    Section,
-    Text,
-    Value,
-    clean,
-    listed,
-    plural,
-    points,
-)
+from rankencoder.report.document import Block, Figure, Key, Panel, Section, Text, Value
 from rankencoder.report.drawing import COLOURS, WIDTH, axes_of, shortened, to_svg
+from rankencoder.report.formatting import clean, listed, plural, points
 from rankencoder.report.tables_section import missing
 from rankencoder.report.views import common_name
 

@@ -9,7 +9,8 @@ from urllib.parse import quote
 
 from rankencoder._version import __version__
 from rankencoder.errors import InputError
-from rankencoder.report.document import Section, clean, number
+from rankencoder.report.document import Section
+from rankencoder.report.formatting import clean, number
 
 GENERATOR = "rankencoder report"
 """By this a page is known to be ours, and may be replaced."""

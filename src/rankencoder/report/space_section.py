@@ -6,17 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rankencoder.report import paper
-from rankencoder.report.document import (
-    NOTHING,
-    Cell,
-    Group,
-    Section,
-    Table,
-    clean,
-    number,
-    plural,
-    spread_cell,
-)
+from rankencoder.report.document import Cell, Group, Section, Table, spread_cell
+from rankencoder.report.formatting import NOTHING, clean, number, plural
 from rankencoder.report.tables_section import missing
 from rankencoder.report.views import View, form_notes
 

@@ -11,17 +11,8 @@ from rankencoder.evaluation.pair_groups import GROUPS
 from rankencoder.evaluation.sts_data import DEV, SEVEN
 from rankencoder.evaluation.transfer_data import TRANSFER_TASKS
 from rankencoder.report import paper
-from rankencoder.report.document import (
-    Block,
-    Cell,
-    Group,
-    Section,
-    Table,
-    clean,
-    listed,
-    number,
-    spread_cell,
-)
+from rankencoder.report.document import Block, Cell, Group, Section, Table, spread_cell
+from rankencoder.report.formatting import clean, listed, number
 from rankencoder.report.views import View, form_notes, set_order
 
 if TYPE_CHECKING:

@@ -6,21 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.report.chosen import Check, caveat, check_choice, check_told, chosen_sets, is_own_form
-from rankencoder.report.document import (
-    NOTHING,
-    Block,
-    Cell,
-    Group,
-    Section,
-    Table,
-    Text,
-    Verdict,
-    clean,
-    listed,
-    number,
-    plural,
-    points,
-)
+from rankencoder.report.document import Block, Cell, Group, Section, Table, Text, Verdict
+from rankencoder.report.formatting import NOTHING, clean, listed, number, plural, points
 
 if TYPE_CHECKING:
     from rankencoder.report.gains import Gain

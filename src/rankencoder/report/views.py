@@ -9,7 +9,7 @@ from typing import Any
 from rankencoder.evaluation.result_rows import Row, grouped, rows
 from rankencoder.evaluation.results import Result
 from rankencoder.evaluation.sts_data import DEV, SEVEN
-from rankencoder.report.document import clean, listed
+from rankencoder.report.formatting import clean, listed
 
 _PEARSON = 0.5  # the power that correlates similarities themselves, not their ranks
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rankencoder.report.document import Block, ChangedPair, Section, Words, clean, number
+from rankencoder.report.document import Block, ChangedPair, Section, Words
+from rankencoder.report.formatting import clean, number
 from rankencoder.report.tables_section import missing
 from rankencoder.report.views import View
 

@@ -1,0 +1,67 @@
+"""Text and numbers as the report and the explorer print them."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from rankencoder.evaluation.statistics import Interval
+
+NOTHING = "–"
+
+
+def clean(text: object) -> str:
+    r"""Return text that is safe in any file: no control characters, no halves of characters.
+
+    >>> clean("a\x00b\ud800c\nd")
+    'ab?c d'
+    """
+    joined = " ".join(str(text).split())
+    kept = "".join(c for c in joined if unicodedata.category(c) != "Cc")
+    return kept.encode("utf-8", "replace").decode("utf-8")
+
+
+def number(value: float | None, digits: int = 2, *, signed: bool = False) -> str:
+    """Print a number with a true minus sign.
+
+    >>> number(-1.234), number(0.5, signed=True), number(None), number(-0.001)
+    ('−1.23', '+0.50', '–', '0.00')
+    """
+    if value is None or not np.isfinite(value):
+        return NOTHING
+    rounded = round(value, digits) + 0.0
+    return f"{rounded:{'+' if signed and rounded else ''},.{digits}f}".replace("-", "−")
+
+
+def points(gain: Interval, digits: int = 2) -> str:
+    """Print a gain that is in points already.
+
+    >>> from rankencoder.evaluation.statistics import Interval
+    >>> points(Interval(3.12, -0.2, 6.4))
+    '+3.12 points (95% interval −0.20 to +6.40)'
+    """
+    value, low, high = (number(v, digits, signed=True) for v in gain)
+    return f"{value} points (95% interval {low} to {high})"
+
+
+def plural(count: int, one: str, many: str = "") -> str:
+    """Count things.
+
+    >>> plural(1, "pair"), plural(2000, "pair")
+    ('1 pair', '2,000 pairs')
+    """
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def listed(words: Iterable[str]) -> str:
+    """Join words.
+
+    >>> listed(["a", "b", "c"])
+    'a, b and c'
+    """
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last
