@@ -1,0 +1,317 @@
+"""The house is in order: packages import downwards, names tell files apart, and libraries know no flags."""
+
+import ast
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "rankencoder"
+
+LAYERS = (
+    ("_version",),
+    ("errors", "provenance"),
+    ("io",),
+    ("core",),
+    ("integrations",),
+    ("training", "evaluation"),
+    ("tuning",),
+    ("search",),
+    ("report",),
+    ("server", "explorer"),
+    ("scale",),
+    ("demo",),
+    ("cli",),
+)
+"""Each may import what is before it; those side by side do not import each other."""
+
+CORE = {"ranks", "blend", "batching", "encoders", "reference", "model", "explain", "persistence", "forms"}
+"""The paper's objects: flat modules and `forms`, one layer, in which modules make no cycle."""
+
+TRAINING = (
+    ("config", "gather", "backbones"),
+    ("losses",),
+    ("methods",),
+    ("loop", "teaching"),
+    ("plan",),
+    ("run",),
+)
+"""Inside `training`, the same; modules that are not named stand wherever their imports allow."""
+
+LARGEST = 350
+"""Lines of a file."""
+
+KNOWN: dict[str, set[str]] = {
+    "layer": {
+        "bulk",
+        "modules",
+        "precision",
+    },
+    "upward": {
+        "explorer.explorer_state -> server.served_model",
+        "explorer.launch -> cli.console",
+        "explorer.launch -> server",
+        "explorer.launch -> server.served_model",
+        "explorer.launch -> server.serving",
+        "explorer.search_results -> server.filters",
+        "integrations.mteb -> evaluation.embeddings",
+        "integrations.mteb -> evaluation.results",
+        "model -> integrations.sentence_transformers",
+    },
+    "training": {
+        "training.config -> training.backbones.backbone",
+        "training.config -> training.methods.method",
+        "training.loop.stage -> training.teaching.neighbors",
+        "training.loop.stage -> training.teaching.targets",
+        "training.losses.contrastive -> training.methods.method",
+        "training.losses.rankencoder_loss -> training.teaching.targets",
+        "training.teaching.teachers -> training.run",
+    },
+    "package cycle": {
+        "cli, explorer",
+        "core, evaluation, integrations, modules",
+    },
+    "module cycle": {
+        "evaluation.sts_data, evaluation.sts_hub",
+        "explain, integrations.sentence_transformers, model, persistence",
+        "training.losses.contrastive, training.methods.method",
+        "training.run, training.teaching.teachers",
+    },
+    "long": {
+        "training.run",
+    },
+    "flag": {
+        "evaluation.evaluator: --data",
+        "evaluation.evaluator: --dev",
+        "evaluation.fetch: --data",
+        "evaluation.sts_data: --data",
+        "evaluation.subjects: --resume",
+        "explorer.search_page: --index",
+        "io.corpus: --skip-invalid",
+        "io.storage: --ray",
+        "report.curves_section: --task",
+        "report.histograms: --task",
+        "report.maps_section: --task",
+        "report.neighbours_section: --task",
+        "report.origin: --task",
+        "report.plots: --corpus",
+        "report.space_section: --task",
+        "report.tables_section: --task",
+        "report.verdict: --corpus",
+        "report.verdict: --dev",
+        "report.verdict: --task",
+        "report.words: --task",
+        "server.endpoints: --index",
+        "server.serving: --host",
+        "server.serving: --port",
+        "training.loop.finite_check: --resume",
+        "training.methods.dclr: --option",
+        "training.methods.diffcse: --option",
+        "training.run_folder: --overwrite",
+        "training.run_folder: --resume",
+        "training.sentences: --overwrite",
+    },
+    "command line": {
+        "evaluation.evaluator: rankencoder data",
+        "evaluation.fetch: rankencoder data",
+        "evaluation.results: rankencoder evaluate",
+        "evaluation.sts_data: rankencoder data",
+        "evaluation.subjects: rankencoder train",
+        "evaluation.transfer_data: rankencoder data",
+        "explorer.compare_page: rankencoder evaluate",
+        "explorer.search_results: rankencoder duplicates",
+        "persistence: rankencoder build",
+        "report.curves_section: rankencoder evaluate",
+        "report.histograms: rankencoder evaluate",
+        "report.maps_section: rankencoder evaluate",
+        "report.neighbours_section: rankencoder evaluate",
+        "report.origin: rankencoder evaluate",
+        "report.origin: rankencoder report",
+        "report.plots: rankencoder evaluate",
+        "report.report_page: rankencoder report",
+        "report.space_section: rankencoder evaluate",
+        "report.tables_section: rankencoder evaluate",
+        "report.verdict: rankencoder evaluate",
+        "report.verdict: rankencoder tune",
+        "report.words: rankencoder evaluate",
+        "report: rankencoder evaluate",
+        "search.index_folder: rankencoder index",
+        "server.endpoints: rankencoder serve",
+        "training.config: rankencoder methods",
+    },
+}
+"""What is not yet so; to become empty."""
+
+
+@cache
+def modules():
+    """The dotted name of every module below `rankencoder`, with its file."""
+    named = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        named[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return named
+
+
+def parsed(path):
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imports(module):
+    """The modules of ours that one imports, wherever in its code; also those that are named in strings."""
+    path = modules()[module]
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            names = [(alias.name, None) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            start = node.module or ""
+            if node.level:
+                parents = ["rankencoder", *filter(None, package.split("."))]
+                start = ".".join([*parents[: len(parents) - node.level + 1], *filter(None, [node.module])])
+            names = [(start, alias.name) for alias in node.names]
+        else:
+            continue
+        for start, name in names:
+            if start.partition(".")[0] == "rankencoder":
+                inner = start.partition(".")[2]
+                deeper = f"{inner}.{name}".strip(".")
+                yield deeper if deeper in modules() else inner
+
+
+@cache
+def edges():
+    """Which module imports which, without the package's front door, which names what is public."""
+    return {module: set(imports(module)) - {module} for module in modules() if module not in ("", "__main__")}
+
+
+def room(module):
+    """The sub-package or layer of a module."""
+    first = module.partition(".")[0]
+    return "core" if first in CORE else first
+
+
+def level(name, layers):
+    return next((number for number, names in enumerate(layers) if name in names), None)
+
+
+def upward(edges, layers):
+    """The imports that do not go down."""
+    for module, imported in edges:
+        for target in imported:
+            above, below = level(module[1], layers), level(target[1], layers)
+            if module[1] != target[1] and None not in (above, below) and above <= below:
+                yield f"{module[0]} -> {target[0]}"
+
+
+def cycles(graph):
+    """The groups of nodes that can be reached from each other."""
+    reached = {}
+    for start in graph:
+        reached[start], waiting = set(), [start]
+        while waiting:
+            new = graph.get(waiting.pop(), set()) - reached[start]
+            reached[start] |= new
+            waiting += new
+    groups = {frozenset(n for n in reached[node] if node in reached.get(n, ())) for node in graph}
+    return {", ".join(sorted(group)) for group in groups if group}
+
+
+def check(rule, found):
+    """Compare with what is known not to be so."""
+    assert set(found) - KNOWN.get(rule, set()) == set()
+
+
+def test_every_module_has_a_layer():
+    placed = {name for names in LAYERS for name in names}
+    check("layer", {room(module) for module in edges()} - placed)
+
+
+def test_packages_import_downwards():
+    named = [((m, room(m)), {(t, room(t)) for t in targets}) for m, targets in edges().items()]
+    check("upward", upward(named, LAYERS))
+
+
+def test_training_imports_downwards():
+    inner = {m: t for m, t in edges().items() if m.startswith("training.")}
+
+    def place(module):
+        return module.split(".")[1]
+
+    named = [
+        ((m, place(m)), {(t, place(t)) for t in targets if t.startswith("training.")})
+        for m, targets in inner.items()
+    ]
+    check("training", upward(named, TRAINING))
+
+
+def test_no_package_is_in_a_cycle():
+    graph = {}
+    for module, targets in edges().items():
+        graph.setdefault(room(module), set()).update(set(map(room, targets)) - {room(module), ""})
+    check("package cycle", cycles(graph))
+
+
+def test_no_module_is_in_a_cycle():
+    check("module cycle", cycles(edges()))
+
+
+def test_nothing_imports_the_front_door():
+    check("front door", (m for m, targets in edges().items() if "" in targets and room(m) != "cli"))
+
+
+def test_no_two_files_have_the_same_name():
+    names = Counter(path.name for path in modules().values() if not path.name.startswith("__"))
+    check("name", (name for name, number in names.items() if number > 1))
+
+
+def test_no_file_is_long():
+    sizes = {m: len(path.read_text(encoding="utf-8").splitlines()) for m, path in modules().items()}
+    check("long", (module for module, lines in sizes.items() if lines > LARGEST))
+
+
+@cache
+def verbs():
+    """What the command line can be told to do."""
+    from typer.main import get_command
+
+    from rankencoder.cli import app
+
+    return sorted(get_command(app).commands)
+
+
+def strings(path):
+    """Each string literal of a file, f-strings by their parts."""
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+@pytest.mark.parametrize("rule", ["flag", "command line"])
+def test_nothing_below_the_command_line_speaks_of_it(rule):
+    pattern = {
+        "flag": r"(?<![\w(-])--[a-z][a-z-]+\b(?!:)",  # not those of style sheets
+        "command line": rf"\brankencoder (?:{'|'.join(verbs())})\b",
+    }[rule]
+    check(
+        rule,
+        {
+            f"{module}: {match[0]}"
+            for module, path in modules().items()
+            if room(module) not in ("cli", "__main__")
+            for text in strings(path)
+            if "ray start" not in text  # a command line of another program
+            for match in re.finditer(pattern, text)
+        },
+    )
+
+
+def test_the_checks_find_what_they_look_for():
+    assert cycles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == {"b, c"}
+    assert cycles({"a": {"b", "c"}, "b": {"c"}}) == set()
+    layers = (("low",), ("one", "two"))
+    named = [(("two.x", "two"), {("low.y", "low"), ("one.z", "one")}), (("low.y", "low"), {("one.z", "one")})]
+    assert sorted(upward(named, layers)) == ["low.y -> one.z", "two.x -> one.z"]
+    assert "errors" in set(imports("io.storage"))
