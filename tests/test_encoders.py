@@ -1,4 +1,7 @@
+import logging
+import os
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,10 +16,57 @@ def test_every_kind_of_encoder_gives_the_same_unit_vectors(tiny_folder):
     model = SentenceTransformer(str(tiny_folder), device="cpu")
     texts = ["The cat sees the dog.", "A river"]
     expected = model.encode(texts, normalize_embeddings=True)
-    for source in (str(tiny_folder), tiny_folder, model, model.encode, lambda t: model.encode(t).tolist()):
-        vectors = Encoder(source)(texts)
-        assert vectors.dtype == torch.float32
-        assert np.allclose(vectors.numpy(), expected, atol=1e-6)
+    static = SimpleNamespace(encode=model.encode)  # as model2vec's StaticModel
+    function = lambda t: model.encode(t).tolist()  # noqa: E731
+    for source in (str(tiny_folder), tiny_folder, model, model.encode, static, function):
+        encoder = Encoder(source)
+        vectors = encoder.encode(texts)
+        assert vectors.dtype == np.float32
+        assert np.allclose(vectors, expected, atol=1e-6)
+        assert np.allclose(encoder.encode(texts[0]), expected[0], atol=1e-6)
+        assert encoder.dimension == Encoder(source).dimension == expected.shape[1]
+
+
+def test_a_prompt_is_put_before_every_sentence(tiny_folder):
+    model = SentenceTransformer(str(tiny_folder), device="cpu")
+    texts = ["The cat sees the dog.", "A river"]
+    expected = model.encode(texts, prompt="query: ", normalize_embeddings=True)
+    named = f"{tiny_folder}?prompt=query: "
+    prompted = [
+        Encoder(named),
+        Encoder(tiny_folder, prompt="query: "),
+        Encoder(model.encode, prompt="query: "),
+    ]
+    for encoder in prompted:
+        assert encoder.prompt == "query: "
+        assert np.allclose(encoder.encode(texts), expected, atol=1e-6)
+    assert {encoder.name for encoder in prompted[:2]} == {named}
+    model[1].include_prompt = False
+    without = model.encode(texts, prompt="query: ", normalize_embeddings=True)
+    assert not np.allclose(without, expected, atol=1e-3)
+    assert np.allclose(Encoder(model, prompt="query: ").encode(texts), without, atol=1e-6)
+
+
+def test_a_fingerprint_tells_encoders_apart_but_not_machines(tiny_folder, callable_encoder):
+    encoder = Encoder(tiny_folder)
+    assert encoder.fingerprint() == Encoder(tiny_folder, batch_size=1).fingerprint()
+    assert encoder.fingerprint() != Encoder(tiny_folder, prompt="query: ").fingerprint()
+    other = Encoder(tiny_folder)
+    next(other.model.parameters()).data[0, 0] += 1e-3
+    assert encoder.fingerprint() != other.fingerprint()
+    elsewhere = Encoder(lambda texts: callable_encoder(texts) * (1 + 1e-7))
+    assert Encoder(callable_encoder).fingerprint() == elsewhere.fingerprint()
+    assert Encoder(lambda texts: callable_encoder(texts) + 0.1).fingerprint() != elsewhere.fingerprint()
+
+
+def test_the_environment_is_left_as_it_was(tiny_folder, monkeypatch):
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
+    Encoder(tiny_folder).encode("A cat")
+    assert "TOKENIZERS_PARALLELISM" not in os.environ
+    level = logging.getLogger("huggingface_hub").level
+    with pytest.raises(InputError):
+        Encoder("someone/else")
+    assert logging.getLogger("huggingface_hub").level == level
 
 
 def test_hub_names_revisions_and_cache(tiny_folder, tmp_path, monkeypatch):
@@ -84,10 +134,10 @@ def test_bad_encoders(encode, message):
 
 def test_dimensions_must_not_change():
     encoder = Encoder(lambda t: np.ones((len(t), len(t[0]))), batch_size=1)
-    with pytest.raises(InputError, match="returned 2 numbers, after 1"):
+    with pytest.raises(InputError, match="returned 2 dimensions, after 1"):
         encoder(["a", "ab"])
     encoder(["abc"])
-    with pytest.raises(InputError, match="returned 1 numbers, earlier 3"):
+    with pytest.raises(InputError, match="returned 1 dimensions, earlier 3"):
         encoder(["a"])
 
 

@@ -14,7 +14,7 @@ from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimil
 from rankencoder import RankEncoder, evaluate, rank_similarity
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
-from rankencoder.evaluation.embeddings import CachedEncoder, fingerprint
+from rankencoder.evaluation.embeddings import CachedEncoder
 from rankencoder.evaluation.evaluator import SECTIONS
 from rankencoder.evaluation.pair_groups import group_rows, most_changed, neighbour_overlap, similar_pairs
 from rankencoder.evaluation.result_rows import rows
@@ -260,19 +260,19 @@ def test_fingerprints_see_weights_and_settings(tiny_folder):
         model = SentenceTransformer(str(tiny_folder), device="cpu", **changes)
         return Encoder(model)
 
-    first = fingerprint(load())
+    first = load().fingerprint()
     used = load()
     used(["a cat", "a much longer sentence about a dog and a house"])
-    assert fingerprint(load()) == fingerprint(used) == first
+    assert load().fingerprint() == used.fingerprint() == first
     shorter = load()
     shorter.model.max_seq_length = 8
-    assert fingerprint(shorter) != first
+    assert shorter.fingerprint() != first
     prompted = load(prompts={"query": "about: "}, default_prompt_name="query")
-    assert fingerprint(prompted) != first
+    assert prompted.fingerprint() != first
     nudged = load()
     with torch.no_grad():
         next(nudged.model.parameters())[0, 0] += 1e-3
-    assert fingerprint(nudged) != first
+    assert nudged.fingerprint() != first
 
 
 def test_cached_vectors_are_the_encoders(tiny_folder, sentences, tmp_path):

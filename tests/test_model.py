@@ -1,5 +1,6 @@
 import json
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import cos_sim, pairwise_cos_sim
 
 from rankencoder import RankEncoder, Reference
+from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
+from rankencoder.model import open_model, open_rankencoder
 
 A = ["The cat sees the dog", "A teacher paints the house", "Engines"]
 B = ["The dog sees the cat", "The river moves"]
@@ -139,9 +142,8 @@ def test_a_reference_of_another_encoder(tiny_folder, callable_encoder, sentences
 
 def test_an_encoder_that_changes_its_dimension(callable_encoder, sentences):
     model = RankEncoder(callable_encoder, sentences, progress=False)
-    model.encoder.dimension = None
     model.encoder.function = lambda texts: callable_encoder(texts)[:, :5]
-    with pytest.raises(InputError, match="returned 5 numbers, its reference corpus has 16"):
+    with pytest.raises(InputError, match="returned 5 dimensions, earlier 16"):
         model.encode("a cat")
 
 
@@ -249,3 +251,48 @@ def test_a_flipped_bit_is_noticed(tiny_saved, tmp_path, name):
     del config["sha256"]  # as an earlier version wrote it
     (folder / "rankencoder.json").write_text(json.dumps(config))
     assert RankEncoder.load(folder).reference is not None
+
+
+def test_whatever_makes_vectors_is_opened(tiny_folder, tiny_saved, tiny_model, callable_encoder, tmp_path):
+    for source in (tiny_model, tiny_model.encoder):
+        assert open_model(source) is source
+    saved = open_model(str(tiny_saved))
+    assert isinstance(saved, RankEncoder)
+    assert saved.name == str(tiny_saved)
+    for source in (tiny_folder, callable_encoder, SimpleNamespace(encode=callable_encoder)):
+        encoder = open_model(source)
+        assert isinstance(encoder, Encoder)
+        for model in (encoder, saved):
+            assert model.encode(["A cat"]).shape == (1, model.dimension)
+            assert model.fingerprint() == model.fingerprint()
+            assert str(model.device)
+        with pytest.raises(InputError, match="is a plain encoder: build a RankEncoder from it first"):
+            open_rankencoder(source)
+    assert open_rankencoder(tiny_saved).fingerprint() == saved.fingerprint() != tiny_model.fingerprint()
+    with pytest.raises(InputError, match="built with the prompt ''"):
+        open_model(tiny_saved, prompt="query: ")
+    with pytest.raises(InputError, match="cannot load encoder"):
+        open_rankencoder("someone/else")
+
+
+def test_the_folder_of_a_training_is_opened(tiny_folder, tiny_saved, tmp_path):
+    (tmp_path / "rankencoder-run.json").write_text("{}")
+    with pytest.raises(InputError, match="has not finished an encoder yet: resume it first"):
+        open_model(tmp_path)
+    shutil.copytree(tiny_folder, tmp_path / "base")
+    assert isinstance(open_model(tmp_path), Encoder)
+    with pytest.raises(InputError, match="plain encoder"):
+        open_rankencoder(tmp_path)
+    shutil.copytree(tiny_saved, tmp_path / "rankencoder")
+    assert isinstance(open_model(tmp_path), RankEncoder)
+    assert isinstance(open_rankencoder(str(tmp_path)), RankEncoder)
+
+
+def test_the_prompt_is_saved(tiny_folder, sentences, tmp_path):
+    model = RankEncoder(tiny_folder, sentences, prompt="query: ", progress=False)
+    plain = RankEncoder(tiny_folder, sentences, progress=False)
+    assert not np.allclose(model.encode("A cat"), plain.encode("A cat"), atol=1e-3)
+    model.save(tmp_path / "model")
+    loaded = RankEncoder.load(tmp_path / "model")
+    assert loaded.encoder.prompt == "query: "
+    assert np.allclose(model.encode("A cat"), loaded.encode("A cat"), atol=1e-6)

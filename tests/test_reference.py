@@ -38,7 +38,7 @@ def test_another_encoder_is_a_clear_error(callable_encoder, sentences):
     reference.check_encoder(Encoder(lambda texts: callable_encoder(texts).astype(np.float16)))
     with pytest.raises(InputError, match="encoded by 'letters', and .* is another .*cosine"):
         reference.check_encoder(Encoder(lambda texts: callable_encoder(texts) + 0.5))
-    with pytest.raises(InputError, match="vectors have 8 numbers, not 16"):
+    with pytest.raises(InputError, match="vectors have 8 dimensions, not 16"):
         reference.check_encoder(Encoder(lambda texts: callable_encoder(texts)[:, :8]))
 
 

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
 from rankencoder.batching import encode_by_length
+from rankencoder.encoder_sources import check_device as check_device
+from rankencoder.encoder_sources import check_encoder_name as check_encoder_name
+from rankencoder.encoder_sources import check_hub as check_hub
+from rankencoder.encoder_sources import check_readable as check_readable
+from rankencoder.encoder_sources import join_prompt, load_sentence_transformer, split_prompt
 from rankencoder.errors import InputError
+from rankencoder.errors import first_line as first_line
+from rankencoder.errors import shorten as shorten
+from rankencoder.fingerprints import digest, model_digest, vectors_digest
+from rankencoder.io.corpus import check_sentences
 
 if TYPE_CHECKING:
     import torch
     from sentence_transformers import SentenceTransformer
 
-    EncoderLike = str | Path | SentenceTransformer | Callable[[list[str]], Any]
+    class _Encodes(Protocol):
+        def encode(self, sentences: list[str], /) -> Any: ...
+
+    EncoderLike = str | Path | SentenceTransformer | _Encodes | Callable[[list[str]], Any]
 
 PROBE = (
     "A cat sleeps on the warm windowsill.",
@@ -31,18 +44,16 @@ PROBE = (
 )
 """Sentences whose vectors tell one encoder from another."""
 
-_READ = [
-    *("*config*.json", "modules.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json"),
-    *("vocab.*", "merges.txt", "*.model", "*.safetensors"),
-]
 _SAME_ENCODER = 0.999  # cosine: half precision and other hardware stay above, another checkpoint falls below
 
 
 class Encoder:
     """A sentence encoder as this package uses it: float32 unit vectors, or an error that names the sentence.
 
-    :param source: A SentenceTransformer, its folder or hub name, or a callable from a list of strings to an
-        array with one row per string (an API client, say).
+    :param source: A SentenceTransformer, its folder or hub name, the folder of a training run, a callable
+        from a list of strings to an array with one row per string (an API client, say), or any object with
+        such an ``encode``. A name may carry a prompt: ``"intfloat/e5-small-v2?prompt=query: "``.
+    :param prompt: Text to put before every sentence, as E5 and BGE want it.
     :param revision: The branch, tag or commit of a hub name.
     :param device: Where to run a model that is loaded by name; by default the best device there is.
     :param batch_size: Sentences per call of the model.
@@ -52,28 +63,36 @@ class Encoder:
         self,
         source: EncoderLike,
         *,
+        prompt: str = "",
         revision: str | None = None,
         device: str | None = None,
         batch_size: int = 32,
     ) -> None:
         self.batch_size = batch_size
+        self.prompt = prompt
         self.model: SentenceTransformer | None = None
         self.function: Callable[[list[str]], Any] | None = None
         if isinstance(source, (str, Path)):
-            self.model = load_sentence_transformer(str(source), revision=revision, device=device)
-            self.name = str(source)
+            name, own_prompt = split_prompt(str(source))
+            self.prompt = prompt or own_prompt
+            self.model = load_sentence_transformer(name, revision=revision, device=device)
         elif hasattr(source, "encode") and hasattr(source, "preprocess"):
             self.model = cast("SentenceTransformer", source)
-            self.name = _model_name(source)
-        elif callable(source):
-            self.function = source
-            self.name = getattr(source, "__qualname__", type(source).__qualname__)
+            name = _model_name(source)
+        elif callable(encode := getattr(source, "encode", source)):
+            self.function = encode
+            name = getattr(source, "__qualname__", type(source).__qualname__)
         else:
             raise InputError(
                 f"{type(source).__name__} is no encoder: give a SentenceTransformer, its folder or hub name, "
                 "or a function from a list of strings to an array"
             )
-        self.dimension: int | None = None
+        self.name = join_prompt(name, self.prompt)
+
+    @cached_property
+    def dimension(self) -> int:
+        """Dimensions of the vectors."""
+        return int(self.probe().shape[1])
 
     @property
     def device(self) -> torch.device:
@@ -97,22 +116,31 @@ class Encoder:
         sentences = list(sentences)
         if self.model is not None:
             with _parallel_tokenizers():
-                found = encode_by_length(self.model, sentences, self.batch_size, progress=progress)
-                vectors = (
-                    self.model.encode(
-                        sentences,
-                        batch_size=self.batch_size,
-                        convert_to_tensor=True,
-                        show_progress_bar=progress,
-                    )
-                    if found is None
-                    else found
-                )
+                vectors = self._call_model(self.model, sentences, progress)
             vectors = vectors.to(torch.float32).clone()  # out of inference mode
         else:
-            vectors = self._call_function(sentences, progress)
+            vectors = self._call_function([self.prompt + sentence for sentence in sentences], progress)
         self._check(vectors, sentences)
         return vectors
+
+    def encode(self, sentences: str | Iterable[str], *, progress: bool = False) -> np.ndarray:
+        """Encode sentences that nobody has checked yet.
+
+        :return: ``[dimension]`` for one sentence, ``[number, dimension]`` for several: float32 unit vectors.
+        :raises InputError: If a sentence is empty or far too long, or the encoder fails on one.
+        """
+        vectors = self(check_sentences(sentences), progress=progress).cpu().numpy()
+        return np.asarray(vectors[0] if isinstance(sentences, str) else vectors)
+
+    def fingerprint(self) -> str:
+        """Return a digest of what the vectors depend on, the same on all hardware.
+
+        A SentenceTransformer is known by its weights and settings, anything else by its vectors of the probe
+        sentences, rounded.
+        """
+        if self.model is None:
+            return vectors_digest(self.probe())
+        return digest([self.prompt, model_digest(self.model)])
 
     def probe(self) -> np.ndarray:
         """Return the vectors of the probe sentences: the encoder's fingerprint."""
@@ -129,7 +157,7 @@ class Encoder:
         """
         own = self.probe()
         if own.shape != probe.shape:
-            reason = f"its vectors have {own.shape[1]} numbers, not {probe.shape[-1] if probe.ndim else 1}"
+            reason = f"its vectors have {own.shape[1]} dimensions, not {probe.shape[-1] if probe.ndim else 1}"
         elif not (cosines := (own * probe).sum(axis=1)).min() >= _SAME_ENCODER:  # nor NaN
             probed = PROBE[int(cosines.argmin())]
             reason = f"its vector of {probed!r} has cosine {cosines.min():.3f} with the stored one"
@@ -137,6 +165,20 @@ class Encoder:
             return
         raise InputError(
             f"{owner}, and {self.name!r} is another ({reason}): use the same encoder, or {otherwise}"
+        )
+
+    def _call_model(self, model: SentenceTransformer, sentences: list[str], progress: bool) -> torch.Tensor:
+        if not self.prompt or all(getattr(module, "include_prompt", True) for module in model):
+            prompted = [self.prompt + sentence for sentence in sentences]
+            found = encode_by_length(model, prompted, self.batch_size, progress=progress)
+            if found is not None:
+                return found
+        return model.encode(
+            sentences,
+            prompt=self.prompt or None,
+            batch_size=self.batch_size,
+            convert_to_tensor=True,
+            show_progress_bar=progress,
         )
 
     def _call_function(self, sentences: list[str], progress: bool) -> torch.Tensor:
@@ -166,28 +208,32 @@ class Encoder:
                 )
             if batches and array.shape[1] != batches[0].shape[1]:
                 raise InputError(
-                    f"encoder {self.name!r} returned {array.shape[1]} numbers, after {batches[0].shape[1]}"
+                    f"encoder {self.name!r} returned {array.shape[1]} dimensions, after {batches[0].shape[1]}"
                 )
             batches.append(array)
-        return torch.from_numpy(np.concatenate(batches)) if batches else torch.zeros(0, self.dimension or 0)
+        return (
+            torch.from_numpy(np.concatenate(batches))
+            if batches
+            else torch.zeros(0, self.__dict__.get("dimension", 0))
+        )
 
     def _check(self, vectors: torch.Tensor, sentences: list[str]) -> None:
         import torch
 
         if not sentences:
             return
-        if self.dimension is not None and vectors.shape[1] != self.dimension:
+        earlier = vars(self).setdefault("dimension", vectors.shape[1])
+        if vectors.shape[1] != earlier:
             raise InputError(
-                f"encoder {self.name!r} returned {vectors.shape[1]} numbers, earlier {self.dimension}"
+                f"encoder {self.name!r} returned {vectors.shape[1]} dimensions, earlier {earlier}"
             )
-        self.dimension = vectors.shape[1]
         largest = vectors.abs().amax(dim=1)
         for bad, what in ((~torch.isfinite(largest), "NaN or infinite"), (largest == 0, "zero")):
             if bool(bad.any()):
                 sentence = sentences[int(bad.nonzero()[0])]
                 raise InputError(
                     f"encoder {self.name!r} returned a {what} vector for {shorten(sentence)!r} "
-                    f"({int(bad.sum())} of {len(sentences)} sentences): leave such out, or mend the encoder"
+                    f"({int(bad.sum())} of {len(sentences)} sentences): drop them or fix the encoder"
                 )
 
 
@@ -208,104 +254,9 @@ def _parallel_tokenizers() -> Iterator[None]:
     try:
         yield
     finally:
-        os.environ[name] = before or "false"
-
-
-def load_sentence_transformer(name: str, *, revision: str | None, device: str | None) -> SentenceTransformer:
-    """Load a SentenceTransformer from a folder or the hub: safetensors only, no code from the repository.
-
-    :raises InputError: If there is none.
-    """
-    from sentence_transformers import SentenceTransformer
-
-    if device is not None:
-        check_device(device)
-    check_encoder_name(name, revision)
-    folder = Path(name)
-    check_readable(folder)
-    try:
-        model = SentenceTransformer(
-            name, revision=revision, device=device, model_kwargs={"use_safetensors": True}
-        )
-        model.encode(PROBE[0], show_progress_bar=False)  # what does not fit together fails here
-        return model
-    except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
-        where = f"{name} is damaged or not an encoder" if folder.exists() else "not a usable encoder"
-        raise InputError(f"cannot load encoder {name!r} ({where}): {first_line(error)}") from error
-
-
-def check_encoder_name(name: str, revision: str | None = None) -> None:
-    """Look whether there is an encoder of this name, without loading it.
-
-    :raises InputError: If there is none.
-    """
-    folder = Path(name)
-    if not folder.exists():
-        check_hub(name, revision)
-    elif not (folder / "config.json").exists() and not (folder / "modules.json").exists():
-        raise InputError(
-            f"{name} is no encoder: a SentenceTransformer folder has a modules.json or config.json"
-        )
-
-
-def check_readable(folder: Path) -> None:
-    """Make sure that all files of a model can be read: libraries would go on without some of them.
-
-    :raises InputError: If one cannot.
-    """
-    for path in (found for name in _READ for found in (*folder.glob(name), *folder.glob(f"*/{name}"))):
-        try:
-            path.open("rb").close()
-        except OSError as error:
-            raise InputError(f"cannot read {path}: {error.strerror}") from error
-
-
-def check_device(device: str) -> None:
-    """Make sure that something can be computed on a device.
-
-    :raises InputError: If not.
-    """
-    import torch
-
-    try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"cannot run on device {device!r}: {first_line(error)}") from error
-
-
-def check_hub(name: str, revision: str | None, *, what: str = "encoder") -> None:
-    """Look for one small file of a hub name, so that a wrong one is told of at once and in one line."""
-    import logging
-
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-    cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")  # as sentence-transformers has it
-    try:
-        hf_hub_download(name, "modules.json", revision=revision, cache_dir=cache, etag_timeout=5)
-    except LocalEntryNotFoundError as error:
-        if isinstance(try_to_load_from_cache(name, "config.json", cache, revision), str):
-            return
-        raise InputError(
-            f"cannot load {what} {name!r}: no such folder, not in the hub's cache, and no hub within reach"
-        ) from error
-    except EntryNotFoundError:
-        return  # the repository is there; it just holds a plain transformer
-    except Exception as error:  # no such repository or revision, no valid name, no network
-        raise InputError(
-            f"cannot load {what} {name!r}: no such folder, nor on the hub: {first_line(error)}"
-        ) from error
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of what an error says."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
-def shorten(text: str, width: int = 60) -> str:
-    """Return a text cut to a width, with an ellipsis where it was cut."""
-    return text if len(text) <= width else text[: width - 1] + "…"
+        os.environ.pop(name)
+        if before is not None:
+            os.environ[name] = before
 
 
 def _model_name(model: Any) -> str:

@@ -45,3 +45,13 @@ def resembling(name: str, names: Iterable[str]) -> str:
     lowered = {known.lower(): known for known in names}
     found = get_close_matches(name.lower(), lowered, n=1)
     return f" did you mean {lowered[found[0]]!r}?" if found else ""
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def shorten(text: str, width: int = 60) -> str:
+    """Return a text cut to a width, with an ellipsis where it was cut."""
+    return text if len(text) <= width else text[: width - 1] + "…"

@@ -12,9 +12,11 @@ import torch
 
 from rankencoder import persistence
 from rankencoder.blend import blend_vectors, check_rank_weight, reweight_vectors
+from rankencoder.encoder_sources import check_encoder_name, rankencoder_folder
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.explain import Explanation, Neighbor, explain_pair, nearest
+from rankencoder.fingerprints import digest
 from rankencoder.forms import Form, check_settings, fit_form
 from rankencoder.forms.fidelity import Fidelity, measure_form
 from rankencoder.forms.form import held_out
@@ -37,8 +39,8 @@ class RankEncoder:
 
     Its vectors are plain unit vectors whose cosine is the paper's Eq. 7: every vector database can use them.
 
-    :param encoder: A SentenceTransformer, its folder or hub name, or any callable from a list of strings to
-        an array with one row per string.
+    :param encoder: Whatever `Encoder` opens: a SentenceTransformer, its folder or hub name, a callable from a
+        list of strings to an array with one row per string, or an object with such an ``encode``.
     :param reference: A `Reference` made by the same encoder, or a corpus to draw one from (10,000 sentences;
         use `Reference.build` for another number).
     :param form: "exact" (one number for each reference sentence, as in the paper), "compact" (their principal
@@ -48,6 +50,7 @@ class RankEncoder:
         whitening.
     :param center: Whether the linear form subtracts the mean first; by default for negative powers.
     :param rank_weight: λ of Eq. 7, from 0 (cosine alone) to 1 (ranks alone).
+    :param prompt: Text to put before every sentence, as E5 and BGE want it.
     :param batch_size: Sentences per call of the encoder.
     :param revision: The branch, tag or commit of a hub name.
     :param device: Where to run an encoder that is loaded by name.
@@ -75,6 +78,7 @@ class RankEncoder:
         power: float | None = None,
         center: bool | None = None,
         rank_weight: float = RANK_WEIGHT,
+        prompt: str = "",
         batch_size: int = 32,
         revision: str | None = None,
         device: str | None = None,
@@ -84,8 +88,9 @@ class RankEncoder:
         check_settings(form, dim=dim, power=power, center=center)
         watched = sys.stderr.isatty() if progress is None else progress
         if not isinstance(encoder, Encoder):
-            encoder = Encoder(encoder, revision=revision, device=device, batch_size=batch_size)
+            encoder = Encoder(encoder, prompt=prompt, revision=revision, device=device, batch_size=batch_size)
         self.encoder = encoder
+        self.name = f"RankEncoder on {encoder.name}"
         if isinstance(reference, Reference):
             reference.check_encoder(encoder)
         else:
@@ -105,6 +110,7 @@ class RankEncoder:
         self = cls.__new__(cls)
         self.encoder, self.reference, self.form, self.fidelity = encoder, reference, form, fidelity
         self.rank_weight = rank_weight
+        self.name = f"RankEncoder on {encoder.name}"
         return self
 
     def _print_fidelity(self) -> None:
@@ -137,21 +143,31 @@ class RankEncoder:
         """Numbers per sentence: those of the rank part and the encoder's own."""
         return self.form.dimension + self.form.reference.shape[1]
 
+    @property
+    def device(self) -> torch.device:
+        """The device that the encoder runs on."""
+        return self.encoder.device
+
+    def fingerprint(self) -> str:
+        """Return a digest of what the vectors depend on, the same on all hardware."""
+        settings = repr((self.form.name, self.form.config(), self.rank_weight))
+        return digest([self.encoder.fingerprint(), settings, *self.reference.sentences])
+
     def __repr__(self) -> str:
         return (
             f"RankEncoder(encoder={self.encoder.name!r}, reference={len(self.reference):,} sentences, "
             f"form={self.form.name!r}, rank_weight={self.rank_weight}, dimension={self.dimension})"
         )
 
-    def encode(self, sentences: Sentences, *, show_progress_bar: bool = False) -> np.ndarray:
+    def encode(self, sentences: Sentences, *, progress: bool = False) -> np.ndarray:
         """Return one unit vector per sentence whose plain cosine is Eq. 7.
 
         :param sentences: A sentence, or several.
-        :param show_progress_bar: Show the encoder's progress.
+        :param progress: Show a progress bar.
         :return: ``[dimension]`` for one sentence, ``[number, dimension]`` for several, float32.
         :raises InputError: If a sentence is empty or far too long, or the encoder fails on one.
         """
-        base = self._base_vectors(sentences, progress=show_progress_bar)
+        base = self._base_vectors(sentences, progress=progress)
         vectors = blend_vectors(self.form(base), base, self.rank_weight).cpu().numpy()
         return vectors[0] if isinstance(sentences, str) else vectors
 
@@ -162,11 +178,6 @@ class RankEncoder:
         vectors = self.encoder(checked, progress=progress)
         if vectors.device != self.form.reference.device:
             self.form.to(vectors.device)  # the encoder was moved
-        if vectors.shape[1] != self.form.reference.shape[1]:
-            raise InputError(
-                f"encoder {self.encoder.name!r} returned {vectors.shape[1]} numbers, its reference corpus "
-                f"has {self.form.reference.shape[1]}: build the reference again"
-            )
         return vectors
 
     def rank_vectors(self, sentences: Sentences) -> np.ndarray:
@@ -249,7 +260,7 @@ class RankEncoder:
     def load(
         cls,
         folder: str | Path,
-        encoder: EncoderLike | None = None,
+        encoder: EncoderLike | Encoder | None = None,
         *,
         device: str | None = None,
         batch_size: int = 32,
@@ -277,3 +288,56 @@ class RankEncoder:
         from rankencoder.integrations.sentence_transformers import to_sentence_transformer
 
         return to_sentence_transformer(self)
+
+
+def open_model(
+    source: EncoderLike | Encoder | RankEncoder,
+    *,
+    device: str | None = None,
+    batch_size: int = 32,
+    prompt: str = "",
+) -> RankEncoder | Encoder:
+    """Open whatever makes sentence vectors.
+
+    :param source: The folder of a RankEncoder or of a training run (its RankEncoder, if it has one, otherwise
+        its encoder); whatever `Encoder` opens; or an open RankEncoder or Encoder, which is returned as it is.
+    :param device: Where to run what is loaded by name.
+    :param batch_size: Sentences per call of the encoder.
+    :param prompt: Text to put before every sentence; a saved RankEncoder has its own.
+    :raises InputError: If it is none of these.
+    """
+    if isinstance(source, (RankEncoder, Encoder)):
+        return source
+    folder = rankencoder_folder(source)
+    if folder is None:
+        return Encoder(source, prompt=prompt, device=device, batch_size=batch_size)
+    model = RankEncoder.load(folder, device=device, batch_size=batch_size)
+    if prompt not in ("", model.encoder.prompt):
+        raise InputError(f"{folder} was built with the prompt {model.encoder.prompt!r}: leave `prompt` out")
+    return model
+
+
+def open_rankencoder(
+    source: EncoderLike | Encoder | RankEncoder, *, device: str | None = None, batch_size: int = 32
+) -> RankEncoder:
+    """Open a RankEncoder (see `open_model`).
+
+    :raises InputError: If it is a plain encoder, or none.
+    """
+    if isinstance(source, RankEncoder):
+        return source
+    folder = rankencoder_folder(source)
+    if folder is not None:
+        return RankEncoder.load(folder, device=device, batch_size=batch_size)
+    check_model(source)
+    name = source if isinstance(source, (str, Path)) else getattr(source, "name", type(source).__name__)
+    raise InputError(f"{name} is a plain encoder: build a RankEncoder from it first")
+
+
+def check_model(source: Any) -> None:
+    """Check that `open_model` finds what is given by name, without loading it.
+
+    :raises InputError: If there is no such model.
+    """
+    if isinstance(source, (str, Path)) and rankencoder_folder(source) is None:
+        check_encoder_name(str(source))

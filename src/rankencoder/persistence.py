@@ -13,6 +13,9 @@ from rankencoder.forms import restore_form
 from rankencoder.forms.fidelity import Fidelity
 from rankencoder.io.pairs import told_at
 from rankencoder.io.storage import (
+    CONFIG as CONFIG,
+)
+from rankencoder.io.storage import (
     check_kinds,
     file_digests,
     missing,
@@ -28,11 +31,11 @@ if TYPE_CHECKING:
     from rankencoder.encoders import EncoderLike
     from rankencoder.model import RankEncoder
 
-CONFIG = "rankencoder.json"
 _FORMAT = 1
 _KINDS = {
     "encoder": str,
     "encoder_saved": bool,
+    "prompt": str,
     "rank_weight": float,
     "form": dict,
     "fidelity": dict,
@@ -65,6 +68,7 @@ def _config(model: RankEncoder) -> dict[str, Any]:
         "version": __version__,
         "encoder": model.encoder.name,
         "encoder_saved": model.encoder.model is not None,
+        "prompt": model.encoder.prompt,
         "rank_weight": model.rank_weight,
         "form": {"name": model.form.name, "settings": model.form.config()},
         "fidelity": model.fidelity.to_dict(),
@@ -88,6 +92,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise InputError(
             f"{folder} has format {config.get('format')}, this version of rankencoder reads {_FORMAT}"
         )
+    config.setdefault("prompt", "")  # of earlier versions
     check_kinds(config, folder / CONFIG, **_KINDS)
     check_kinds(config["form"], folder / CONFIG, name=str, settings=dict)
     check_kinds(config["fidelity"], folder / CONFIG, spearman=float, largest_error=float, pairs=int)
@@ -117,7 +122,12 @@ def _check_own(encoder: Encoder, reference: Reference) -> None:
 
 
 def load(
-    cls: type[RankEncoder], folder: Path, source: EncoderLike | None, *, device: str | None, batch_size: int
+    cls: type[RankEncoder],
+    folder: Path,
+    source: EncoderLike | Encoder | None,
+    *,
+    device: str | None,
+    batch_size: int,
 ) -> RankEncoder:
     """Read a RankEncoder from a folder (see `RankEncoder.load`)."""
     import torch
@@ -148,11 +158,17 @@ def load(
         raise
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{folder / CONFIG} is damaged ({error}); build it again") from error
-    encoder = Encoder(folder / "encoder" if source is None else source, device=device, batch_size=batch_size)
+    if isinstance(source, Encoder):
+        encoder = source
+    else:
+        path = folder / "encoder" if source is None else source
+        encoder = Encoder(path, prompt=config["prompt"], device=device, batch_size=batch_size)
     if source is None:
         _check_own(encoder, reference)
         encoder.name = name
     else:
         reference.check_encoder(encoder)
     _check_whole(folder, config, own_encoder=source is None)  # last: what is above says more
-    return cls._assemble(encoder, reference, form.to(encoder.device), fidelity, rank_weight)
+    model = cls._assemble(encoder, reference, form.to(encoder.device), fidelity, rank_weight)
+    model.name = str(folder)
+    return model

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
+from rankencoder.fingerprints import digest as digest
 from rankencoder.io.storage import new_file, read_tensors, user_cache, write_tensors
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class CachedEncoder(Encoder):
 
     def __init__(self, encoder: Encoder, folder: Path | None) -> None:
         self.__dict__.update(vars(encoder))
-        self.fingerprint = fingerprint(encoder)
+        self._fingerprint = encoder.fingerprint()
         self._folder = folder
         self._memory: dict[str, np.ndarray] = {}
 
@@ -63,6 +63,10 @@ class CachedEncoder(Encoder):
         self.dimension = rows.shape[1]
         return torch.from_numpy(rows).to(self.device)
 
+    def fingerprint(self) -> str:
+        """Return the digest of the encoder, which is not computed again."""
+        return self._fingerprint
+
     def encode_now(self, sentences: Sequence[str]) -> torch.Tensor:
         """Return the vectors of sentences as if none were stored, to see how long that takes."""
         return super().raw(sentences)
@@ -71,7 +75,7 @@ class CachedEncoder(Encoder):
         """Return an array of this many rows that was made before under a key, or make it now."""
         if key in self._memory:
             return self._memory[key]
-        path = self._folder / self.fingerprint[:16] / f"{key[:32]}.safetensors" if self._folder else None
+        path = self._folder / self._fingerprint[:16] / f"{key[:32]}.safetensors" if self._folder else None
         try:
             found = _whole(read_tensors(path)) if path else None
         except (InputError, KeyError, OSError):  # not there yet, or not whole
@@ -86,7 +90,7 @@ class CachedEncoder(Encoder):
 
     def _part(self, sentences: list[str]) -> np.ndarray:
         encode = super().raw
-        key = digest((self.fingerprint, *sentences))
+        key = digest((self._fingerprint, *sentences))
         found = self.remember(key, len(sentences), lambda: encode(sentences).cpu().numpy())
         if found.ndim != 2 or found.dtype != np.float32:
             raise InputError(f"the vectors kept in {self._folder} are damaged: delete that folder")
@@ -107,46 +111,3 @@ def _whole(stored: dict[str, np.ndarray]) -> np.ndarray | None:
     """Return a stored array, unless it is no longer what was stored; earlier versions did not seal theirs."""
     array = stored["array"]
     return array if np.array_equal(stored.get("sha256", seal := _seal(array)), seal) else None
-
-
-def digest(texts: Iterable[str]) -> str:
-    """Return a hash of some texts in their order."""
-    sha = hashlib.sha256()
-    for text in texts:
-        data = text.encode("utf-8", "surrogatepass")
-        sha.update(len(data).to_bytes(8, "little"))
-        sha.update(data)
-    return sha.hexdigest()
-
-
-def fingerprint(encoder: Encoder) -> str:
-    """Return a hash of all that an encoder's vectors depend on: weights, modules, tokenizer, prompts.
-
-    What a callable depends on cannot be seen: of that, it is the hash of its vectors of the probe sentences.
-    """
-    if encoder.model is None:
-        return hashlib.sha256(encoder.probe().tobytes()).hexdigest()
-    model: Any = encoder.model
-    sha = hashlib.sha256(repr(model).encode())
-    settings = [model.prompts, model.default_prompt_name, model.max_seq_length, model.truncate_dim]
-    sha.update(json.dumps(settings).encode())
-    sha.update(_tokenizer(model).encode())
-    for name, tensor in sorted(model.state_dict().items()):
-        sha.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
-        sha.update(memoryview(_bytes(tensor)))  # type: ignore[arg-type]
-    return sha.hexdigest()
-
-
-def _bytes(tensor: torch.Tensor) -> np.ndarray:
-    import torch
-
-    return np.asarray(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-
-
-def _tokenizer(model: Any) -> str:
-    """Return a tokenizer's definition, less what its last call left in it."""
-    backend = getattr(getattr(model, "tokenizer", None), "backend_tokenizer", None)
-    if backend is None:
-        return ""
-    settings = json.loads(backend.to_str())
-    return json.dumps({k: v for k, v in settings.items() if k not in ("truncation", "padding")})

@@ -35,7 +35,7 @@ def new_result(model: Model, sets: Sequence[PairSet]) -> Result:
     subjects = []
     for subject in model.subjects:
         about: dict[str, Any] = {"role": subject.role, "encoder": subject.encoder.name}
-        about["fingerprint"] = subject.encoder.fingerprint
+        about["fingerprint"] = subject.encoder.fingerprint()
         if subject.form is not None:
             about["form"] = {"name": subject.form.name, "settings": subject.form.config()}
             about["rank_weight"] = subject.rank_weight

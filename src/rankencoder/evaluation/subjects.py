@@ -56,7 +56,7 @@ class Subject:
     @property
     def fingerprint(self) -> str:
         """A hash of encoder, reference corpus, form and rank weight."""
-        parts = [self.role, self.encoder.fingerprint]
+        parts = [self.role, self.encoder.fingerprint()]
         if self.form is not None:
             settings = repr((self.form.name, self.form.config(), self.rank_weight))
             parts += [settings, digest(self.sentences)]

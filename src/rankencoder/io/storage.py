@@ -18,6 +18,9 @@ import numpy as np
 
 from rankencoder.errors import InputError
 
+CONFIG = "rankencoder.json"
+"""The configuration of a saved RankEncoder, by which its folder is known."""
+
 RUN = "rankencoder-run.json"
 """The record of a training, by which its folder is known."""
 
@@ -27,7 +30,7 @@ RESULT = "_rankencoder.json"
 _ADDRESS = re.compile(r"(^|/)(s3|gs|gcs|az|abfs|adl|hf|https?|ftp|hdfs|memory|file):(?=/)")
 _BEGUN = re.compile(rf"\.{re.escape(RUN)}\..+-\d+\.new")  # what a training writes first
 _TORCH_WRITES = re.compile(r"inline_container|PytorchStreamWriter|iostream error")
-_OURS = ("rankencoder.json", "reference.json", RUN, RESULT)
+_OURS = (CONFIG, "reference.json", RUN, RESULT)
 
 
 @contextmanager

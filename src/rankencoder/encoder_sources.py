@@ -1,0 +1,162 @@
+"""Encoders by name: folders, training runs and hub names, checked before and while they are loaded."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rankencoder.errors import InputError, first_line
+from rankencoder.io.storage import CONFIG, RUN
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+_PROMPT = "?prompt="
+_READ = [
+    *("*config*.json", "modules.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.*", "merges.txt", "*.model", "*.safetensors"),
+]
+
+
+def split_prompt(name: str) -> tuple[str, str]:
+    """Return an encoder's name and the prompt that it carries.
+
+    >>> split_prompt("intfloat/e5-small-v2?prompt=query: ")
+    ('intfloat/e5-small-v2', 'query: ')
+    """
+    name, _, prompt = name.partition(_PROMPT)
+    return name, prompt
+
+
+def join_prompt(name: str, prompt: str) -> str:
+    """Return a name that carries a prompt."""
+    return f"{name}{_PROMPT}{prompt}" if prompt else name
+
+
+def rankencoder_folder(source: Any) -> Path | None:
+    """Return the folder of a saved RankEncoder, given that or its training run; None for anything else."""
+    if not isinstance(source, (str, Path)):
+        return None
+    folders = [Path(source)]
+    if (folders[0] / RUN).exists():
+        folders = [folders[0] / "rankencoder"]
+    return next((folder for folder in folders if (folder / CONFIG).exists()), None)
+
+
+def encoder_folder(name: str) -> str:
+    """Return where the encoder of a training run is; other names stay as they are.
+
+    :raises InputError: If the run has none yet.
+    """
+    run = Path(name)
+    if not (run / RUN).exists():
+        return name
+    for folder in (run / "encoder", run / "base"):
+        if folder.is_dir():
+            return str(folder)
+    raise InputError(f"the training in {run} has not finished an encoder yet: resume it first")
+
+
+def check_encoder_name(name: str, revision: str | None = None) -> None:
+    """Check that there is an encoder of this name, without loading it.
+
+    :raises InputError: If there is none.
+    """
+    folder = Path(encoder_folder(split_prompt(name)[0]))
+    if not folder.exists():
+        check_hub(str(folder), revision)
+    elif not (folder / "config.json").exists() and not (folder / "modules.json").exists():
+        raise InputError(
+            f"{folder} is no encoder: a SentenceTransformer folder has a modules.json or config.json"
+        )
+
+
+def load_sentence_transformer(name: str, *, revision: str | None, device: str | None) -> SentenceTransformer:
+    """Load a SentenceTransformer from a folder or the hub: safetensors only, no code from the repository.
+
+    :raises InputError: If there is none.
+    """
+    from sentence_transformers import SentenceTransformer
+
+    if device is not None:
+        check_device(device)
+    check_encoder_name(name, revision)
+    name = encoder_folder(name)
+    folder = Path(name)
+    check_readable(folder)
+    try:
+        model = SentenceTransformer(
+            name, revision=revision, device=device, model_kwargs={"use_safetensors": True}
+        )
+        model.encode("Warm up.", show_progress_bar=False)  # what does not fit together fails here
+        return model
+    except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
+        where = f"{name} is damaged or not an encoder" if folder.exists() else "not a usable encoder"
+        raise InputError(f"cannot load encoder {name!r} ({where}): {first_line(error)}") from error
+
+
+def check_readable(folder: Path) -> None:
+    """Check that all files of a model can be read: libraries would go on without some of them.
+
+    :raises InputError: If one cannot.
+    """
+    for path in (found for name in _READ for found in (*folder.glob(name), *folder.glob(f"*/{name}"))):
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise InputError(f"cannot read {path}: {error.strerror}") from error
+
+
+def check_device(device: str) -> None:
+    """Check that a device can compute.
+
+    :raises InputError: If it cannot.
+    """
+    import torch
+
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"cannot run on device {device!r}: {first_line(error)}") from error
+
+
+def check_hub(name: str, revision: str | None, *, what: str = "encoder") -> None:
+    """Fetch one small file of a hub repository, so that a wrong name fails at once and in one line.
+
+    :raises InputError: If there is no such repository or revision, or no network.
+    """
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+
+    cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")  # as sentence-transformers has it
+    try:
+        with _quiet_hub():
+            hf_hub_download(name, "modules.json", revision=revision, cache_dir=cache, etag_timeout=5)
+    except LocalEntryNotFoundError as error:
+        if isinstance(try_to_load_from_cache(name, "config.json", cache, revision), str):
+            return
+        raise InputError(
+            f"cannot load {what} {name!r}: no such folder, not in the hub's cache, and no hub within reach"
+        ) from error
+    except EntryNotFoundError:
+        return  # the repository is there; it just holds a plain transformer
+    except Exception as error:  # no such repository or revision, no valid name, no network
+        raise InputError(
+            f"cannot load {what} {name!r}: no such folder, nor on the hub: {first_line(error)}"
+        ) from error
+
+
+@contextmanager
+def _quiet_hub() -> Iterator[None]:
+    """Silence huggingface_hub's warnings for a moment: an error says the same."""
+    logger = logging.getLogger("huggingface_hub")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)

@@ -1,0 +1,48 @@
+"""``manifest.json``: size and SHA-256 of every file of a saved folder, checked when it is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rankencoder.errors import InputError
+from rankencoder.io.storage import check_kinds, file_digest, read_json, write_json
+
+MANIFEST = "manifest.json"
+
+
+def write_manifest(folder: Path, files: Iterable[Path] | None = None) -> None:
+    """Write the manifest of a folder, once all of its files are written.
+
+    :param files: The files of the folder that do not change after this; by default all of them.
+    """
+    given = (path for path in folder.rglob("*") if path.is_file()) if files is None else files
+    listed = {path.relative_to(folder).as_posix(): path for path in given if path != folder / MANIFEST}
+    write_json(folder / MANIFEST, {"files": {name: _entry(listed[name]) for name in sorted(listed)}})
+
+
+def check_manifest(folder: Path, *, skip: str = "", advice: str = "build it again") -> bool:
+    """Check that the files of a folder are those that were saved.
+
+    :param skip: Do not check files of this sub-folder.
+    :param advice: What to do about a damaged folder.
+    :return: Whether there is a manifest; folders of earlier versions have none.
+    :raises InputError: If a file is missing or damaged.
+    """
+    if not (folder / MANIFEST).exists():
+        return False
+    stored = check_kinds(read_json(folder / MANIFEST), folder / MANIFEST, files=dict)
+    for name, entry in stored["files"].items():
+        path = folder / name
+        if skip and name.startswith(f"{skip}/"):
+            continue
+        if not path.is_file():
+            raise InputError(f"{path} is missing: {advice}")
+        if not isinstance(entry, dict) or path.stat().st_size != entry.get("size") or _entry(path) != entry:
+            raise InputError(f"{path} is damaged: it is not what was saved; {advice}")
+    return True
+
+
+def _entry(path: Path) -> dict[str, Any]:
+    return {"size": path.stat().st_size, "sha256": file_digest(path)}
