@@ -6,7 +6,7 @@ import sys
 import time
 
 from conftest import letters
-from rankencoder.search import RankIndex, index, table
+from rankencoder.search import RankIndex, rank_index, table
 
 write, optimize = table.LanceRows.write, table.LanceRows.optimize
 
@@ -30,7 +30,7 @@ def write_index(folder, corpus, how):
         kill() if how == "optimizing" else None
         optimize(self)
 
-    index._PART, table._COMMITS = 50, 5
+    rank_index._PART, table._COMMITS = 50, 5
     table.LanceRows.write, table.LanceRows.optimize = killed, killed_while_optimizing
     made = RankIndex.create(letters, folder)
     print(made.add(corpus)["added"])

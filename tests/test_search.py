@@ -16,7 +16,7 @@ from sklearn.neighbors import NearestNeighbors
 from conftest import ROOT, letters
 from rankencoder import RankIndex
 from rankencoder.errors import InputError
-from rankencoder.search import index as index_module
+from rankencoder.search import rank_index as index_module
 from rankencoder.search import table as table_module
 from rankencoder.search.calibration import Calibration
 from rankencoder.search.index_rows import content_id
@@ -93,7 +93,9 @@ def test_filters_find_the_few_rows_they_leave_in_many_partitions(tmp_path, monke
     assert kinds(index) == {"BTree", "IvfPq"}
     for query in unit(rng.normal(size=(20, 16))).astype(np.float32):
         expected = np.argsort(-(vectors[::500] @ query))[:10] * 500
-        assert [hit.text for hit in index.search(query, 10, where="rare")] == [f"s{i}" for i in expected]
+        assert [hit.text for hit in index.search(query, 10, where={"rare": True})] == [
+            f"s{i}" for i in expected
+        ]
 
 
 def test_an_index_that_was_half_made_is_made_whole(tmp_path, monkeypatch):
@@ -140,13 +142,14 @@ def test_filters(tmp_path, sentences):
         for i, text in enumerate(sentences)
     ]
     index = RankIndex.build(letters, rows, tmp_path / "index")
-    hits = index.search(QUERY, 50, where="year >= 2010 AND lang = 'en'")
+    hits = index.search(QUERY, 50, where={"year": {"gte": 2010}, "lang": "en"})
     vectors = unit(letters(sentences)) @ unit(letters([QUERY]))[0]
     mask = np.array([row["year"] >= 2010 and row["lang"] == "en" for row in rows])
     np.testing.assert_allclose([hit.score for hit in hits], np.sort(vectors[mask])[::-1][:50], atol=1e-5)
     assert all(hit.columns["year"] >= 2010 and hit.columns["lang"] == "en" for hit in hits)
-    assert index.search(QUERY, where="year > 3000") == []
-    for bad in ("colour = 'red'", "year >", "year = 'x'"):
+    assert index.search(QUERY, where={"year": {"gt": 3000}}) == []
+    assert len(index.search(QUERY, where={})) == 10
+    for bad in ({"colour": "red"}, {"year": {">": 3}}, {"year": "x"}):
         with pytest.raises(InputError, match="cannot filter by"):
             index.search(QUERY, where=bad)
         with pytest.raises(InputError, match="cannot filter by"):
@@ -290,11 +293,11 @@ def test_any_column_can_be_json(tmp_path):
 def test_delete_by_filter(tmp_path, sentences):
     rows = [{"text": text, "n": i} for i, text in enumerate(sentences)]
     index = RankIndex.build(letters, rows, tmp_path / "index")
-    assert index.delete(where="n < 200") == 200
+    assert index.delete(where={"n": {"lt": 200}}) == 200
     assert len(index) == len(RankIndex.load(tmp_path / "index", letters)) == 1000
     assert all(hit.columns["n"] >= 200 for hit in index.search(QUERY, 1000))
     assert index.add(rows)["added"] == 200
-    for wrong in ({}, {"ids": "a", "where": "n = 1"}):
+    for wrong in ({}, {"ids": "a", "where": {"n": 1}}):
         with pytest.raises(InputError, match="give the ids to delete, or a filter"):
             index.delete(**wrong)
 
@@ -316,7 +319,7 @@ def test_save_and_load(index, tmp_path):
     copy = RankIndex.load(tmp_path / "copy", letters)
     assert contents(copy) == contents(index)
     assert [hit.score for hit in copy.search(QUERY)] == scores(index.search(QUERY))
-    assert copy.delete(where="true") == 1200
+    assert copy.delete(where={"id": {"not": None}}) == 1200
     assert len(index) == 1200
     with pytest.raises(InputError, match="already exists"):
         index.save(tmp_path / "copy")
@@ -408,7 +411,7 @@ def start(folder, corpus, how):
 @pytest.mark.parametrize("how", ["before 1", "after 7", "before 8", "optimizing"])
 def test_killed_and_run_again_equals_undisturbed(how, index, corpus_file, tmp_path):
     child = start(tmp_path / "killed", corpus_file, how)
-    child.communicate(timeout=60)
+    child.communicate()
     assert child.returncode == -signal.SIGKILL
     committed = {"before 1": 0, "after 7": 350, "before 8": 350, "optimizing": 1200}[how]
     assert len(RankIndex.load(tmp_path / "killed")) == committed
@@ -420,14 +423,13 @@ def test_killed_and_run_again_equals_undisturbed(how, index, corpus_file, tmp_pa
 def test_killed_from_outside_at_any_time(index, corpus_file, tmp_path):
     folder = tmp_path / "killed"
     child = start(folder, corpus_file, "slow")
-    end = time.monotonic() + 50
     seen = 0
-    while not seen and time.monotonic() < end and child.poll() is None:
+    while not seen and child.poll() is None:
         time.sleep(0.05)
         if (folder / "index.json").exists():
             seen = len(RankIndex.load(folder))
     child.kill()
-    child.communicate(timeout=60)
+    child.communicate()
     assert 0 < seen <= len(RankIndex.load(folder)) <= 1200
     assert contents(RankIndex.build(letters, corpus_file, folder)) == contents(index)
 
@@ -437,7 +439,7 @@ def test_two_writers_at_once(index, sentences, tmp_path):
         (tmp_path / f"{name}.txt").write_text("\n".join(part), encoding="utf-8")
     children = [start(tmp_path / "both", tmp_path / f"{name}.txt", "slow") for name in "ab"]
     for child in children:
-        child.communicate(timeout=60)
+        child.communicate()
         assert child.returncode == 0
     both = RankIndex.load(tmp_path / "both", letters)
     assert contents(both) == contents(index)
@@ -519,7 +521,9 @@ def test_index_and_search_commands(run_cli, tiny_saved, tmp_path):
     assert (code, err) == (0, "")
     assert out.splitlines()[0].split() == ["score", "random", "pairs", "below", "text", "year"]
     assert "The cat sees the river" in out.splitlines()[1]
-    code, out, _ = run_cli("search", folder, "The cat", "A dog", "--where", "year > 2000", "--json")
+    code, out, _ = run_cli(
+        "search", folder, "The cat", "A dog", "--where", '{"year": {"gt": 2000}}', "--json"
+    )
     found = json.loads(out)
     assert [row["query"] for row in found] == ["The cat", "A dog"]
     assert {hit["columns"]["year"] for hit in found[0]["hits"]} == {2001, 2002}
@@ -531,7 +535,11 @@ def test_commands_tell_in_one_line(run_cli, tiny_saved, tmp_path, corpus_file):
         (("search", tmp_path / "none", "x"), "no such folder"),
         (("index", tmp_path / "none", corpus_file, "-o", tmp_path / "i"), "cannot load encoder"),
         (("index", tiny_saved, tmp_path / "none.txt", "-o", tmp_path / "i"), "no such file or folder"),
-        (("search", tmp_path / "i", "x", "--where", "foo = 1"), "cannot filter by 'foo = 1'"),
+        (
+            ("search", tmp_path / "i", "x", "--where", "foo=1"),
+            "cannot filter by 'foo', no column of the index: choose",
+        ),
+        (("search", tmp_path / "i", "x", "--where", "year > 1"), "cannot filter by 'year > 1'"),
     ):
         code, out, err = run_cli(*arguments)
         assert (code, out) == (2, "")

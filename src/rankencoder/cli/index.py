@@ -90,7 +90,10 @@ def search(
     folder: Annotated[Path, typer.Argument(metavar="INDEX", help="An index.")],
     queries: Annotated[list[str], typer.Argument(metavar="QUERY...", help="A sentence, or several.")],
     k: Annotated[int, typer.Option("-k", min=1, help="How many to find.")] = 10,
-    where: Annotated[str | None, typer.Option(help="SQL filter on the columns: year > 1990.")] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help='Filter on the columns: lang=en, or JSON: {"year": {"gt": 1990}}. Repeatable.'),
+    ] = None,
     exact: Annotated[bool, typer.Option("--exact", help="Look at every sentence of a large index.")] = False,
     model: Annotated[str | None, typer.Option(help="The model, if it is no longer where it was.")] = None,
     device: Device = None,
@@ -101,17 +104,19 @@ def search(
     Examples:
     - `rankencoder search my-index "a treaty that ended a war" -k 5`
 
-    - `rankencoder search my-index "open source" --where "year > 1990 AND lang = 'en'" --json`
+    - `rankencoder search my-index "open source" --where lang=en --where '{"year": {"gt": 1990}}'`
 
     """
+    from rankencoder.search.filters import parse_filter
     from rankencoder.search.index_folder import IndexFolder
 
     IndexFolder(folder).read()
+    condition = parse_filter(where or ())
     quiet_libraries()
     from rankencoder.search.rank_index import RankIndex
 
     opened = RankIndex.load(folder, model, device=device)
-    found = opened.search(queries, k, where=where, exact=exact)
+    found = opened.search(queries, k, where=condition, exact=exact)
     if as_json:
         rows = [
             {"query": q, "hits": [hit.to_dict() for hit in hits]}

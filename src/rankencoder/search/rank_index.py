@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -231,18 +231,20 @@ class RankIndex:
         counts["replaced"] += replaced
         counts["added"] += len(new) - replaced
 
-    def delete(self, ids: str | int | list[Any] | None = None, *, where: str | None = None) -> int:
+    def delete(
+        self, ids: str | int | list[Any] | None = None, *, where: Mapping[str, Any] | None = None
+    ) -> int:
         """Delete sentences and return how many.
 
         :param ids: Their ids.
-        :param where: Or an SQL filter, such as ``year < 1990``.
+        :param where: Or a filter, such as ``{"year": {"lt": 1990}}``.
         :raises InputError: If not one of both is given, or the filter is at fault.
         """
         if (ids is None) == (where is None):
             raise InputError("give the ids to delete, or a filter (where)")
         with self.folder.locked():
             if where is not None:
-                return self.rows.delete(where)
+                return self.rows.delete(self.rows.to_sql(where))
             given = [ids] if isinstance(ids, (str, int)) else list(ids or ())
             return self.rows.delete_ids([str(identity) for identity in given])
 
@@ -251,14 +253,15 @@ class RankIndex:
         query: str | list[str] | np.ndarray,
         k: int = 10,
         *,
-        where: str | None = None,
+        where: Mapping[str, Any] | None = None,
         exact: bool = False,
     ) -> Any:
         """Find the sentences nearest to a query.
 
         :param query: A sentence or several, or their unit vectors from the index's model.
         :param k: How many to find for each.
-        :param where: An SQL filter on id, text and columns, such as ``year > 1990 AND lang = 'en'``.
+        :param where: A filter on id, text and columns, such as ``{"year": {"gt": 1990}, "lang": "en"}`` (see
+            `rankencoder.search.filters`).
         :param exact: Compare with every sentence. Below 100,000 of them that is done anyway; above, an
             approximate index is used.
         :return: A list of `Hit`, best first, for one sentence or vector; a list of such lists for several.
@@ -272,7 +275,9 @@ class RankIndex:
         else:
             vectors = self.model(checked) if (checked := check_sentences(query)) else np.zeros((0, 0))
         most = min(k, max(1, len(self)))
-        found = self.rows.search(vectors, most, where, exact=exact) if len(vectors) else []
+        # text is the server's own SQL, until it takes the JSON form
+        condition = where if isinstance(where, str) else self.rows.to_sql(where) if where else None
+        found = self.rows.search(vectors, most, condition, exact=exact) if len(vectors) else []
         calibration = self.calibration
         hits = [[Hit.of_row(row, calibration) for row in rows] for rows in found]
         return hits[0] if one else hits

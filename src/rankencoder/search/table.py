@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from math import ceil
@@ -14,6 +14,7 @@ import numpy as np
 
 from rankencoder.encoders import first_line
 from rankencoder.errors import InputError
+from rankencoder.search.filters import quote, to_sql
 from rankencoder.search.index_rows import OWN
 
 NAME = "rows"
@@ -65,6 +66,14 @@ class LanceRows:
         """The names of the users' columns."""
         return [name for name in self.schema.names if name not in OWN]
 
+    def to_sql(self, where: Mapping[str, Any]) -> str:
+        """Return a filter as an SQL condition (see `rankencoder.search.filters`).
+
+        :raises InputError: If it does not fit the columns.
+        """
+        _, pa = import_lancedb()
+        return to_sql(where, pa.schema(field for field in self.schema if field.name != "vector"))
+
     def find(self, ids: list[str]) -> dict[str, dict[str, Any]]:
         """Return the rows with these ids, their vectors aside."""
         with _told(f"cannot read the table in {self.uri}"):
@@ -97,11 +106,8 @@ class LanceRows:
                 self.table.optimize(cleanup_older_than=_KEPT)
 
     def delete(self, where: str) -> int:
-        """Delete rows by a filter and return how many there were.
-
-        :raises InputError: If the filter is at fault.
-        """
-        with _told(f"cannot filter by {where!r}"):
+        """Delete the rows that meet an SQL condition and return how many there were."""
+        with _told(f"cannot delete from the table in {self.uri}"):
             return int(self.table.delete(where).num_deleted_rows)
 
     def delete_ids(self, ids: list[str]) -> int:
@@ -113,9 +119,8 @@ class LanceRows:
     ) -> list[list[dict[str, Any]]]:
         """Return the rows nearest to each of some unit vectors, nearest first, with their ``_distance``.
 
-        :param where: An SQL filter.
+        :param where: An SQL condition.
         :param exact: Look at every row, however many there are.
-        :raises InputError: If the filter is at fault.
         """
         query = self.table.search(list(vectors), vector_column_name="vector").distance_type("cosine")
         query = query.select(["id", "text", *self.columns, "_distance"]).limit(k)
@@ -125,7 +130,7 @@ class LanceRows:
             query = query.minimum_nprobes(self._probes()).maximum_nprobes(0).refine_factor(_REFINE)
         if where is not None:
             query = query.where(where)
-        with _told(f"cannot filter by {where!r}" if where else f"cannot search {self.uri}"):
+        with _told(f"cannot search the table in {self.uri}"):
             rows = query.to_list()
         found: list[list[dict[str, Any]]] = [[] for _ in vectors]
         for row in rows:
@@ -174,8 +179,7 @@ class LanceRows:
 
 def with_ids(ids: list[str]) -> str:
     """Return the SQL filter for rows with these ids."""
-    quoted = ", ".join("'" + identity.replace("'", "''") + "'" for identity in ids)
-    return f"id IN ({quoted})"
+    return f"id IN ({', '.join(map(quote, ids))})"
 
 
 def vectors_of(rows: Any) -> np.ndarray:

@@ -1,0 +1,195 @@
+"""Filters on the columns of an index: a small JSON form, translated to SQL.
+
+| form                                   | keeps the rows where                        |
+|----------------------------------------|---------------------------------------------|
+| ``{"lang": "en"}``                     | the column equals the value                 |
+| ``{"lang": null}``                     | the column has no value                     |
+| ``{"lang": ["en", "de"]}``             | it equals one of them                       |
+| ``{"year": {"gte": 1990, "lt": 2000}}``| it lies in the range: gt, gte, lt, lte      |
+| ``{"module": {"prefix": "os."}}``      | its text starts with this                   |
+| ``{"lang": {"not": "en"}}``            | it does not equal the value, or one of them |
+
+A filter with several conditions keeps the rows that meet all of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime, timezone
+from math import isfinite
+from typing import Any
+
+from rankencoder.errors import InputError, nearest
+from rankencoder.io.storage import import_pyarrow
+
+_COMPARISONS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+OPERATORS = (*_COMPARISONS, "prefix", "not")
+_EXAMPLE = '{"year": {"gte": 2020}}'
+
+
+def parse_filter(texts: Iterable[str]) -> dict[str, Any]:
+    """Read filters that a person typed, and join them.
+
+    :param texts: JSON objects, or pairs such as ``lang=en``.
+    :raises InputError: If a text is neither, or two of them filter by the same column.
+
+    >>> parse_filter(["lang=en", '{"year": {"gte": 2020}}'])
+    {'lang': 'en', 'year': {'gte': 2020}}
+    """
+    joined: dict[str, Any] = {}
+    for text in texts:
+        part = _parse(text)
+        for name in joined.keys() & part.keys():
+            raise InputError(f"two filters on column {name!r}: write them as one, such as {_EXAMPLE}")
+        joined.update(part)
+    return joined
+
+
+def _parse(text: str) -> dict[str, Any]:
+    if not text.lstrip().startswith("{"):
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"cannot filter by {text!r}: write column=value, or JSON such as {_EXAMPLE}")
+        return {name.strip(): value.strip()}
+    try:
+        found = json.loads(text, object_pairs_hook=_distinct)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InputError(f"cannot filter by {text!r}, which is no JSON ({error})") from error
+    return dict(found)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise InputError(f"a filter has one of its keys twice: {', '.join(name for name, _ in pairs)}")
+    return dict(pairs)
+
+
+def to_sql(where: Mapping[str, Any], schema: Any) -> str:
+    """Return a filter as an SQL condition, with names and values quoted.
+
+    Text is converted to the type of its column, so that ``{"year": "2020"}`` works and dates can be written
+    as ``"2020-12-31"``.
+
+    :param where: Columns and what they must be (see the module).
+    :param schema: The Arrow schema of the columns that may be used.
+    :raises InputError: If a column, an operator or a value does not fit.
+
+    >>> import pyarrow as pa
+    >>> schema = pa.schema({"year": pa.int64(), "lang": pa.string()})
+    >>> to_sql({"year": {"gte": 1990, "lt": 2000}, "lang": "it's"}, schema)
+    "`year` >= 1990 AND `year` < 2000 AND `lang` = 'it''s'"
+    """
+    if not isinstance(where, Mapping) or not where:
+        raise InputError(f"cannot filter by {where!r}: a filter is an object such as {_EXAMPLE}")
+    conditions = []
+    for name, wanted in where.items():
+        if name not in schema.names:
+            known = nearest(str(name), schema.names)
+            raise InputError(f"cannot filter by {name!r}, no column of the index:{known}")
+        conditions += _Column(name, schema.field(name).type).conditions(wanted)
+    return " AND ".join(conditions)
+
+
+class _Column:
+    """A column that is filtered by.
+
+    :param name: Its name.
+    :param kind: Its Arrow type.
+    """
+
+    def __init__(self, name: str, kind: Any) -> None:
+        self.name, self.kind = name, kind
+        self.quoted = f"`{name}`"
+
+    def conditions(self, wanted: Any) -> list[str]:
+        """Return the SQL conditions for what the column must be."""
+        if not isinstance(wanted, Mapping):
+            return [self.equals(wanted)]
+        if not wanted:
+            raise InputError(f"cannot filter by {self.name!r}: {{}} holds no condition, such as {_EXAMPLE}")
+        return [self.condition(operator, value) for operator, value in wanted.items()]
+
+    def condition(self, operator: str, value: Any) -> str:
+        """Return the SQL condition for one operator."""
+        if operator in _COMPARISONS:
+            return f"{self.quoted} {_COMPARISONS[operator]} {self.literal(value)}"
+        if operator == "prefix":
+            if not self._is_text:
+                raise InputError(
+                    f"cannot filter by a prefix of {self.name!r}, which holds no text: {self.kind}"
+                )
+            return f"starts_with({self.quoted}, {self.literal(value)})"
+        if operator == "not":
+            missing = "" if self._has_none(value) else f"{self.quoted} IS NULL OR "
+            return f"({missing}NOT {self.equals(value)})"
+        known = nearest(str(operator), OPERATORS)
+        raise InputError(f"cannot filter by {self.name!r}: {operator!r} is no operator:{known}")
+
+    def equals(self, value: Any) -> str:
+        """Return the SQL condition for a value, or one of a list of values."""
+        if value is None:
+            return f"{self.quoted} IS NULL"
+        if not isinstance(value, (list, tuple)):
+            return f"{self.quoted} = {self.literal(value)}"
+        given = [self.literal(one) for one in value if one is not None]
+        found = f"{self.quoted} IN ({', '.join(given)})" if given else "FALSE"
+        return f"({self.quoted} IS NULL OR {found})" if self._has_none(value) else found
+
+    def literal(self, value: Any) -> str:
+        """Return a value as an SQL literal of the column's type.
+
+        :raises InputError: If it has another type.
+        """
+        pa, _ = import_pyarrow()
+        accepted, described = self._accepted()
+        if not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted):
+            raise self._misfit(value, described)
+        try:
+            made = pa.scalar(value).cast(self.kind).as_py()
+        except (ValueError, OverflowError, pa.ArrowException) as error:
+            raise self._misfit(value, described) from error
+        if isinstance(made, str):
+            return quote(made)
+        if isinstance(made, datetime):
+            made = made.astimezone(timezone.utc).replace(tzinfo=None) if made.tzinfo else made
+            return f"TIMESTAMP '{made.isoformat()}'"
+        if isinstance(made, date):
+            return f"DATE '{made.isoformat()}'"
+        if isinstance(made, float) and not isfinite(made):
+            raise self._misfit(value, described)
+        return str(made).upper()
+
+    @property
+    def _is_text(self) -> bool:
+        pa, _ = import_pyarrow()
+        return bool(pa.types.is_string(self.kind) or pa.types.is_large_string(self.kind))
+
+    def _accepted(self) -> tuple[tuple[type, ...], str]:
+        """Return the Python types of values that fit, and how the column's type is called."""
+        types = import_pyarrow()[0].types
+        if self._is_text:
+            return (str,), "text"
+        if types.is_boolean(self.kind):
+            return (bool, str), "true or false"
+        if types.is_integer(self.kind) or types.is_floating(self.kind):
+            return (int, float, str), f"numbers ({self.kind})"
+        if types.is_date(self.kind) or types.is_timestamp(self.kind):
+            return (date, str), f"times ({self.kind}), such as '2020-12-31T23:59:59Z'"
+        return (), f"{self.kind}, which only null can be compared with"
+
+    @staticmethod
+    def _has_none(value: Any) -> bool:
+        return value is None or (isinstance(value, (list, tuple)) and None in value)
+
+    def _misfit(self, value: Any, described: str) -> InputError:
+        return InputError(f"cannot filter by {value!r}: column {self.name!r} holds {described}")
+
+
+def quote(text: str) -> str:
+    """Return a text as an SQL literal.
+
+    >>> quote("it's")
+    "'it''s'"
+    """
+    return "'" + text.replace("'", "''") + "'"
