@@ -1,10 +1,6 @@
 import functools
 import hashlib
-import os
-import signal
-import subprocess
 import sys
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -55,20 +51,20 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("RANKENCODER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(negation, "_PART", 10)
     monkeypatch.setattr(spacy, "load", lambda name, exclude: load(name, exclude=tuple(exclude)))  # saves time
-    return tmp_path / "cache"
+    return tmp_path / "cache" / "negations"
 
 
 @pytest.fixture
-def calls(monkeypatch):
-    """What was given to the parser in this process, part by part."""
-    calls, make = [], negation._negations
+def parsed(monkeypatch):
+    """The sentences that were negated in this process."""
+    texts, original = [], negation.negate
 
-    def counted(name, texts):
-        calls.append(texts)
-        return make(name, texts)
+    def counted(doc):
+        texts.append(doc.text)
+        return original(doc)
 
-    monkeypatch.setattr(negation, "_negations", counted)
-    return calls
+    monkeypatch.setattr(negation, "negate", counted)
+    return texts
 
 
 @pytest.mark.parametrize(
@@ -133,172 +129,82 @@ def test_little_is_lost_and_something_changed(parser, text):
     assert set(added) <= {"not", "Not", "do", "does", "did", "", *(root.lemma_ for root in roots)}
 
 
-def test_workers_make_the_same_negations_as_this_process(parser, sentences, cache, tmp_path, monkeypatch):
+def test_workers_make_the_same_negations_as_this_process(parser, sentences, cache):
     column = datasets.Dataset.from_dict({"text": [f" {text}. " for text in sentences[:65]]})["text"]
-    alone = negate_sentences(column, fingerprint="f", parser=MODEL, processes=1)
-    monkeypatch.setattr(spacy, "load", None)
-    workers = negate_sentences(column, fingerprint="f", parser=MODEL, processes=2, cache=tmp_path / "other")
+    alone = negate_sentences(column, fingerprint="alone", parser=MODEL, processes=1)
+    workers = negate_sentences(column, fingerprint="workers", parser=MODEL, processes=2)
     assert alone.column_names == ["negation"]
     assert alone["negation"][:] == workers["negation"][:] == [negate(parser(t.strip())) for t in column]
     assert alone["negation"][0] == "The cat does not see the cat 0 ."
-    for made, folder in ((alone, cache), (workers, tmp_path / "other")):
-        (file,) = (folder / "negations").glob("*.arrow")
-        assert made.cache_files == [{"filename": str(file)}]  # mapped into memory
-        assert {path.suffix for path in (folder / "negations").iterdir()} <= {".arrow", ".lock"}
+    files = {file["filename"] for made in (alone, workers) for file in made.cache_files}
+    assert files == set(map(str, cache.glob("*/*"))), "mapped into memory, and nothing else is left"
 
 
-def test_negations_are_made_once(sentences, calls, monkeypatch):
-    first = negate_sentences(sentences[:15], fingerprint="f", parser=MODEL, processes=1)
-    assert calls == [sentences[:10], sentences[10:15]]
-    monkeypatch.setattr(spacy, "load", None)
+def test_negations_are_made_once(sentences, parsed):
+    first = negate_sentences(sentences[:15], fingerprint="f", parser=MODEL)
+    assert parsed == sentences[:15]
     again = negate_sentences(sentences[:15], fingerprint="f", parser=MODEL)
     assert again["negation"][:] == first["negation"][:]
-    assert len(calls) == 2
+    assert len(parsed) == 15
 
 
-def test_other_sentences_rules_and_versions_are_other_work(sentences, cache, monkeypatch):
+def test_other_sentences_rules_and_parsers_are_other_work(sentences, parser, cache, monkeypatch):
     def make(fingerprint):
-        negate_sentences(sentences[:2], fingerprint=fingerprint, parser=MODEL, processes=1)
-        return len(list(cache.glob("negations/*.arrow")))
+        negate_sentences(sentences[:2], fingerprint=fingerprint, parser=MODEL)
+        return len(list(cache.glob("*/*.arrow")))
 
     assert [make("f"), make("a/b"), make("f")] == [1, 2, 2]
     monkeypatch.setattr(negation, "_RULES", 2)
     assert make("f") == 3
-    monkeypatch.setattr("importlib.metadata.version", lambda name: "99")
+    monkeypatch.setattr(spacy, "load", lambda name, exclude: parser)
+    monkeypatch.setitem(parser.meta, "version", "99")
     assert make("f") == 4
 
 
-def test_a_folder_is_another_parser(sentences, model_folder, cache):
-    for name in (MODEL, str(model_folder)):
-        negate_sentences(sentences[:2], fingerprint="f", parser=name)
-    assert len(list(cache.glob("negations/*.arrow"))) == 2
-
-
-def test_the_default_cache(monkeypatch, tmp_path):
-    monkeypatch.delenv("RANKENCODER_CACHE")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert len(negate_sentences([], fingerprint="f", parser=MODEL)) == 0
-    assert len(list(tmp_path.glob(".cache/rankencoder/negations/*.arrow"))) == 1
-
-
 @pytest.mark.parametrize("damage", ["longer", "cut", "nonsense"])
-def test_a_wrong_cache_is_made_anew(sentences, cache, calls, damage):
-    negate_sentences(
-        sentences[: 25 if damage == "longer" else 15], fingerprint="f", parser=MODEL, processes=1
-    )
-    (file,) = cache.glob("negations/*.arrow")
-    content = {"longer": file.read_bytes(), "cut": file.read_bytes()[:-200], "nonsense": b"nonsense"}[damage]
-    file.write_bytes(content)
-    calls.clear()
-    made = negate_sentences(sentences[:15], fingerprint="f", parser=MODEL, processes=1)
-    assert len(made) == 15
-    assert list(map(len, calls)) == [10, 5]
+def test_a_wrong_part_is_made_anew(sentences, cache, parsed, damage):
+    made = negate_sentences(sentences[:15], fingerprint="f", parser=MODEL)["negation"][:]
+    first, second = sorted(cache.glob("*/*.arrow"))
+    cut = second.read_bytes()[:-200]
+    second.write_bytes({"longer": first.read_bytes(), "cut": cut, "nonsense": b"nonsense"}[damage])
+    parsed.clear()
+    assert negate_sentences(sentences[:15], fingerprint="f", parser=MODEL)["negation"][:] == made
+    assert parsed == sentences[10:15]
 
 
-def test_interrupted_work_goes_on_where_it_stopped(sentences, cache, calls, monkeypatch):
-    counted = negation._negations
+def test_interrupted_work_goes_on_where_it_stopped(sentences, parsed, monkeypatch):
+    counted = negation.negate
 
-    def stops_at_the_third(name, texts):
-        if len(calls) == 2:
+    def stops(doc):
+        if len(parsed) == 25:
             raise KeyboardInterrupt
-        return counted(name, texts)
+        return counted(doc)
 
-    monkeypatch.setattr(negation, "_negations", stops_at_the_third)
+    monkeypatch.setattr(negation, "negate", stops)
     with pytest.raises(KeyboardInterrupt):
-        negate_sentences(sentences[:45], fingerprint="f", parser=MODEL, processes=1)
-    parts = sorted(cache.glob("negations/.*.parts/part-*"))
-    assert len(parts) == 2
-    parts[0].unlink()  # workers do not finish in order
-    monkeypatch.setattr(negation, "_negations", counted)
-    calls.clear()
-    resumed = negate_sentences(sentences[:45], fingerprint="f", parser=MODEL, processes=1)
-    assert calls == [sentences[:10], sentences[20:30], sentences[30:40], sentences[40:45]]
-    whole = negate_sentences(sentences[:45], fingerprint="g", parser=MODEL, processes=1)
+        negate_sentences(sentences[:45], fingerprint="f", parser=MODEL)
+    monkeypatch.setattr(negation, "negate", counted)
+    parsed.clear()
+    resumed = negate_sentences(sentences[:45], fingerprint="f", parser=MODEL)
+    assert parsed == sentences[20:45]
+    whole = negate_sentences(sentences[:45], fingerprint="g", parser=MODEL)
     assert resumed["negation"][:] == whole["negation"][:]
-    assert not list(cache.glob("negations/.*.parts"))
 
 
-def test_the_second_of_two_waits(sentences, calls):
+def test_the_second_of_two_waits(sentences, parsed):
     def make(_):
-        return negate_sentences(sentences[:45], fingerprint="f", parser=MODEL, processes=1)["negation"][:]
+        return negate_sentences(sentences[:45], fingerprint="f", parser=MODEL)["negation"][:]
 
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(make, range(2))
     assert first == second
-    assert len(calls) == 5
-
-
-SCRIPT = """
-from rankencoder.training import negation
-
-def main():
-    negation._PART = 10
-    sentences = ["The cat sees the dog."] * {count}
-    negation.negate_sentences(sentences, fingerprint="f", parser={model!r}, processes=2)
-
-{start}
-"""
-
-
-def start_script(folder, start="if __name__ == '__main__': main()", count=10**5):
-    (folder / "script.py").write_text(SCRIPT.format(model=MODEL, start=start, count=count))
-    command = [sys.executable, str(folder / "script.py")]
-    heeded = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # shells ignore it in background
-    return subprocess.Popen(
-        command, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=heeded
-    )
-
-
-def wait_until(true, seconds=120):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
-def group_is_gone(group):
-    """Say whether no process of a group runs; dead ones may wait for ever for an init to bury them."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, its_group = stat.read_text().rpartition(")")[2].split()[:3]
-        except OSError:
-            continue
-        if int(its_group) == group and state not in "ZX":
-            return False
-    return True
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at /proc")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_no_worker_outlives_its_parent(tmp_path, cache, number):
-    """Ctrl-C reaches all, but only the parent tells of it; kill -9 reaches the parent alone."""
-    process = start_script(tmp_path)
-    try:
-        wait_until(lambda: process.poll() is not None or list(cache.glob("negations/.*.parts/part-*")))
-        (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
-        _, errors = process.communicate(timeout=60)
-        wait_until(lambda: group_is_gone(process.pid))
-    finally:
-        process.kill()
-    assert process.returncode == -number
-    assert errors.count("KeyboardInterrupt") == (number == signal.SIGINT)
-    assert "Process" not in errors
-
-
-def test_a_script_without_guard_ends_with_an_explanation(tmp_path):
-    process = start_script(tmp_path, start="main()", count=100)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert "InputError: start the work of the script under: if __name__ == '__main__':" in errors
-    assert errors.splitlines()[-1].startswith("rankencoder.errors.InputError: a worker process died")
+    assert parsed == sentences[:45]
 
 
 def test_what_is_missing_is_told_in_one_line(tmp_path, monkeypatch):
     download = r"^SNCSE negates .* en_core_web_none: python -m spacy download en_core_web_none$"
-    folder = r"x is no folder of a spaCy model: it needs config.cfg and meta.json$"
+    folder = r"x is not the folder of a spaCy model: it needs config.cfg and meta.json$"
     for name, message in (("en_core_web_none", download), (str(tmp_path / "x"), folder)):
-        with pytest.raises(InputError, match=message):
-            load_parser(name)
         with pytest.raises(InputError, match=message):
             negate_sentences(["A town"], fingerprint="f", parser=name)
     spacy.blank("en").to_disk(tmp_path / "blank")
@@ -309,17 +215,6 @@ def test_what_is_missing_is_told_in_one_line(tmp_path, monkeypatch):
         load_parser()
 
 
-def test_wrong_input_is_told_in_one_line():
-    for sentence, message in (
-        (None, "sentence 1 is no text but NoneType"),
-        ("a" * 10_001, "sentence 1 is longer"),
-    ):
-        with pytest.raises(InputError, match=message):
-            negate_sentences(["A town", sentence], fingerprint="f", parser=MODEL, processes=1)
-    with pytest.raises(InputError, match="processes is 0: it must be 1 or more"):
-        negate_sentences(["A town"], fingerprint="f", parser=MODEL, processes=0)
-
-
 def test_progress(sentences, capsys):
-    negate_sentences(sentences[:25], fingerprint="f", parser=MODEL, processes=1, progress=True)
+    negate_sentences(sentences[:25], fingerprint="f", parser=MODEL, progress=True)
     assert "25/25" in capsys.readouterr().err

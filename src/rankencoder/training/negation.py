@@ -1,27 +1,17 @@
-"""Sentences turned into their negations, SNCSE's soft negatives: made once, in parallel, and kept."""
+"""Turn sentences into their negations, the soft negatives of SNCSE; each corpus is parsed once."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import os
-import signal
-import threading
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import closing, contextmanager, suppress
-from functools import lru_cache
-from importlib import metadata
-from itertools import islice, takewhile
-from multiprocessing.synchronize import Event
+from collections.abc import Sequence
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rankencoder.errors import InputError
-from rankencoder.io.corpus import LONGEST
-from rankencoder.io.parts import Parts, clear_parts
 from rankencoder.io.storage import new_file
 
 if TYPE_CHECKING:
@@ -33,11 +23,9 @@ _BE = ("am", "is", "was", "are", "were")
 _MODALS = ("can", "could", "will", "would", "shall", "should", "may", "must", "might")
 _DO = {"VBP": "do", "VBZ": "does", "VBD": "did"}
 _COMPONENTS = ("tagger", "parser", "lemmatizer")
-_RULES = 1  # raise it when `negate` changes, so that negations made by older rules are not found any more
-_PART = 2048
-_BATCH = 256
-
-Job = tuple[int, list[str]]
+_RULES = 1  # raise it when `negate` changes: negations made by older rules are not found any more
+_PART = 20_000  # sentences in one file of the cache
+_FEW = 5_000  # sentences for each further process
 
 
 def negate(doc: Doc) -> str:
@@ -86,16 +74,14 @@ def load_parser(name: str = "en_core_web_sm") -> Language:
     try:
         parser = spacy.load(name, exclude=["ner"])
     except OSError as error:
-        raise InputError(_no_model(name)) from error
+        if os.sep in name or Path(name).is_dir():
+            message = f"{name} is not the folder of a spaCy model: it needs config.cfg and meta.json"
+        else:
+            message = f"SNCSE negates sentences with the spaCy model {name}: python -m spacy download {name}"
+        raise InputError(message) from error
     if missing := [component for component in _COMPONENTS if component not in parser.pipe_names]:
         raise InputError(f"the spaCy model {name} has no {missing[0]}: SNCSE needs {', '.join(_COMPONENTS)}")
     return parser
-
-
-def _no_model(name: str) -> str:
-    if os.sep in name or Path(name).is_dir():
-        return f"{name} is no folder of a spaCy model: it needs config.cfg and meta.json"
-    return f"SNCSE negates sentences with the spaCy model {name}: python -m spacy download {name}"
 
 
 def negate_sentences(
@@ -104,196 +90,72 @@ def negate_sentences(
     fingerprint: str,
     parser: str = "en_core_web_sm",
     processes: int | None = None,
-    cache: Path | None = None,
     progress: bool = False,
 ) -> Dataset:
     """Return the negations of sentences, from the cache if they were made before.
 
-    Processes that ask for the same negations at the same time wait for the first of them.
+    Interrupted work resumes where it stopped. A second process that asks for the same negations waits for the
+    first.
 
     :param sentences: A list, the column of a ``datasets`` dataset, or anything else that can be sliced.
-    :param fingerprint: What tells these sentences from others.
+    :param fingerprint: Identifies the sentences.
     :param parser: The spaCy model, an installed package or a folder.
-    :param processes: How many processes parse; 1 stays in this one. By default one for each usable CPU.
-    :param cache: The folder of the cache, by default ``$RANKENCODER_CACHE`` or ``~/.cache/rankencoder``;
-        negations lie in its sub-folder ``negations``.
+    :param processes: Processes that parse. By default, one per usable CPU for large corpora.
     :param progress: Show a progress bar.
     :return: A memory-mapped dataset with one column, "negation": row i belongs to sentence i.
-    :raises InputError: If the input is at fault. What was negated so far is kept for the next try.
+    :raises InputError: If spaCy or its model is missing.
     """
-    from datasets import Dataset
+    from datasets import Dataset, concatenate_datasets
     from filelock import FileLock
 
-    if processes is not None and processes < 1:
-        raise InputError(f"processes is {processes}: it must be 1 or more")
-    key = {"fingerprint": fingerprint, "parser": parser, "version": _version(parser), "rules": _RULES}
-    target = _target(key, cache)
-    if not _is_whole(target, len(sentences)):
-        _refuse_unguarded_script()
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(target.with_suffix(".lock")):
-            if not _is_whole(target, len(sentences)):
-                _make(target, sentences, key, processes or _usable_cpus(), progress)
-    return Dataset.from_file(str(target))
+    language = load_parser(parser)
+    key = json.dumps([fingerprint, language.meta, _RULES], sort_keys=True, default=str)
+    folder = _cache() / hashlib.sha256(key.encode()).hexdigest()[:32]
+    folder.mkdir(parents=True, exist_ok=True)
+    count = len(sentences)
+    rows = [range(start, min(start + _PART, count)) for start in range(0, count, _PART)]
+    parts = {folder / f"part-{part.start:09d}.arrow": part for part in rows}
+    with FileLock(folder.with_suffix(".lock")):
+        todo = {path: part for path, part in parts.items() if not _is_whole(path, len(part))}
+        if todo:
+            _write_parts(todo, sentences, language, processes or _processes(count), progress)
+    return concatenate_datasets([Dataset.from_file(str(path)) for path in parts])
 
 
-def _version(parser: str) -> str:
-    """Return the version of a spaCy model, or a digest of what its folder says of it, without loading it."""
-    with suppress(metadata.PackageNotFoundError, ValueError):
-        return metadata.version(parser)
-    try:
-        return hashlib.sha256((Path(parser) / "meta.json").read_bytes()).hexdigest()
-    except OSError as error:
-        raise InputError(_no_model(parser)) from error
+def _cache() -> Path:
+    folder = Path(os.environ.get("RANKENCODER_CACHE") or "~/.cache/rankencoder").expanduser()
+    return folder / "negations"
 
 
-def _target(key: dict[str, Any], cache: Path | None) -> Path:
-    folder = Path(cache or os.environ.get("RANKENCODER_CACHE") or "~/.cache/rankencoder").expanduser()
-    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
-    return folder / "negations" / f"{digest[:32]}.arrow"
+def _processes(count: int) -> int:
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cpus, 1 + count // _FEW)
 
 
-def _is_whole(target: Path, count: int) -> bool:
-    """Say whether a file holds as many negations as there are sentences."""
+def _is_whole(path: Path, count: int) -> bool:
+    """Say whether a file holds so many negations."""
     from datasets import Dataset
 
     try:
-        cached = Dataset.from_file(str(target))
+        return len(Dataset.from_file(str(path))) == count
     except (OSError, ValueError):
         return False
-    return cached.column_names == ["negation"] and len(cached) == count
 
 
-def _refuse_unguarded_script() -> None:
-    """Stop a worker that runs its parent's script anew: it would wait for the lock that its parent holds."""
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
-        raise InputError("start the work of the script under: if __name__ == '__main__':")
-
-
-def _usable_cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _make(target: Path, sentences: Sequence[str], key: dict[str, Any], processes: int, shown: bool) -> None:
+def _write_parts(
+    parts: dict[Path, range], sentences: Sequence[str], parser: Language, processes: int, progress: bool
+) -> None:
+    import pyarrow as pa
     from tqdm.auto import tqdm
 
-    count = len(sentences)
-    parts = Parts(target, {**key, "sentences": count, "part": _PART})
-    numbers = range(-(-count // _PART))
-    todo = [number for number in numbers if not parts.is_finished(number)]
-    done = count - sum(min(_PART, count - number * _PART) for number in todo)
-    jobs = ((number, _texts(sentences, number * _PART)) for number in todo)
-    bar = tqdm(total=count, initial=done, desc="Negating", unit=" sentences", disable=not shown)
-    with bar, closing(_negated(jobs, key["parser"], min(processes, len(todo)))) as results:
-        for number, negations in results:
-            with parts.write(number) as path:
-                _write(path, [negations])
-            bar.update(len(negations))
-    with new_file(target) as path:
-        _write(path, (_read(parts.path(number)) for number in numbers))
-    clear_parts(target)
-
-
-def _texts(sentences: Sequence[str], start: int) -> list[str]:
-    texts = list(sentences[start : start + _PART])
-    for number, text in enumerate(texts, start):
-        if not isinstance(text, str):
-            raise InputError(f"sentence {number} is no text but {type(text).__name__}")
-        if len(text) > LONGEST:
-            raise InputError(f"sentence {number} is longer than {LONGEST:,} characters: shorten or drop it")
-    return [text.strip() for text in texts]
-
-
-def _write(path: Path, parts: Iterable[list[str]]) -> None:
-    """Write an Arrow stream, as ``datasets`` maps it into memory, with a batch for each part."""
-    import pyarrow as pa
-
-    schema = pa.schema({"negation": pa.string()})
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as stream:
-        for negations in parts:
-            stream.write_batch(pa.record_batch([pa.array(negations, pa.string())], schema=schema))
-
-
-def _read(path: Path) -> list[str]:
-    import pyarrow as pa
-
-    with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as stream:
-        return list(stream.read_all()["negation"].to_pylist())
-
-
-def _negated(jobs: Iterator[Job], parser: str, processes: int) -> Generator[Job, None, None]:
-    """Yield the numbers of the jobs with the negations of their sentences, in any order."""
-    if processes > 1:
-        yield from _negated_by_workers(jobs, parser, processes)
-    for number, texts in jobs:
-        yield number, _negations(parser, texts)
-    _loaded.cache_clear()
-
-
-def _negations(parser: str, texts: list[str]) -> list[str]:
-    if _stopped():
-        return []
-    docs = _loaded(parser).pipe(texts, batch_size=_BATCH)
-    return [negate(doc) for doc in takewhile(lambda _: not _stopped(), docs)]
-
-
-def _stopped() -> bool:
-    """Say whether this is a worker whose parent gave up; what it returns then is not read."""
-    return _stop is not None and _stop.is_set()
-
-
-_loaded = lru_cache(maxsize=1)(load_parser)
-
-
-def _negated_by_workers(jobs: Iterator[Job], parser: str, processes: int) -> Iterator[Job]:
-    context = multiprocessing.get_context("spawn")
-    stop = context.Event()
-    pool = ProcessPoolExecutor(processes, context, _start_worker, (stop,))
-    running: dict[Future[list[str]], int] = {}
-    try:
-        while True:
-            for number, texts in islice(jobs, 2 * processes - len(running)):
-                with _interrupts_held_back():
-                    running[pool.submit(_negations, parser, texts)] = number
-            if not running:
-                return
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                yield running.pop(future), future.result()
-    except BrokenProcessPool as error:
-        raise InputError(
-            "a worker process died: is the memory full, or does the script start its work outside of "
-            "if __name__ == '__main__'? processes=1 does without workers"
-        ) from error
-    finally:
-        stop.set()
-        pool.shutdown(cancel_futures=True)
-
-
-@contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """Let this process see Ctrl-C after the block, and those that start in it never, not even in imports."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-_stop: Event | None = None  # set in workers alone
-
-
-def _start_worker(stop: Event) -> None:
-    global _stop
-    _stop = stop
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_die_with_parent, daemon=True).start()
-
-
-def _die_with_parent() -> None:
-    """End a worker whose parent was killed; it would wait for work for ever."""
-    if parent := multiprocessing.parent_process():
-        parent.join()
-        os._exit(1)
+    texts = (text.strip() for part in parts.values() for text in sentences[part.start : part.stop])
+    bar = tqdm(total=sum(map(len, parts.values())), desc="Negating", unit=" sentences", disable=not progress)
+    with bar, closing(parser.pipe(texts, batch_size=256, n_process=processes)) as docs:
+        for path, part in parts.items():
+            negations = []
+            for doc in islice(docs, len(part)):
+                negations.append(negate(doc))
+                bar.update()
+            table = pa.table({"negation": pa.array(negations, pa.string())})
+            with new_file(path) as file, pa.ipc.new_stream(str(file), table.schema) as stream:
+                stream.write_table(table)
