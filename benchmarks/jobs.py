@@ -34,7 +34,7 @@ COMMON: dict[str, Any] = {
 }
 """Settings of every training, unless it says otherwise."""
 
-LOGGED = ("contrastive", "weighted_rank", "pairs", "target", "listnet", "listmle", "dropped_negatives")
+LOGGED = ("contrastive", "weighted_rank", "pairs", "target", "listnet", "dropped_negatives")
 
 
 @dataclass

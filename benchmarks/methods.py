@@ -33,7 +33,6 @@ EXTENSIONS: dict[str, dict[str, Any]] = {
     "neighbors": {**SUM, "neighbors": 3},
     "rounds": {**SUM, "rounds": 3},
     "listnet": {"listwise": "listnet"},
-    "listmle": {"listwise": "listmle"},
 }
 """SimCSE's E2 by other recipes; E1 is the same as that of the paper's, which "simcse" is.
 

@@ -1,5 +1,8 @@
 """The contrastive loss against the specification's numbers, sentence-transformers and scikit-learn."""
 
+import textwrap
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -7,12 +10,14 @@ from loss_oracles import COSINES, SENTENCES, cosines_by_hand, numbers
 from scipy.special import logsumexp
 from torch.nn.functional import normalize
 
-from rankencoder.training.losses.contrastive import Head
+from rankencoder.training.backbones.backbone import load_backbone
+from rankencoder.training.losses.contrastive import ContrastiveLoss, Head
 from rankencoder.training.losses.formulas import (
     cosine_matrix,
     info_nce,
     rank_targets,
 )
+from rankencoder.training.losses.rankencoder_loss import RankEncoderLoss
 from rankencoder.training.methods import SimCSE
 
 
@@ -94,3 +99,12 @@ def test_autocast_costs_no_digits(dtype):
         assert torch.equal(cosine_matrix(a, b), expected)
         assert torch.equal(rank_targets(a, reference), targets)
     np.testing.assert_allclose(expected, cosines_by_hand(a.float(), b.float()), atol=1e-6)
+
+
+@pytest.mark.parametrize("loss", [ContrastiveLoss, RankEncoderLoss])
+def test_the_example_of_the_docstring_runs(masked_models, loss):
+    example = loss.__init__.__doc__.split("::\n")[1].replace("bert-base-uncased", str(masked_models["bert"]))
+    names = {"load_backbone": load_backbone, "SimCSE": SimCSE, "RankEncoderLoss": RankEncoderLoss}
+    names["reference"] = SimpleNamespace(vectors=torch.eye(5, 32))
+    exec(textwrap.dedent(example), names)
+    assert isinstance(names["loss"], loss)

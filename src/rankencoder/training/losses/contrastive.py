@@ -89,9 +89,8 @@ class ContrastiveLoss(nn.Module):
         Example:
             ::
 
-                from rankencoder.training.methods import SimCSE
-
-                loss = SimCSE().loss(model)
+                backbone = load_backbone("bert-base-uncased")
+                loss = SimCSE().loss(SimCSE().encoder(backbone), backbone)
 
         """  # noqa: D212
         super().__init__()

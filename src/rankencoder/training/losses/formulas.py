@@ -88,27 +88,6 @@ def listnet_loss(cosines: torch.Tensor, targets: torch.Tensor, temperature: floa
     return -(teacher.softmax(dim=1) * student.log_softmax(dim=1)).sum() / len(cosines)
 
 
-def listmle_loss(cosines: torch.Tensor, targets: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Return the loss of ListMLE, as RankCSE has it: how unlikely E1's order of the other sentences is.
-
-    The mean over lists of the sum over places. Where E1 has ties, a random order is taken for theirs.
-
-    >>> cosines = torch.tensor([[0, 2, 1, 0.5]] + [[0, 1, 1, 0]] * 3).double()
-    >>> targets = torch.tensor([[0, 0.5, 0.8, 0.1]] * 4).double()
-    >>> f"{_order_loss(_others(cosines), _others(targets))[0]:.7f}"
-    '1.6657821'
-    """
-    return _order_loss(_others(cosines) / temperature, _others(targets)).mean()
-
-
-def _order_loss(student: torch.Tensor, teacher: torch.Tensor) -> torch.Tensor:
-    shuffled = torch.rand_like(teacher).argsort(dim=1)
-    order = shuffled.gather(1, teacher.gather(1, shuffled).argsort(dim=1, descending=True, stable=True))
-    scores = student.gather(1, order)
-    rest = scores.flip(1).logcumsumexp(dim=1).flip(1)  # of each place and all below it
-    return (rest - scores).sum(dim=1)
-
-
 def _others(matrix: torch.Tensor) -> torch.Tensor:
     """Return a square matrix without its diagonal: for each sentence the list of the others."""
     n = len(matrix)

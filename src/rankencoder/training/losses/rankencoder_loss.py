@@ -14,7 +14,6 @@ from rankencoder.training.losses.formulas import (
     Combine,
     Diagonal,
     cosine_matrix,
-    listmle_loss,
     listnet_loss,
     rank_loss,
     select_pairs,
@@ -23,8 +22,7 @@ from rankencoder.training.losses.formulas import (
 from rankencoder.training.teaching.targets import Target, TeacherSimilarity
 
 Student = Literal["encoder", "head"]
-Listwise = Literal["listnet", "listmle"]
-_LISTWISE = {"listnet": listnet_loss, "listmle": listmle_loss}
+Listwise = Literal["none", "listnet"]
 
 CITATION = """@inproceedings{seonwoo-etal-2023-ranking,
     title = "Ranking-Enhanced Unsupervised Sentence Representation Learning",
@@ -57,7 +55,7 @@ class RankEncoderLoss(nn.Module):
         diagonal: Diagonal = "auto",
         student: Student = "encoder",
         target: Target = "ranks",
-        listwise: Listwise | None = None,
+        listwise: Listwise = "none",
         listwise_weight: float = 1.0,
         listwise_temperature: float = 0.05,
     ) -> None:
@@ -78,8 +76,7 @@ class RankEncoderLoss(nn.Module):
                 training head's outputs (the authors' code).
             target: The similarity that is learnt: E1's "ranks" as in the paper, E1's "cosine", or that after
                 a power of the covariance of the reference vectors.
-            listwise: Learn the order of a sentence's similarities to the others as well, as RankCSE does:
-                "listnet" or "listmle". It is added to the rest.
+            listwise: "listnet" adds RankCSE's loss on the order of a sentence's similarities to the others.
             listwise_weight: Its weight.
             listwise_temperature: The temperature of the lists.
 
@@ -104,7 +101,9 @@ class RankEncoderLoss(nn.Module):
         Example:
             ::
 
-                loss = RankEncoderLoss(SimCSE().loss(model, backbone), [reference.vectors])
+                backbone = load_backbone("bert-base-uncased")
+                base = SimCSE().loss(SimCSE().encoder(backbone), backbone)
+                loss = RankEncoderLoss(base, [reference.vectors])
 
         """  # noqa: D212
         super().__init__()
@@ -146,10 +145,10 @@ class RankEncoderLoss(nn.Module):
         return cosine_matrix(of[0], of[1])
 
     def _listwise(self, cosines: torch.Tensor, targets: torch.Tensor) -> Features:
-        if self.listwise is None:
+        if self.listwise != "listnet":
             return {}
-        loss = _LISTWISE[self.listwise](cosines, targets, self.listwise_temperature)
-        return {self.listwise: self.listwise_weight * loss}
+        loss = listnet_loss(cosines, targets, self.listwise_temperature)
+        return {"listnet": self.listwise_weight * loss}
 
     def state(self) -> Features:
         """Return what changes in the base method without a gradient."""
@@ -158,7 +157,7 @@ class RankEncoderLoss(nn.Module):
     def get_config_dict(self) -> dict[str, Any]:
         """Return the options, for the model card."""
         names = ["weight", "lower", "upper", "combine", "diagonal", "student", "references"]
-        names += ["listwise", "listwise_weight", "listwise_temperature"] if self.listwise else []
+        names += ["listwise", "listwise_weight", "listwise_temperature"] if self.listwise == "listnet" else []
         own = {name: getattr(self, name) for name in names}
         teachers = {"target": self.similarity.target, "teachers": len(self.similarity.teachers)}
         return {**own, **teachers, "base": self.base.get_config_dict()}
@@ -166,5 +165,5 @@ class RankEncoderLoss(nn.Module):
     @property
     def citation(self) -> str:
         """The BibTeX entries of RankEncoder and of the base method, for the model card."""
-        entries = (CITATION, self.base.citation, *([RANKCSE] if self.listwise else []))
+        entries = (CITATION, self.base.citation, *([RANKCSE] if self.listwise == "listnet" else []))
         return "\n\n".join(entries)
