@@ -14,7 +14,6 @@ from loss_oracles import MASKED, cosines_by_hand, info_nce_by_hand, numbers
 from scipy.special import logsumexp
 from scipy.stats import chisquare
 
-from rankencoder.errors import InputError
 from rankencoder.training.loop.collator import ViewCollator
 from rankencoder.training.methods import SimCSE, esimcse
 from rankencoder.training.methods.esimcse import ESimCSE, repeat_tokens
@@ -346,16 +345,3 @@ def test_the_authors_settings(roberta, large, expected):
     )
     assert not ESimCSE.graphs
     assert ESimCSE.kinds == ("masked",)
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "wanted"),
-    [
-        ("repetition_rate", 1.5, "between 0 and 1"),
-        ("momentum", -0.1, "between 0 and 1"),
-        ("queue_size", -1, "0 or more"),
-    ],
-)
-def test_options_that_make_no_sense(option, value, wanted):
-    with pytest.raises(InputError, match=f"option {option} is {value}, but must be {wanted}"):
-        ESimCSE(**{option: value})

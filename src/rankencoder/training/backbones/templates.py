@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from weakref import WeakKeyDictionary
@@ -100,13 +101,16 @@ def add_full_stop(text: str, full_stop: FullStop) -> str:
     >>> add_full_stop("Hi!", "promptbert"), add_full_stop("Hi!", "sncse"), add_full_stop("Hi", "sncse")
     ('Hi!.', 'Hi!', 'Hi .')
     """
+    return text if full_stop == "none" else str(_full_stop_rule(full_stop).normalize_str(text))
+
+
+@cache
+def _full_stop_rule(full_stop: FullStop) -> Any:
     from tokenizers import Regex
     from tokenizers.normalizers import Replace
 
-    if full_stop == "none":
-        return text
     pattern, added = tokenizer_json.FULL_STOPS[full_stop]
-    return str(Replace(Regex(pattern), added).normalize_str(text))
+    return Replace(Regex(pattern), added)
 
 
 def sentence_ids(

@@ -1,4 +1,4 @@
-"""A look at every loss that does not make the device wait."""
+"""Check every loss for NaN or inf without synchronising the GPU."""
 
 from __future__ import annotations
 
@@ -64,5 +64,5 @@ class FiniteCheck:
             raise InputError(
                 f"the loss is {value} at step {seen.step}, on the batch of sentences "
                 f"{', '.join(map(str, rows[:5]))}{', …' if len(rows) > 5 else ''} (the first: {text!r}): "
-                "try a lower learning_rate, or precision fp32; --resume goes on from the last checkpoint"
+                "lower `learning_rate` or set `precision` to fp32, and `resume` from the last checkpoint"
             )

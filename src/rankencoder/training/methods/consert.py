@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
+from pydantic import PositiveFloat
 from torch import nn
 from torch.nn import functional
 
@@ -14,14 +15,14 @@ from rankencoder.errors import InputError
 from rankencoder.training.gather import gather
 from rankencoder.training.losses.contrastive import ContrastiveLoss, mean_cosines
 from rankencoder.training.losses.formulas import cosine_matrix
-from rankencoder.training.methods.method import Method, check_option, register
+from rankencoder.training.methods.method import Method, Share, register
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from rankencoder.training.backbones.backbone import Backbone
     from rankencoder.training.losses.contrastive import Features
-    from rankencoder.training.methods.method import Rows, Traits, Views
+    from rankencoder.training.methods.method import Traits
 
 Augmentation = Literal["none", "shuffle", "token-cutoff", "feature-cutoff", "dropout", "adversarial"]
 
@@ -38,7 +39,7 @@ class ConSERT(Method):
     a seed of 1; here it is the usual one.
 
     Training compares means of the last layer; the encoder gives, as in the authors' results, that of the last
-    two layers. (They chose the best step by the last one.)
+    two layers.
 
     :param first: Augmentation of view 1.
     :param second: Augmentation of view 2.
@@ -65,21 +66,15 @@ class ConSERT(Method):
 }"""
     dropout: ClassVar[float | None] = 0.0
 
-    temperature: float = 0.1
+    temperature: PositiveFloat = 0.1
     first: Augmentation = "feature-cutoff"
     second: Augmentation = "shuffle"
-    cutoff_rate: float = 0.2
-    dropout_rate: float = 0.2
-    adversarial_size: float = 1.0
-    loss_weight: float = 0.15
+    cutoff_rate: Share = 0.2
+    dropout_rate: Share = 0.2
+    adversarial_size: PositiveFloat = 1.0
+    loss_weight: PositiveFloat = 0.15
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("cutoff_rate", "dropout_rate"):
-            rate = getattr(self, name)
-            check_option(0 <= rate <= 1, name, rate, "between 0 and 1")
-        for name in ("adversarial_size", "loss_weight"):
-            check_option(getattr(self, name) > 0, name, getattr(self, name), "above 0")
         # a gradient amid the forward pass cannot be captured
         object.__setattr__(self, "graphs", "adversarial" not in self.augmentations)
 
@@ -107,25 +102,17 @@ class ConSERT(Method):
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Pooling, WeightedLayerPooling
 
-        self._check_backbone(backbone)
+        model = backbone.module.model
+        if not isinstance(getattr(model, "embeddings", None), nn.Module):
+            raise InputError(f"backbone {backbone.name!r} has no embeddings module to augment")
+        shuffles = "shuffle" in self.augmentations
+        if shuffles and "position_ids" not in inspect.signature(model.forward).parameters:
+            raise InputError(f"backbone {backbone.name!r} takes no position ids to shuffle")
         backbone.config.output_hidden_states = True
         layers = int(backbone.config.num_hidden_layers)
         both = WeightedLayerPooling(backbone.dimension, num_hidden_layers=layers, layer_start=layers - 1)
         pooling = Pooling(backbone.dimension, pooling_mode="mean")
         return SentenceTransformer(modules=[backbone.module, both.requires_grad_(False), pooling])
-
-    def _check_backbone(self, backbone: Backbone) -> None:
-        model = backbone.module.model
-        if not isinstance(getattr(model, "embeddings", None), nn.Module):
-            raise InputError(f"backbone {backbone.name!r} has no module of embeddings to be augmented")
-        shuffles = "shuffle" in self.augmentations
-        if shuffles and "position_ids" not in inspect.signature(model.forward).parameters:
-            raise InputError(f"backbone {backbone.name!r} takes no positions, to be shuffled")
-
-    def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
-        """Return the sentence twice, cut to ``max_length`` tokens."""
-        ids = backbone.tokenizer(rows["text"], truncation=True, max_length=max_length)["input_ids"]
-        return [ids, ids]
 
     def loss(self, model: SentenceTransformer, backbone: Backbone) -> ConSERTLoss:
         """Return the loss of augmented views."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
+from pydantic import NonNegativeFloat, NonNegativeInt
 from torch.nn import functional
 
 from rankencoder.encoders import Encoder, check_device, check_encoder_name
@@ -17,7 +18,7 @@ from rankencoder.training.backbones.backbone import load_backbone
 from rankencoder.training.gather import gather
 from rankencoder.training.losses.contrastive import ContrastiveLoss, mean_cosines
 from rankencoder.training.losses.formulas import cosine_matrix
-from rankencoder.training.methods.method import check_option, register
+from rankencoder.training.methods.method import register
 from rankencoder.training.methods.simcse import SimCSE
 
 if TYPE_CHECKING:
@@ -60,16 +61,10 @@ class DCLR(SimCSE):
 
     complementary: str | None = None
     threshold: float = 0.9
-    noise_ratio: float = 1.0
-    ascent_steps: int = 4
-    ascent_size: float = 1e-3
+    noise_ratio: NonNegativeFloat = 1.0
+    ascent_steps: NonNegativeInt = 4
+    ascent_size: NonNegativeFloat = 1e-3
     variant: Literal["paper", "authors"] = "paper"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for option in ("noise_ratio", "ascent_steps", "ascent_size"):
-            value = getattr(self, option)
-            check_option(value >= 0, option, value, "0 or more")
 
     @classmethod
     def defaults(cls, backbone: Traits) -> dict[str, Any]:
@@ -116,8 +111,8 @@ class DCLR(SimCSE):
             yield self.complementary
         except InputError as error:
             raise InputError(
-                f"method 'dclr' needs a complementary encoder: {error}; give one by --option "
-                "complementary=FOLDER, such as the folder 'base' of a SimCSE run"
+                f"method 'dclr' needs a complementary encoder: {error}; set its option `complementary`, for "
+                "example to the folder 'base' of a SimCSE run"
             ) from error
 
     def loss(self, model: SentenceTransformer, backbone: Backbone) -> DCLRLoss:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
+from pydantic import NonNegativeFloat
 from torch import nn
 from torch.nn import functional
 
 from rankencoder.encoders import check_hub, first_line
 from rankencoder.errors import InputError
-from rankencoder.training.backbones.backbone import load_masked_language_model, quiet_transformers
+from rankencoder.training.backbones.backbone import load_masked_language_model
 from rankencoder.training.backbones.frozen import Frozen
 from rankencoder.training.backbones.masking import TokenMask
 from rankencoder.training.backbones.templates import check_mask_token
 from rankencoder.training.losses.contrastive import ContrastiveLoss
-from rankencoder.training.methods.method import check_option, register
+from rankencoder.training.methods.method import Share, register
 from rankencoder.training.methods.simcse import SimCSE
 
 if TYPE_CHECKING:
@@ -62,15 +62,10 @@ class DiffCSE(SimCSE):
     paths: ClassVar[tuple[str, ...]] = ("generator",)
 
     generator: str | None = None
-    mask_ratio: float = 0.3
-    rtd_weight: float = 0.005
+    mask_ratio: Share = 0.3
+    rtd_weight: NonNegativeFloat = 0.005
     sampling: Literal["argmax", "sample"] = "argmax"
     padding_counts: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_option(0 <= self.mask_ratio <= 1, "mask_ratio", self.mask_ratio, "from 0 to 1")
-        check_option(self.rtd_weight >= 0, "rtd_weight", self.rtd_weight, "0 or more")
 
     @classmethod
     def defaults(cls, backbone: Traits) -> dict[str, Any]:
@@ -102,11 +97,11 @@ class DiffCSE(SimCSE):
         """
         name = self.generator or self.defaults(backbone)["generator"]
         try:
-            return _masked_language_model(name, backbone)
+            return _load_generator(name, backbone)
         except InputError as error:
             raise InputError(
                 f"method 'diffcse' needs a generator, a masked language model with the backbone's "
-                f"vocabulary: {error}; give one by --option generator=FOLDER_OR_NAME, such as the backbone"
+                f"vocabulary: {error}; set its option `generator`, for example to the backbone"
             ) from error
 
     def loss(self, model: SentenceTransformer, backbone: Backbone) -> DiffCSELoss:
@@ -197,7 +192,7 @@ class Projector(nn.Module):
 
 
 class Discriminator(nn.Module):
-    """A second backbone, trained too, that says of each token whether it was replaced.
+    """A copy of the backbone, trained too, that says of each token whether it was replaced.
 
     In place of its first token's embedding it gets the vector of the sentence as it was.
     """
@@ -206,22 +201,11 @@ class Discriminator(nn.Module):
 
     def __init__(self, backbone: Backbone) -> None:
         super().__init__()
-        from transformers import AutoModel
-
-        with quiet_transformers():
-            model: Any = AutoModel.from_pretrained(
-                backbone.name,
-                revision=backbone.revision,
-                use_safetensors=True,
-                trust_remote_code=False,
-                dtype=torch.float32,
-                config=copy.deepcopy(backbone.config),  # with its dropout
-            )
-        if hasattr(model, "pooler"):
-            model.pooler = None  # nobody reads it
-        self.model = model.train()
+        self.model: Any = copy.deepcopy(backbone.module.model).train()
+        if hasattr(self.model, "pooler"):
+            self.model.pooler = None  # nobody reads it
         self.classes = nn.Linear(backbone.dimension, 2)
-        embeddings_of(model, backbone.name).register_forward_hook(self._put_vectors)
+        embeddings_of(self.model, backbone.name).register_forward_hook(self._put_vectors)
 
     def forward(self, inputs: Features, vectors: torch.Tensor) -> torch.Tensor:
         """Return the logits of kept and replaced for each token of ``[rows, length]``.
@@ -253,30 +237,27 @@ def embeddings_of(model: Any, name: str) -> nn.Module:
     return found
 
 
-def _masked_language_model(name: str, backbone: Backbone) -> nn.Module:
+def _load_generator(name: str, backbone: Backbone) -> nn.Module:
     from transformers import AutoTokenizer
 
     revision = backbone.revision if name == backbone.name else None
     if not Path(name).exists():
         check_hub(name, revision, what="generator")
     try:
-        with quiet_transformers():
-            tokenizer = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
+        tokenizer: Any = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
         model, has_head = load_masked_language_model(name, revision)
     except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
         raise InputError(f"cannot load generator {name!r}: {first_line(error)}") from error
     if not has_head:
         raise InputError(f"generator {name!r} has no language modelling head")
-    for what, get in _SAME.items():
-        if get(tokenizer, model.config) != get(backbone.tokenizer, backbone.config):
-            raise InputError(f"generator {name!r} has {what}")
+    if tokenizer.get_vocab() != backbone.tokenizer.get_vocab():
+        raise InputError(f"generator {name!r} has another vocabulary")
+    if _special_ids(tokenizer) != _special_ids(backbone.tokenizer):
+        raise InputError(f"generator {name!r} has other special tokens")
+    if model.config.vocab_size != backbone.config.vocab_size:
+        raise InputError(f"generator {name!r} has embeddings of another number")
     return model  # type: ignore[no-any-return]
 
 
-_SAME: dict[str, Callable[[Any, Any], Any]] = {
-    "another vocabulary": lambda tokenizer, _: tokenizer.get_vocab(),
-    "other special tokens": lambda tokenizer, _: [
-        getattr(tokenizer, f"{name}_token_id") for name in ("cls", "sep", "pad", "mask", "unk")
-    ],
-    "embeddings of another number": lambda _, config: config.vocab_size,
-}
+def _special_ids(tokenizer: Any) -> list[int | None]:
+    return [getattr(tokenizer, f"{name}_token_id") for name in ("cls", "sep", "pad", "mask", "unk")]

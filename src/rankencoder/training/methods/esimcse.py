@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
+from pydantic import NonNegativeInt
 from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
@@ -15,7 +16,7 @@ from rankencoder.training.backbones.frozen import Frozen
 from rankencoder.training.gather import gather
 from rankencoder.training.losses.contrastive import INPUTS, ContrastiveLoss, mean_cosines
 from rankencoder.training.losses.formulas import cosine_matrix, info_nce
-from rankencoder.training.methods.method import check_option, register
+from rankencoder.training.methods.method import Share, register
 from rankencoder.training.methods.simcse import SimCSE
 
 if TYPE_CHECKING:
@@ -59,17 +60,10 @@ class ESimCSE(SimCSE):
     kinds: ClassVar[tuple[str, ...]] = ("masked",)
     graphs: ClassVar[bool] = False  # a capture runs steps that would move the slow encoder
 
-    repetition_rate: float = 0.32
-    momentum: float = 0.995
-    queue_size: int = 160
+    repetition_rate: Share = 0.32
+    momentum: Share = 0.995
+    queue_size: NonNegativeInt = 160
     momentum_init: Literal["pretrained", "random"] = "pretrained"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("repetition_rate", "momentum"):
-            share = getattr(self, name)
-            check_option(0 <= share <= 1, name, share, "between 0 and 1")
-        check_option(self.queue_size >= 0, "queue_size", self.queue_size, "0 or more")
 
     @classmethod
     def defaults(cls, backbone: Traits) -> dict[str, Any]:

@@ -7,11 +7,12 @@ import importlib
 import os
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
+
+from pydantic import ConfigDict, Field, PositiveFloat, TypeAdapter, ValidationError
 
 from rankencoder.errors import InputError, nearest
 from rankencoder.io.storage import absolute
-from rankencoder.training.settings_file import check_types
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
     Rows = dict[str, list[Any]]
     Views = list[list[list[int]]]
+
+Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Traits(Protocol):
@@ -55,7 +58,7 @@ class Method:
     """A way to train an encoder on unlabelled sentences.
 
     A method says how tokens become a vector (`encoder`), how a sentence becomes views (`views`) and what is
-    minimised (`loss`). Its options are the fields of a dataclass.
+    minimised (`loss`). Its options are the fields of a dataclass; `make_method` checks them by their types.
 
     :param temperature: τ of the contrastive loss.
     """
@@ -77,10 +80,9 @@ class Method:
     paths: ClassVar[tuple[str, ...]] = ()
     """Its options that may name a folder."""
 
-    temperature: float = 0.05
+    temperature: PositiveFloat = 0.05
 
-    def __post_init__(self) -> None:
-        check_option(self.temperature > 0, "temperature", self.temperature, "above 0")
+    __pydantic_config__ = ConfigDict(allow_inf_nan=False)
 
     @classmethod
     def defaults(cls, backbone: Traits) -> dict[str, Any]:
@@ -111,9 +113,11 @@ class Method:
     def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
         """Return the token ids of each view of a batch of rows (columns "text" and what `prepare` added).
 
-        Nothing here may be random but by the row's number: batches are made ahead, and again on resuming.
+        Nothing here may be random but by the row's number: batches are made ahead, and again on resuming. By
+        default the views are twice the sentence, cut to ``max_length`` tokens.
         """
-        raise NotImplementedError
+        ids = backbone.tokenizer(rows["text"], truncation=True, max_length=max_length)["input_ids"]
+        return [ids, ids]
 
     def loss(self, model: SentenceTransformer, backbone: Backbone) -> ContrastiveLoss:
         """Return the loss of stage 1 for an encoder."""
@@ -124,12 +128,6 @@ class Method:
     def options(self) -> dict[str, Any]:
         """Return the options and their values."""
         return dataclasses.asdict(self)
-
-
-def check_option(valid: bool, name: str, value: float, wanted: str) -> None:
-    """Refuse an option's value that makes no sense."""
-    if not valid:
-        raise InputError(f"option {name} is {value}, but must be {wanted}")
 
 
 _METHODS: dict[str, type[Method]] = {}
@@ -182,12 +180,14 @@ def find_method(name: str) -> type[Method]:
     module, separator, attribute = name.partition(":")
     if not separator:
         raise InputError(f"unknown method {name!r}:{nearest(name, _METHODS)}")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # as for python -m
+    path = sys.path
+    sys.path = [os.getcwd(), *path]  # as for python -m
     try:
         found = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # whatever is wrong with the module
         raise InputError(f"cannot import method {name!r}: {error}") from error
+    finally:
+        sys.path = path
     return register(found)
 
 
@@ -202,7 +202,7 @@ def make_method(name: str, options: dict[str, Any], defaults: dict[str, Any]) ->
     """Return a method with options checked.
 
     :param defaults: Settings of `Method.defaults`, of which the method's own options are taken.
-    :raises InputError: If there is no such method or option.
+    :raises InputError: If there is no such method or option, or a value makes no sense.
     """
     cls = find_method(name)
     names = [field.name for field in dataclasses.fields(cls)]
@@ -210,4 +210,9 @@ def make_method(name: str, options: dict[str, Any], defaults: dict[str, Any]) ->
         if option not in names:
             raise InputError(f"method {name!r} has no option {option!r}:{nearest(option, names)}")
     chosen = {key: value for key, value in defaults.items() if key in names}
-    return cls(**{**chosen, **check_types(options, cls, f"options of {name}")})
+    try:
+        return TypeAdapter(cls).validate_python({**chosen, **options})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = f"option {'.'.join(map(str, first['loc']))} of {name!r} is {first['input']!r}"
+        raise InputError(f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}") from error

@@ -61,9 +61,8 @@ class SimCSE(Method):
     def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
         """Return the sentence twice, cut to ``max_length`` tokens; a prompt comes on top."""
         if backbone.kind == "masked":
-            ids = backbone.tokenizer(rows["text"], truncation=True, max_length=max_length)["input_ids"]
-        else:
-            ids = wrapped(rows["text"], CAUSAL_PROMPT, backbone, max_length)
+            return super().views(rows, backbone, max_length)
+        ids = wrapped(rows["text"], CAUSAL_PROMPT, backbone, max_length)
         return [ids, ids]
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 import torch
+from pydantic import Field, NonNegativeFloat
 from torch import nn
 from torch.nn import functional
 
@@ -16,7 +17,7 @@ from rankencoder.training.backbones.masking import TokenMask
 from rankencoder.training.backbones.templates import check_mask_token
 from rankencoder.training.gather import total, world_size
 from rankencoder.training.losses.contrastive import ContrastiveLoss
-from rankencoder.training.methods.method import check_option, register
+from rankencoder.training.methods.method import register
 from rankencoder.training.methods.simcse import SimCSE
 
 if TYPE_CHECKING:
@@ -40,15 +41,8 @@ class SimCSEWithMLM(SimCSE):
     kinds: ClassVar[tuple[str, ...]] = ("masked",)
     graphs: ClassVar[bool] = False  # the number of masked tokens is another each time
 
-    mlm_weight: float = 0.1
-    mlm_probability: float = 0.15
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_option(
-            0 < self.mlm_probability <= 1, "mlm_probability", self.mlm_probability, "above 0, at most 1"
-        )
-        check_option(self.mlm_weight >= 0, "mlm_weight", self.mlm_weight, "0 or more")
+    mlm_weight: NonNegativeFloat = 0.1
+    mlm_probability: Annotated[float, Field(gt=0, le=1)] = 0.15
 
     def encoder(self, backbone: Backbone) -> SentenceTransformer:
         """Return SimCSE's encoder, of a backbone that has a mask token."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import string
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
+from pydantic import NonNegativeFloat
 from torch.nn import functional
 
 from rankencoder.errors import InputError
-from rankencoder.training.backbones.templates import Template, wrapped_length
+from rankencoder.training.backbones.templates import Template, add_full_stop, wrapped_length
 from rankencoder.training.losses.contrastive import ContrastiveLoss
-from rankencoder.training.methods.method import Method, check_option, register
+from rankencoder.training.methods.method import Method, register
 from rankencoder.training.methods.promptbert import prompted_encoder
 from rankencoder.training.methods.simcse import wrapped
 from rankencoder.training.negation import load_parser, negate_sentences
@@ -58,16 +58,15 @@ class SNCSE(Method):
 
     paths: ClassVar[tuple[str, ...]] = ("parser",)
 
-    margin_weight: float = 1e-3
+    margin_weight: NonNegativeFloat = 1e-3
     alpha: float = 0.1
     beta: float = 0.3
     lookup: Literal["fixed", "authors"] = "fixed"
     parser: str = "en_core_web_sm"
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        check_option(self.margin_weight >= 0, "margin_weight", self.margin_weight, "0 or more")
-        check_option(self.alpha <= self.beta, "alpha", self.alpha, f"at most beta, {self.beta}")
+        if self.alpha > self.beta:
+            raise InputError(f"option alpha of method 'sncse' is {self.alpha}, above beta, {self.beta}")
 
     @classmethod
     def defaults(cls, backbone: Traits) -> dict[str, Any]:
@@ -101,10 +100,9 @@ class SNCSE(Method):
 
     def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
         """Return the sentence in both templates and its negation in the second, within ``max_length``."""
-        texts = [completed(text) for text in rows["text"]]
-        negations = [
-            completed(self._negation(*pair)) for pair in zip(rows["text"], rows["negation"], strict=True)
-        ]
+        texts = [add_full_stop(text, "sncse") for text in rows["text"]]
+        pairs = zip(rows["text"], rows["negation"], strict=True)
+        negations = [add_full_stop(self._negation(*pair), "sncse") for pair in pairs]
         longest = max(wrapped_length(backbone.tokenizer, template) for template in (_COLON, _OF))
         if max_length <= longest:
             raise InputError(
@@ -115,22 +113,12 @@ class SNCSE(Method):
         return [wrapped(text, template, backbone, room) for text, template in pieces]
 
     def _negation(self, text: str, negation: str) -> str:
-        missed = self.lookup == "authors" and completed(text) != text
-        return f"Not {completed(text)}" if missed else negation
+        ended = add_full_stop(text, "sncse")
+        return f"Not {ended}" if self.lookup == "authors" and ended != text else negation
 
     def loss(self, model: SentenceTransformer, backbone: Backbone) -> SNCSELoss:
         """Return the contrastive loss and the bidirectional margin loss."""
         return SNCSELoss(model, self)
-
-
-def completed(text: str) -> str:
-    """Return a sentence with " ." behind it, unless it ends in punctuation.
-
-    >>> completed("A town"), completed("A town!")
-    ('A town .', 'A town!')
-    """
-    end = text.rstrip()[-1:]
-    return text if not end or end in string.punctuation else f"{text} ."
 
 
 def margin_loss(difference: torch.Tensor, alpha: float, beta: float) -> torch.Tensor:
