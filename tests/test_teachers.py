@@ -87,7 +87,7 @@ def test_the_default_is_best_until_one_chooses_how_to_train():
         "combine": "max",
         "rank_loss_weight": 0.0,
         "lower": 0.0,
-        "listwise": "listmle",
+        "listwise": "listnet",
     }
     for name, value in {**own, **stage_2}.items():
         chosen = make_config({name: value})
