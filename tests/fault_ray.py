@@ -53,7 +53,7 @@ def dropped(lab, case, expected, cluster, node):
     """
     import pyarrow.parquet as pq
 
-    from rankencoder.scale import encode
+    from rankencoder.scale import cluster_encoding as encode
 
     draw, folder = random.Random(str(case)), lab.new_folder("ray")
     encode.PIECE = 200 // PIECES

@@ -11,9 +11,19 @@ import sys
 import time
 import traceback
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
-LIMIT = 60.0  # seconds after which a run counts as hanging
+LIMIT = 600.0  # seconds after which a run counts as hanging, also on a busy machine
+PARTS = (
+    "rankencoder.bulk.PART",
+    "rankencoder.reference._PART",
+    "rankencoder.search.rank_index._PART",
+    "rankencoder.evaluation.embeddings._PART",
+    "rankencoder.training.teaching.teacher_vectors._PART",
+    "rankencoder.training.sentences._BATCH",
+)
+"""How many sentences are worked on at a time."""
 _WRITES = ("os.rename", "os.mkdir", "os.rmdir", "os.remove", "os.truncate", "os.chmod", "shutil.rmtree")
 
 
@@ -51,17 +61,17 @@ def prepare():
     import torch
     from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 
-    from rankencoder import bulk, reference
-    from rankencoder.evaluation import embeddings, measurement  # noqa: F401
-    from rankencoder.search import index
-    from rankencoder.training import data, stage, teacher  # noqa: F401
-
+    for name in PARTS:
+        module, _, part = name.rpartition(".")
+        assert hasattr(import_module(module), part), name
+        setattr(import_module(module), part, 40)
+    for name in ("rankencoder.evaluation.measurement", "rankencoder.training.loop.stage"):
+        import_module(name)
     torch.set_num_threads(1)
     lancedb.background_loop._FORK_WARNED = True  # it starts its threads anew
     get_checkpoint_conversion_mapping("bert")  # takes a while the first time
     gc.collect()
     gc.freeze()  # spares each process the imported modules
-    bulk.PART = reference._PART = index._PART = embeddings._PART = teacher._PART = data._BATCH = 40
 
 
 def run(arguments, folder, *, kill_after=None, kill_at=None, kill_when=None, obedient=False, largest=None):

@@ -133,7 +133,7 @@ def given(sentences, model, encoder):
 
 def listen_for_a_moment(monkeypatch, stack, stands_for):
     """Let servers come back from serving: in a thread, on a free port, until the page is read."""
-    from rankencoder.server import run as server
+    from rankencoder.server import serving as server
 
     bind = server.bind
 
@@ -307,7 +307,7 @@ def test_the_page_on_equations_is_true():
 
 def test_equations_in_the_code_are_on_the_page():
     page = read("docs/equations.md")
-    for module in ("ranks", "blend", "training.losses"):
+    for module in ("ranks", "blend", "training.losses.formulas"):
         found = importlib.import_module(f"rankencoder.{module}")
         for name, function in inspect.getmembers(found, inspect.isfunction):
             lead = (inspect.getdoc(function) or "").partition("\n")[0]
