@@ -8,20 +8,32 @@ import numpy as np
 import pytest
 
 from rankencoder import RankEncoder, __version__
+from rankencoder.errors import InputError
 
-COMMANDS = ("build", "encode", "similarity", "neighbors", "explain", "info", "demo")
 A, B = "The cat sees the dog", "The dog sees the cat"
 
 
-def test_help_has_examples_and_is_light(tmp_path):
-    for command in COMMANDS:
-        code = f"import sys; sys.argv = ['rankencoder', {command!r}, '--help']\n"
-        code += "from rankencoder.cli import main\ntry: main()\nexcept SystemExit as s: assert not s.code\n"
-        code += "assert not {'torch', 'transformers', 'numpy'} & set(sys.modules)"
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        assert f"rankencoder {command}" in done.stdout
-        assert "Example" in done.stdout
+HELP = """
+import sys
+from rankencoder.cli import app, main
+from typer.main import get_command
+for command in ("", *get_command(app).commands):
+    sys.argv = ["rankencoder", *command.split(), "--help"]
+    try:
+        main()
+    except SystemExit as stop:
+        assert not stop.code
+assert not {"torch", "transformers", "numpy"} & set(sys.modules), sys.modules.keys()
+"""
+
+
+def test_help_has_examples_and_is_light():
+    done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    helps = done.stdout.split("Usage: ")[2:]
+    assert len(helps) >= 18
+    for text in helps:
+        assert "Example" in text or text.startswith("rankencoder data"), text
 
 
 def test_build_info_and_every_question(run_cli, tiny_folder, corpus_file, tmp_path):
@@ -140,10 +152,22 @@ def test_errors_are_one_line_and_exit_code_2(
     assert not list(tmp_path.iterdir())
 
 
-def test_no_arguments_print_the_help(run_cli):
-    code, out, err = run_cli()
-    assert (code, err) == (2, "")
-    assert "Usage: rankencoder" in out
+def test_no_arguments_print_the_help_once():
+    done = subprocess.run([sys.executable, "-m", "rankencoder"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, "")
+    assert done.stdout.count("Usage: rankencoder") == 1
+
+
+def test_settings_in_messages_become_options(run_cli, tiny_saved, monkeypatch):
+    def breaks(*_, **__):
+        raise InputError("set `rank_weight`, `as_json` or `k`, not `overwrite` or `the model`")
+
+    monkeypatch.setattr("rankencoder.cli.compare.load", breaks)
+    for command, told in (
+        (["explain", tiny_saved, "a", "b"], "--rank-weight, --json or -k"),
+        (["neighbors", tiny_saved, "a"], "`rank_weight`, --json or -k"),
+    ):
+        assert run_cli(*command)[2] == f"error: set {told}, not `overwrite` or `the model`\n"
 
 
 def test_what_nobody_thought_of_is_one_line_too(run_cli, tiny_saved, monkeypatch):
@@ -159,12 +183,11 @@ def test_what_nobody_thought_of_is_one_line_too(run_cli, tiny_saved, monkeypatch
         run_cli("neighbors", tiny_saved, "a")
 
 
-def test_characters_that_a_terminal_does_not_know(tiny_saved):
+def test_characters_that_a_terminal_does_not_know():
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
-    command = [sys.executable, "-m", "rankencoder", "explain", str(tiny_saved), "The cät", "The dog"]
+    command = [sys.executable, "-m", "rankencoder", "info", "nowhere-cät"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert "The c?t" in done.stdout
+    assert (done.returncode, done.stderr) == (2, "error: no such folder: nowhere-c?t\n")
 
 
 @pytest.mark.filterwarnings("default::rankencoder.errors.ReferenceWarning")

@@ -647,11 +647,11 @@ def run_report(capsys):
     """Run the command as the command line does."""
     import typer
 
-    from rankencoder.cli.console import told_in_one_line
+    from rankencoder.cli.console import OneLineCommand
     from rankencoder.cli.report import report as command
 
     app = typer.Typer()
-    app.command()(told_in_one_line(command, resumed_by=None))
+    app.command(cls=OneLineCommand)(command)
 
     def run(*arguments):
         code = 0

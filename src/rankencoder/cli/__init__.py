@@ -9,7 +9,7 @@ import typer
 
 from rankencoder.cli.build import build
 from rankencoder.cli.compare import explain, neighbors, similarity
-from rankencoder.cli.console import fail, told_in_one_line, with_addresses
+from rankencoder.cli.console import OneLineCommand, fail, with_addresses
 from rankencoder.cli.data import data
 from rankencoder.cli.demo import demo
 from rankencoder.cli.duplicates import duplicates
@@ -33,13 +33,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.callback()(version)
-_RESUMED = {
-    build: "the same command",
-    encode: "the same command",
-    evaluate: "the same command",
-    index: "the same command",
-    train: "rankencoder train --resume -o OUTPUT",
-}
 _COMMANDS = (
     train,
     methods,
@@ -60,7 +53,7 @@ _COMMANDS = (
     demo,
 )
 for command in _COMMANDS:
-    app.command()(told_in_one_line(command, resumed_by=_RESUMED.get(command)))
+    app.command(cls=OneLineCommand)(command)
 app.add_typer(data, name="data")
 
 
@@ -77,7 +70,7 @@ def main() -> None:
             raise
         context = getattr(error, "ctx", None)
         if type(error).__name__ == "NoArgsIsHelpError":
-            sys.stdout.write(f"{context.get_help()}\n" if context else "")
+            sys.stdout.write(error.format_message())  # empty where rich has printed it already
             sys.exit(2)
         where = context.command_path if context else "rankencoder"
         fail(f"{error.format_message().rstrip('.')}. See: {where} --help")

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand
 
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.segment import Segment
-
-P = ParamSpec("P")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Device = Annotated[str | None, typer.Option(help="Where to run the encoder, e.g. cpu or cuda.")]
@@ -39,33 +37,50 @@ Workers = Annotated[
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 
 
-def told_in_one_line(command: Callable[P, None], *, resumed_by: str | None) -> Callable[P, None]:
-    """Let a command end with one line, and exit code 2 where the input or the disk is at fault.
+RESUMED_BY = {
+    "build": "the same command",
+    "encode": "the same command",
+    "evaluate": "the same command",
+    "index": "the same command",
+    "train": "rankencoder train --resume -o OUTPUT",
+}
+"""What continues the interrupted work of a command."""
 
-    :param resumed_by: What goes on with interrupted work.
-    """
 
-    @functools.wraps(command)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+class OneLineCommand(TyperCommand):
+    """A command that ends with one line, and exit code 2 where the input or the disk is at fault."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
         try:
-            command(*args, **kwargs)
+            return super().invoke(ctx)
         except InputError as error:
-            fail(str(error))
+            fail(with_options(str(error), self.params))
         except BrokenPipeError:
             sys.stderr.close()  # the reader of our output is gone; there is nobody left to tell
             sys.exit(1)
         except OSError as error:
             fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
         except KeyboardInterrupt as stop:
+            resumed_by = RESUMED_BY.get(self.name or "")
             advice = str(stop) or (f"{resumed_by} goes on where it stopped" if resumed_by else "")
             fail("interrupted" + (f"; {advice}" if advice else ""), code=130)
         except Exception as error:
-            if os.environ.get("RANKENCODER_DEBUG"):
+            # typer's own errors have exit codes; which click they are from depends on its version
+            if hasattr(error, "exit_code") or os.environ.get("RANKENCODER_DEBUG"):
                 raise
             name = type(error).__name__
             fail(f"unexpected {name}: {error} (RANKENCODER_DEBUG=1 shows where; please report it)", code=1)
 
-    return guarded
+
+def with_options(message: str, parameters: Iterable[Any]) -> str:
+    """Return a message of the library with the options of a command in place of its settings.
+
+    :param message: One that writes settings in backticks: "set `overwrite`" becomes "set --overwrite".
+    :param parameters: The parameters of the command that runs, as click knows them.
+    """
+    options = {one.name: max(one.opts, key=len) for one in parameters if one.opts[0].startswith("-")}
+    return re.sub(r"`(\w+)`", lambda found: options.get(found[1], found[0]), message)
 
 
 # \t and \n aside; a terminal takes the others for commands, and files may hold them

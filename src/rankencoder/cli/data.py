@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rankencoder.cli.console import Json, is_watched, print_json, told_in_one_line
+from rankencoder.cli.console import Json, OneLineCommand, is_watched, print_json
 
 data = typer.Typer(
     help="Public data for training and evaluation.", no_args_is_help=True, rich_markup_mode="markdown"
@@ -57,4 +57,4 @@ def _tell(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 
-data.command()(told_in_one_line(fetch, resumed_by=None))
+data.command(cls=OneLineCommand)(fetch)
