@@ -82,7 +82,7 @@ def make_saved(lab, subject):
 
 
 def _begun_training(lab, stage):
-    place = _begun(lab, "train", f"run/work/stage-{stage}/checkpoint-2/complete.json")
+    place = _begun(lab, "train", f"run/work/stage-{stage}/checkpoint-2/manifest.json")
     return Saved(place, ["train", "--resume", "-o", "out/run"], _result(lab, "train"))
 
 

@@ -554,7 +554,7 @@ def test_arrays_and_checkpoints(tmp_path):
     from rankencoder.io.storage import read_array
     from rankencoder.training.loop.trainer import last_checkpoint
 
-    array, note = tmp_path / "teacher-0.npy", tmp_path / "checkpoint-2/complete.json"
+    array, note = tmp_path / "teacher-0.npy", tmp_path / "checkpoint-2/manifest.json"
     np.save(array, np.arange(12, dtype=np.float16).reshape(3, 4))
     valid = array.read_bytes()
     note.parent.mkdir()

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from rankencoder.errors import InputError, TrainingWarning
-from rankencoder.training.loop.trainer import _digests, drop_incomplete, last_checkpoint
+from rankencoder.io.manifest import write_manifest
+from rankencoder.training.loop.trainer import drop_incomplete, last_checkpoint
 from rankencoder.training.sentences import load_sentences, store_sentences
 from rankencoder.training.teaching.teacher_vectors import _new_table, write_vectors
 
@@ -20,28 +21,31 @@ def checkpoint(folder, step):
     (path / "1_Pooling").mkdir(parents=True)
     (path / "optimizer.pt").write_bytes(b"momentum")
     (path / "1_Pooling" / "config.json").write_text("{}")
-    (path / "complete.json").write_text(json.dumps({"step": step, "files": _digests(path)}))
+    write_manifest(path)
     return path
 
 
-@pytest.mark.parametrize("name", ["optimizer.pt", "1_Pooling/config.json", "complete.json"])
+@pytest.mark.parametrize("name", ["optimizer.pt", "1_Pooling/config.json", "manifest.json"])
 def test_a_damaged_checkpoint_is_left_out_and_the_one_before_it_taken(tmp_path, name):
     checkpoint(tmp_path, 9)
     newest = checkpoint(tmp_path, 10)
     assert last_checkpoint(tmp_path) == str(newest)
     drop_incomplete(tmp_path)
     assert newest.exists()
-    (newest / name).write_bytes((newest / name).read_bytes()[:-1])
-    with pytest.warns(TrainingWarning, match="checkpoint-10 is damaged"):
+    (newest / name).write_bytes((newest / name).read_bytes()[:-3])
+    with pytest.warns(TrainingWarning, match=f"checkpoint-10/{name}"):
         drop_incomplete(tmp_path)
     assert last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-9")
 
 
-def test_a_half_written_checkpoint_is_left_out_and_one_of_an_earlier_version_is_not(tmp_path):
-    (checkpoint(tmp_path, 4) / "complete.json").unlink()
-    (checkpoint(tmp_path, 2) / "complete.json").write_text('{"step": 2}')
+def test_a_half_written_checkpoint_is_deleted_and_one_of_an_earlier_version_refused(tmp_path):
+    (checkpoint(tmp_path, 4) / "manifest.json").unlink()
+    checkpoint(tmp_path, 2)
     drop_incomplete(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-2"]
+    (tmp_path / "checkpoint-2" / "complete.json").write_text("{}")
+    with pytest.raises(InputError, match="checkpoint-2 is of an earlier version and cannot be resumed"):
+        drop_incomplete(tmp_path)
 
 
 def test_what_others_put_into_a_checkpoint_does_no_harm(tmp_path):

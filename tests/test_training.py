@@ -140,7 +140,7 @@ def test_a_checkpoint_that_was_not_written_whole_is_not_used(train, train_killed
     whole = train("whole", save_steps=2)
     train_killed("cut", stage=1, step=5, save_steps=2)
     latest = tmp_path / "cut/work/stage-1/checkpoint-4"
-    (latest / "complete.json").unlink()
+    (latest / "manifest.json").unlink()
     (latest / "model.safetensors").write_bytes(b"half")
     resumed = rankencoder.train(output=tmp_path / "cut", resume=True, progress=False)
     assert resumed.record["stages"][0]["resumed_at"] == 2
@@ -169,7 +169,7 @@ def test_kill_9_in_either_stage(train, tmp_path, corpus_file, backbone):
     cut = tmp_path / "cut"
     for stage, arguments in ((1, [corpus_file, *flags(**settings)]), (2, ["--resume"])):
         process = start(*arguments, "-o", cut)
-        wait_for(f"work/stage-{stage}/checkpoint-*/complete.json", cut, process)
+        wait_for(f"work/stage-{stage}/checkpoint-*/manifest.json", cut, process)
         process.kill()
         process.wait()
         assert not (cut / ("base" if stage == 1 else "encoder")).exists()
@@ -182,13 +182,13 @@ def test_ctrl_c_leaves_a_checkpoint_and_one_line(tmp_path, corpus_file, backbone
     out = tmp_path / "run"
     settings = {**SMALL, "max_steps": 5000, "save_steps": 5, "backbone": backbone}
     process = start(corpus_file, *flags(**settings), "-o", out)
-    wait_for("work/stage-1/checkpoint-*/complete.json", out, process)
+    wait_for("work/stage-1/checkpoint-*/manifest.json", out, process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert err.splitlines()[-1].startswith("error: interrupted; rankencoder train --resume -o OUTPUT goes on")
     assert "Traceback" not in err
-    steps = [int(path.parent.name.split("-")[1]) for path in out.glob("work/stage-1/*/complete.json")]
+    steps = [int(path.parent.name.split("-")[1]) for path in out.glob("work/stage-1/*/manifest.json")]
     logged = json.loads((out / f"work/stage-1/checkpoint-{max(steps)}/trainer_state.json").read_text())
     assert logged["global_step"] == max(steps) < 5000
     assert logged["log_history"][-1]["step"] == max(steps)  # where it stopped, not where a checkpoint was due
@@ -421,7 +421,7 @@ def test_resuming_with_other_settings_is_refused(train, train_killed):
         ),
         (["--option", "temperature"], "--option 'temperature' is not of the form NAME=VALUE"),
         (["--option", "temperature=hot"], "temperature of 'simcse' is 'hot': input should be"),
-        (["--backbone", "bert-base-uncasd"], "did you mean bert-base-uncased"),
+        (["--backbone", "bert-base-uncasd"], "did you mean 'bert-base-uncased'?"),
         (["--batch-size", "1"], "batch_size must be at least 2, not 1"),
         (["--lower", "0.9", "--upper", "0.2"], "no pair is between lower 0.9 and upper 0.2"),
         (["--preset", "papr"], "must be one of"),

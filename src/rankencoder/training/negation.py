@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankencoder.errors import InputError
+from rankencoder.io.cache import cache_root
 from rankencoder.io.storage import new_file
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def negate_sentences(
 
     language = load_parser(parser)
     key = json.dumps([fingerprint, language.meta, _RULES], sort_keys=True, default=str)
-    folder = _cache() / hashlib.sha256(key.encode()).hexdigest()[:32]
+    folder = cache_root("negations") / hashlib.sha256(key.encode()).hexdigest()[:32]
     folder.mkdir(parents=True, exist_ok=True)
     count = len(sentences)
     rows = [range(start, min(start + _PART, count)) for start in range(0, count, _PART)]
@@ -120,11 +121,6 @@ def negate_sentences(
         if todo:
             _write_parts(todo, sentences, language, processes or _processes(count), progress)
     return concatenate_datasets([Dataset.from_file(str(path)) for path in parts])
-
-
-def _cache() -> Path:
-    folder = Path(os.environ.get("RANKENCODER_CACHE") or "~/.cache/rankencoder").expanduser()
-    return folder / "negations"
 
 
 def _processes(count: int) -> int:

@@ -1,16 +1,15 @@
-"""Backbones: pretrained language models, never tuned on similarity, that a method makes an encoder of."""
+"""Load pretrained language models, of which a method makes an encoder."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from rankencoder.encoders import check_hub, check_readable, first_line
-from rankencoder.errors import InputError
+from rankencoder.encoder_sources import check_hub, check_readable
+from rankencoder.errors import InputError, first_line, resembling
 
 if TYPE_CHECKING:
     from sentence_transformers.sentence_transformer.modules import Transformer
@@ -65,7 +64,7 @@ class Backbone:
 
     @property
     def dimension(self) -> int:
-        """Numbers of its vectors."""
+        """Dimensions of its vectors."""
         return int(self.config.hidden_size)
 
     @property
@@ -165,9 +164,8 @@ def _load_config(name: str, revision: str | None) -> PretrainedConfig:
         try:
             check_hub(name, revision, what="backbone")
         except InputError as error:
-            near = difflib.get_close_matches(name, _KNOWN, n=3, cutoff=0.6)
-            hint = f" (did you mean {' or '.join(near)}?)" if near and name not in near else ""
-            raise InputError(f"{error}{hint}") from error
+            hint = "" if name in _KNOWN else resembling(name, _KNOWN)
+            raise InputError(f"{error}{hint and ':'}{hint}") from error
     elif not (folder / "config.json").exists():
         raise InputError(f"{name} is no backbone: a folder with a config.json and safetensors is wanted")
     check_readable(folder)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from rankencoder.encoders import shorten
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, shorten
 
 if TYPE_CHECKING:
     from datasets import Dataset

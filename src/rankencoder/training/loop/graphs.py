@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from rankencoder.encoders import first_line
-from rankencoder.errors import TrainingWarning
+from rankencoder.errors import TrainingWarning, first_line
 
 _MOST = 4  # shapes; each graph has memory of its own
 

@@ -18,21 +18,13 @@ from sentence_transformers import SentenceTransformerTrainer
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer import TRAINER_STATE_NAME
 
-from rankencoder.encoders import first_line
-from rankencoder.errors import InputError, TrainingWarning
-from rankencoder.io.storage import (
-    file_digests,
-    new_file,
-    read_json,
-    sync_tree,
-    write_errors_named,
-    write_json,
-)
+from rankencoder.errors import InputError, TrainingWarning, first_line
+from rankencoder.io.manifest import MANIFEST, check_manifest, write_manifest
+from rankencoder.io.storage import sync_tree, write_errors_named
 from rankencoder.training.gather import average_gradients
 from rankencoder.training.loop.finite_check import FiniteCheck
 from rankencoder.training.loop.graphs import GraphedStep, logged_parts
 
-_COMPLETE = "complete.json"
 _LOSS = "loss.safetensors"
 _BEST = "best.safetensors"
 
@@ -131,8 +123,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
         self.accelerator.wait_for_everyone()  # each process writes a part
         if self.args.should_save:
             sync_tree(folder)
-            with new_file(folder / _COMPLETE) as path:
-                write_json(path, {"step": self.state.global_step, "files": _digests(folder)})
+            write_manifest(folder)  # the last file: with it, the checkpoint is whole
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         assert output_dir is not None
@@ -172,8 +163,8 @@ class EncoderTrainer(SentenceTransformerTrainer):
         self.finite.finish()
         if not all(bool(torch.isfinite(parameter).all()) for parameter in self.loss.parameters()):
             raise InputError(
-                f"weights are not finite after step {self.state.global_step}: try a lower learning_rate, or "
-                "precision fp32"
+                f"weights are not finite after step {self.state.global_step}: lower `learning_rate` or set "
+                "`precision` to fp32"
             )
 
     def keep_if_best(self, score: float) -> None:
@@ -229,40 +220,26 @@ class _KeepBest(TrainerCallback):
                 control.should_training_stop = True
 
 
-def _digests(folder: Path) -> dict[str, str]:
-    """Return the digests of all files of a checkpoint."""
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name != _COMPLETE]
-    return file_digests(folder, files)
-
-
 def drop_incomplete(folder: Path) -> None:
-    """Delete the checkpoints in a folder that were not written whole, or are no longer."""
+    """Delete the checkpoints in a folder that were not written whole, or are damaged.
+
+    :raises InputError: If there is a checkpoint of an earlier version.
+    """
     for path in folder.glob("checkpoint-*"):
-        begun = not (path / _COMPLETE).exists()
-        if begun or not _is_whole(path):
+        if (path / "complete.json").exists():
+            raise InputError(
+                f"{path} is of an earlier version and cannot be resumed: train anew, `overwrite`"
+            )
+        try:
+            whole = check_manifest(path, advice="the checkpoint is left out")
+        except InputError as error:
+            warnings.warn(str(error), TrainingWarning, stacklevel=2)
+            whole = False
+        if not whole:
             shutil.rmtree(path)
-        if not begun and not path.exists():
-            warnings.warn(f"{path} is damaged: it is left out", TrainingWarning, stacklevel=2)
-
-
-def _is_whole(checkpoint: Path) -> bool:
-    """Say whether a checkpoint is as it was written."""
-    try:
-        about = read_json(checkpoint / _COMPLETE)
-    except InputError:
-        return False
-    # without "files": of an earlier version; what others have put there since does no harm
-    files = about.get("files", {})
-    there = _digests(checkpoint) if files else {}
-    whole = isinstance(files, dict) and all(there.get(name) == digest for name, digest in files.items())
-    return whole and about.get("step") == _step(checkpoint)
 
 
 def last_checkpoint(folder: Path) -> str | None:
     """Return the newest whole checkpoint in a folder."""
-    whole = [path.parent for path in folder.glob(f"checkpoint-*/{_COMPLETE}")]
-    return str(max(whole, key=_step)) if whole else None
-
-
-def _step(checkpoint: Path) -> int:
-    return int(checkpoint.name.rpartition("-")[2])
+    whole = [path.parent for path in folder.glob(f"checkpoint-*/{MANIFEST}")]
+    return str(max(whole, key=lambda path: int(path.name.rpartition("-")[2]))) if whole else None

@@ -12,7 +12,8 @@ import torch
 from pydantic import NonNegativeFloat, NonNegativeInt
 from torch.nn import functional
 
-from rankencoder.encoders import Encoder, check_device, check_encoder_name
+from rankencoder.encoder_sources import check_device, check_encoder_name
+from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.training.backbones.backbone import load_backbone
 from rankencoder.training.gather import gather

@@ -12,8 +12,8 @@ from pydantic import NonNegativeFloat
 from torch import nn
 from torch.nn import functional
 
-from rankencoder.encoders import check_hub, first_line
-from rankencoder.errors import InputError
+from rankencoder.encoder_sources import check_hub
+from rankencoder.errors import InputError, first_line
 from rankencoder.training.backbones.backbone import load_masked_language_model
 from rankencoder.training.backbones.frozen import Frozen
 from rankencoder.training.backbones.masking import TokenMask
