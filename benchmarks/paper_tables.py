@@ -11,7 +11,7 @@ from result_runs import NAMES, POOLINGS, SYSTEMS, Runs, differences, if_any, les
 
 from rankencoder.evaluation.sts_data import SEVEN
 from rankencoder.evaluation.transfer_data import TRANSFER_TASKS
-from rankencoder.report import paper
+from rankencoder.report import paper_scores as paper
 
 SETS = (*SEVEN, "AVG")
 

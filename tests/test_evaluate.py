@@ -25,7 +25,7 @@ from rankencoder.evaluation.subjects import open_model
 from rankencoder.evaluation.transfer import score_transfer
 from rankencoder.evaluation.transfer_data import read_transfer_task
 from rankencoder.io.pairs import ScoredPair
-from rankencoder.report.views import views
+from rankencoder.report.encoder_views import views
 
 
 @pytest.fixture(scope="module")

@@ -57,7 +57,7 @@ def _target(output: Path | None, format: str | None) -> tuple[str, Path]:
 
 def _check_free(path: Path, overwrite: bool) -> None:
     """Refuse to replace what is not a report of ours, unless asked to."""
-    from rankencoder.report.report_page import is_report
+    from rankencoder.report.rendering import is_report
 
     if path.is_dir():
         raise InputError(f"{path} is a folder: name a file")

@@ -1,4 +1,4 @@
-"""A report before it has a format: sections of text, tables, figures and pairs in words."""
+"""What a report holds, as plain data: sections of text, tables, figures and pairs of sentences."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from rankencoder.report.formatting import NOTHING, clean, number
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 Value = float | int | str | None
-"""What a table of data, for programs, can hold."""
 
 
 @dataclass(frozen=True)
 class Text:
-    """A paragraph, with a list where there is more to tell than one thing.
-
-    :param findings: Sentences, one for each thing.
-    """
+    """A paragraph and a list of findings."""
 
     text: str
     findings: list[str] = field(default_factory=list)
@@ -30,27 +29,23 @@ class Text:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What to use with one model, and why.
+    """What to use with one encoder, and why.
 
-    :param about: What the model is, in short.
-    :param paragraphs: The reasons.
     :param tone: "gain" where something beats plain cosine, "keep" where nothing does, "open" otherwise.
+    :param advice: What to run next: a name in `section_texts.jinja`.
     """
 
     about: str
     headline: str
     paragraphs: list[str]
     tone: str
+    advice: str = ""
     kind: ClassVar[str] = "verdict"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A place in a table.
-
-    :param spread: A standard deviation, as text.
-    :param best: Whether it is the best of its kind.
-    """
+    """A cell of a table, with a standard deviation and whether it is the best of its column."""
 
     text: str
     spread: str = ""
@@ -59,10 +54,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Group:
-    """Rows of a table that belong together.
-
-    :param published: Whether they are from the paper rather than measured here.
-    """
+    """Rows that belong together; `published` ones are from the paper."""
 
     title: str
     rows: list[tuple[str, list[Cell]]]
@@ -88,45 +80,56 @@ class Table:
 
 @dataclass(frozen=True)
 class Panel:
-    """One drawing.
+    """One plot of a figure.
 
-    :param draw: Makes it, as SVG that can stand in a page.
-    :param width: At which its letters have their size.
+    :param label: What it shows, for people who cannot see it.
+    :param draw: Draws on matplotlib axes.
     """
 
     title: str
-    draw: Callable[[], str]
-    width: int
+    label: str
+    draw: Callable[[Axes], None]
+    height: int = 300
+    width: int = 440
 
 
 @dataclass(frozen=True)
-class Key:
-    """What a colour stands for.
+class Dot:
+    """A sentence on a map."""
 
-    :param colour: A name of `rankencoder.report.drawing.COLOURS`.
-    :param mark: "line", "dashes", "dot", "square" or "area".
-    """
+    number: int
+    x: float
+    y: float
+    linked: bool
+    sentence: str
 
-    text: str
-    colour: str
-    mark: str
+
+@dataclass(frozen=True)
+class MapPanel:
+    """A map of sentences, drawn by the page itself so that each dot can tell its sentence."""
+
+    title: str
+    label: str
+    space: str
+    links: list[tuple[float, float, float, float]]
+    dots: list[Dot]
+    width: int = 440
 
 
 @dataclass(frozen=True)
 class Figure:
-    """Some drawings, what they tell in words, and their data.
+    """Plots, what they show in words, and their data.
 
-    :param finding: What is to be seen, for people who cannot see it too.
-    :param findings: The same, a sentence for each encoder.
+    :param keys: The legend: text, colour and mark ("line", "dashes", "dot", "square" or "area").
     """
 
     ident: str
     title: str
-    finding: str
-    keys: list[Key]
-    panels: list[Panel]
+    keys: list[tuple[str, str, str]]
+    panels: Sequence[Panel | MapPanel]
     head: list[str]
     data: list[list[Value]]
+    finding: str = ""
     findings: list[str] = field(default_factory=list)
     kind: ClassVar[str] = "figure"
 
@@ -137,49 +140,26 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class ChangedPair:
-    """Two sentences whose similarity changed.
-
-    :param places: The pair's place among all pairs by gold score and by both similarities, in per cent.
-    """
-
-    a: str
-    b: str
-    gold: str
-    base: str
-    other: str
-    places: tuple[str, str, str]
-
-
-@dataclass(frozen=True)
-class Words:
-    """Pairs in words: those that improved, or those that worsened."""
+class ChangedPairs:
+    """Pairs of sentences, each with a score and a place by people and by both similarities."""
 
     caption: str
-    base: str
-    other: str
-    pairs: list[ChangedPair]
-    folded: bool = False
-    kind: ClassVar[str] = "words"
-
-
-Block = Text | Verdict | Table | Figure | Words
+    similarities: list[str]
+    pairs: list[tuple[str, str, list[tuple[str, str]]]]
+    folded: bool
+    kind: ClassVar[str] = "pairs"
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the report.
+    """A section; without blocks, what it shows was not measured.
 
-    :param lead: What is to be seen here, in a sentence or two.
+    :param ident: Its name in `section_texts.jinja`, which holds its heading and lead.
     :param findings: What was found, a sentence for each encoder.
-    :param missing: Whether there was nothing to show; the lead then says what to run.
     """
 
     ident: str
-    heading: str
-    lead: str
-    blocks: list[Block] = field(default_factory=list)
-    missing: bool = False
+    blocks: Sequence[Text | Verdict | Table | Figure | ChangedPairs] = ()
     findings: list[str] = field(default_factory=list)
 
 
@@ -195,15 +175,11 @@ def spread_cell(values: Sequence[float | None], digits: int = 2, *, best: bool =
 def to_csv(head: Sequence[str], rows: Iterable[Sequence[Value]]) -> str:
     r"""Write data for spreadsheets; text that one would take for a formula gets an apostrophe.
 
-    >>> to_csv(["x"], [["=cmd()"], [-1.5], [None]])
-    "x\r\n'=cmd()\r\n-1.5\r\n\r\n"
+    >>> to_csv(["x", "y"], [["=cmd()", -1.5]])
+    "x,y\r\n'=cmd(),-1.5\r\n"
     """
     out = io.StringIO()
-    writer = csv.writer(out)
-    writer.writerow([_harmless(cell) for cell in head])
-    for row in rows:
-        # an empty row of one empty cell would be written as two quotes
-        writer.writerow([_harmless(cell) for cell in row] if list(row) != [None] else [])
+    csv.writer(out).writerows([_harmless(cell) for cell in row] for row in (head, *rows))
     return out.getvalue()
 
 

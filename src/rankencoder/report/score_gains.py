@@ -7,9 +7,7 @@ from dataclasses import dataclass
 
 from rankencoder.evaluation.result_rows import averaged_sets
 from rankencoder.evaluation.statistics import Interval
-from rankencoder.report.views import View, set_order
-
-_KINDS = ("ranks", "blend")
+from rankencoder.report.encoder_views import View, set_order
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ def all_gains(views: Sequence[View]) -> tuple[list[Gain], list[Gain]]:
     :return: The gains over one's own cosine; the gains of the others' cosine and blend over the cosine of the
         first encoder.
     """
-    own = [_gain(v, kind, v) for v in views for kind in _KINDS if kind in v.rows]
+    own = [_gain(view, kind, view) for view in views for kind in ("ranks", "blend") if kind in view.rows]
     scored = [view for view in views if "cosine" in view.rows]
     others = [(view, kind) for view in scored[1:] for kind in ("cosine", "blend") if kind in view.rows]
     over_first = [_gain(view, kind, scored[0]) for view, kind in others]
@@ -44,9 +42,8 @@ def all_gains(views: Sequence[View]) -> tuple[list[Gain], list[Gain]]:
 def _gain(view: View, kind: str, base: View) -> Gain:
     """Compare a similarity with a cosine, on the sets whose pairs both have scored."""
     row, other = view.rows[kind], base.rows["cosine"]
-    sets = {name: row.gain_over(other, [name]) for name in set_order(list(row.golds))}
-    shared = {name: gain for name, gain in sets.items() if gain is not None}
-    groups = averaged_sets(list(shared)) if shared else {}
-    means = {called: row.gain_over(other, names) for called, names in groups.items()}
-    found = {called: gain for called, gain in means.items() if gain is not None}
-    return Gain(view, kind, f"{base.name}, cosine", shared, found)
+    names = set_order(list(row.golds))
+    sets = {name: gain for name in names if (gain := row.gain_over(other, [name])) is not None}
+    groups = averaged_sets(list(sets)) if sets else {}
+    means = {called: gain for called, names in groups.items() if (gain := row.gain_over(other, names))}
+    return Gain(view, kind, f"{base.name}, cosine", sets, means)

@@ -1,4 +1,4 @@
-"""What the report shows by itself: each encoder of each model, with all runs that differ only in seeds."""
+"""What the report shows one by one: each encoder of each model, with all runs that differ only in seeds."""
 
 from __future__ import annotations
 
@@ -12,21 +12,18 @@ from rankencoder.evaluation.sts_data import DEV, SEVEN
 from rankencoder.report.formatting import clean, listed
 
 _PEARSON = 0.5  # the power that correlates similarities themselves, not their ranks
-
-ROLES = {
+_SYSTEMS = {
     ("E1", "cosine"): "E1: the base encoder",
     ("E1", "ranks"): "E1 ranks: RankEncoder without training",
     ("E2", "cosine"): "E2: retrained",
     ("E2", "blend"): "E2 blend: retrained, weighted inference",
-}
-"""What the paper calls the systems of a training run."""
+}  # as the paper calls them
 
 
 @dataclass(frozen=True)
 class View:
     """An encoder of one model, or of several runs of one configuration.
 
-    :param label: The model's name.
     :param role: "E1" or "E2" of a training run, otherwise empty.
     :param members: The results of its runs.
     :param rows: Its similarities: "cosine" and, with a reference corpus, "ranks" and "blend".
@@ -49,14 +46,42 @@ class View:
         """What to write above its part of a figure."""
         return "" if self.is_alone else self.name
 
-    def tell(self, text: str) -> str:
-        """Return a sentence about it; its name only where there are others."""
-        return text[:1].upper() + text[1:] if self.is_alone else f"{self.name}: {text}"
+    @property
+    def run(self) -> str:
+        """What to add where only one of several runs is shown."""
+        return "" if len(self.members) == 1 else " (first run)"
 
     @property
     def is_ranked(self) -> bool:
         """Whether there is a reference corpus, and so more than cosine."""
         return "ranks" in self.rows
+
+    @property
+    def vectors(self) -> str:
+        """What to call the vectors of the rank part."""
+        name = self.similarity("ranks")
+        return "rank vectors" if name == "ranks" else f"{name} vectors"
+
+    @property
+    def form(self) -> dict[str, Any] | None:
+        """Name and settings of its rank part, where there is one."""
+        return self.subject_of(self.members[0]).get("form")
+
+    @property
+    def about(self) -> str:
+        """What it is, in short."""
+        subject = self.subject_of(self.members[0])
+        encoder = "/".join(clean(subject["encoder"]).rstrip("/").split("/")[-2:])
+        parts = [self.name, *([encoder] if encoder != self.label else [])]
+        if subject.get("dimension"):
+            parts.append(f"{subject['dimension']:,} dimensions")
+        if "reference" in subject:
+            parts.append(f"{subject['reference']['size']:,} reference sentences")
+        return " · ".join(parts)
+
+    def tell(self, text: str) -> str:
+        """Return a sentence about it; its name only where there are others."""
+        return text[:1].upper() + text[1:] if self.is_alone else f"{self.name}: {text}"
 
     def similarity(self, kind: str) -> str:
         """Return what to call a kind of similarity: cosine, ranks (or power …), blend 0.1."""
@@ -69,54 +94,26 @@ class View:
         name = self.similarity(kind)
         return f"{name} {many if name == 'ranks' else one}"
 
-    @property
-    def subject(self) -> str:
-        """What to call the rank part at the start of a sentence."""
-        name = self.similarity("ranks")
-        return "Rank vectors" if name == "ranks" else f"{name[:1].upper()}{name[1:]}"
-
-    @property
-    def vectors(self) -> str:
-        """What to call the vectors of the rank part."""
-        name = self.similarity("ranks")
-        return "rank vectors" if name == "ranks" else f"{name} vectors"
-
-    @property
-    def run(self) -> str:
-        """What to add where only one of several runs is shown."""
-        return "" if len(self.members) == 1 else " (first run)"
-
     def system(self, kind: str) -> str:
-        """Return the same for a table of all systems of a model."""
-        return ROLES.get((self.role, kind)) or f"{self.role} {self.similarity(kind)}".strip()
+        """Return what to call a similarity in a table of all systems of a model."""
+        return _SYSTEMS.get((self.role, kind)) or f"{self.role} {self.similarity(kind)}".strip()
 
-    def parts(self, section: str) -> list[Any]:
+    def part_of(self, member: Result, section: str) -> dict[str, Any]:
+        """Return this encoder's part of a section of one result, empty where it was not measured."""
+        return (member.get(section) or {}).get(self.role) or {}
+
+    def parts(self, section: str) -> list[dict[str, Any]]:
         """Return this encoder's part of a section, of each run that has it."""
-        found = [(member.get(section) or {}).get(self.role) for member in self.members]
-        return [part for part in found if part]
+        return [part for member in self.members if (part := self.part_of(member, section))]
+
+    def set_parts(self, section: str, name: str) -> list[dict[str, Any]]:
+        """Return the part of a section that is on one data set, of each run that has it."""
+        return [member[section][name] for member in self.members if name in (member.get(section) or {})]
 
     def subject_of(self, member: Result) -> dict[str, Any]:
         """Return what one of its results says about it."""
         subjects: list[dict[str, Any]] = member["model"]["subjects"]
         return next(subject for subject in subjects if subject["role"] == self.role)
-
-    @property
-    def form(self) -> dict[str, Any] | None:
-        """Name and settings of its rank part, where there is one."""
-        return self.subject_of(self.members[0]).get("form")
-
-    @property
-    def about(self) -> str:
-        """What it is, in short."""
-        subject = self.subject_of(self.members[0])
-        told = [self.name]
-        encoder = "/".join(clean(subject["encoder"]).rstrip("/").split("/")[-2:])
-        told += [encoder] if encoder != self.label else []
-        if subject.get("dimension"):
-            told.append(f"{subject['dimension']:,} numbers a sentence")
-        if "reference" in subject:
-            told.append(f"{subject['reference']['size']:,} reference sentences")
-        return " · ".join(told)
 
 
 def views(results: Sequence[Result], aggregation: str) -> list[View]:
@@ -157,7 +154,7 @@ def form_notes(views: Sequence[View]) -> list[str]:
 def _form_note(form: dict[str, Any]) -> str:
     settings = form.get("settings", {})
     if form.get("name") == "compact":
-        size = f", {settings['dim']:,} numbers" if "dim" in settings else ""
+        size = f", {settings['dim']:,} dimensions" if "dim" in settings else ""
         return f"in the compact form{size}: close to the exact ranks of the paper, not equal"
     if form.get("name") == "linear" and settings.get("power") == _PEARSON:
         return "in the linear form, power +½: Pearson’s correlation in place of Spearman’s, not the paper’s"
@@ -165,10 +162,6 @@ def _form_note(form: dict[str, Any]) -> str:
 
 
 def set_order(names: Sequence[str]) -> list[str]:
-    """Order sets as the field does: the seven, other sets, sets for choosing."""
-    known = [name for name in SEVEN if name in names]
-    return [
-        *known,
-        *(name for name in names if name not in (*SEVEN, *DEV)),
-        *(name for name in DEV if name in names),
-    ]
+    """Order sets as the field does: the seven, other sets, sets for choosing; each once."""
+    others = [name for name in dict.fromkeys(names) if name not in SEVEN]
+    return [*(name for name in SEVEN if name in names), *sorted(others, key=lambda name: name in DEV)]

@@ -1,0 +1,75 @@
+"""The report's two formats: one page of HTML that needs nothing else, or GitHub-flavoured Markdown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from rankencoder._version import __version__
+from rankencoder.errors import InputError
+from rankencoder.report.document import Section
+from rankencoder.report.formatting import clean, number
+from rankencoder.report.svg_plots import to_svg
+
+_GENERATOR = "rankencoder report"
+_TEMPLATES = {"html": "page.html.jinja", "md": "report.md.jinja"}
+_COMMAND = re.compile("`((?:rankencoder|--)[^`]*)`")
+_GLUE = "\N{WORD JOINER}"
+
+
+def render(sections: Sequence[Section], title: str, format: str) -> str:
+    """Fill the template of a format.
+
+    :raises InputError: If Jinja2 is not installed.
+    """
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+        from markupsafe import Markup, escape
+    except ImportError as error:
+        raise InputError("a report needs jinja2: pip install 'rankencoder[report]'") from error
+    environment = Environment(
+        loader=PackageLoader("rankencoder", "report"),
+        autoescape=format == "html",
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "datum": _datum,
+        "data_url": lambda csv: f"data:text/csv;charset=utf-8,{quote(csv)}",
+        "svg": lambda panel, ident: Markup(to_svg(panel, ident)),  # escapes the text within itself
+        "commands": lambda text: Markup(_COMMAND.sub(r"<code>\1</code>", str(escape(text)))),
+        "md": escape_markdown,
+    }
+    template = environment.get_template(_TEMPLATES[format])
+    text = template.render(sections=sections, title=clean(title), generator=f"{_GENERATOR} {__version__}")
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def is_report(path: Path) -> bool:
+    """Say whether a file is a report that we wrote."""
+    with path.open("rb") as file:
+        head = file.read(1000).decode("utf-8", "replace")
+    return f'<meta name="generator" content="{_GENERATOR} ' in head or head.startswith(f"<!-- {_GENERATOR} ")
+
+
+def escape_markdown(text: object) -> str:
+    r"""Return text that Markdown shows as it is, and in which GitHub sees nobody's name and no issue.
+
+    >>> escape_markdown("a|b <script> *x* [y](z)")
+    'a\\|b &lt;script&gt; \\*x\\* \\[y\\](z)'
+    """
+    plain = clean(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    plain = re.sub(r"([\\`*_\[\]|~$])", r"\\\1", plain)
+    plain = re.sub(r"([@#])(?=\w)", rf"\1{_GLUE}", plain)
+    plain = re.sub(r"(?i)\b(https?:|www\.)", rf"\1{_GLUE}", plain)
+    plain = re.sub(r"^(#+|[-+=]|\d+[.)])(?=\s|$)", r"\\\1", plain)
+    return re.sub(r"\\`((?:rankencoder|--)[^`\\]*)\\`", r"`\1`", plain)  # commands stay commands
+
+
+def _datum(value: object) -> str:
+    if isinstance(value, float):
+        return number(value, 3)
+    return "" if value is None else clean(value)
