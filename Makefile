@@ -76,7 +76,7 @@ locked: pyproject.toml requirements.lock  ## make the environment of requirement
 # FIX=torch=2.13.0 takes another torch than the lowest, which on PyPI comes with gigabytes of CUDA libraries
 LOWEST := train,report,search,serve,demo
 LOWEST_TESTS := $(addprefix tests/test_,$(addsuffix .py,package cli ranks forms model reference encoders blend corpus \
-	sampling storage files transformer export bulk settings_file training search report tuning))
+	sampling storage files transformer export vector_files settings_file training search report tuning))
 test-lowest:  ## run the core of the tests with the lowest versions that pyproject.toml allows
 	$(PYTHON) -m venv --clear .venv-lowest
 	.venv-lowest/bin/pip install --quiet --disable-pip-version-check packaging tomli

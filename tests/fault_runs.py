@@ -16,7 +16,7 @@ from pathlib import Path
 
 LIMIT = 600.0  # seconds after which a run counts as hanging, also on a busy machine
 PARTS = (
-    "rankencoder.bulk.PART",
+    "rankencoder.vector_files.PART",
     "rankencoder.reference._PART",
     "rankencoder.search.rank_index._PART",
     "rankencoder.evaluation.embeddings._PART",

@@ -107,7 +107,7 @@ def test_version(run_cli):
     ("arguments", "message"),
     [
         (["info", "nowhere"], "no such folder: nowhere"),
-        (["info", "{encoder}"], "is an encoder, not a RankEncoder"),
+        (["info", "{encoder}"], "is a plain encoder"),
         (["explain", "nowhere", "a", "b"], "no such folder: nowhere"),
         (["similarity", "{model}"], "give two sentences, or --pairs FILE"),
         (["similarity", "{model}", "a", "--pairs", "{corpus}"], "give two sentences, or --pairs FILE"),
@@ -203,7 +203,7 @@ def test_interruption_is_a_clean_message(run_cli, tiny_saved, corpus_file, tmp_p
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("rankencoder.bulk._write_part", stop)
+    monkeypatch.setattr("rankencoder.vector_files._write_part", stop)
     code, _, err = run_cli("encode", tiny_saved, corpus_file, "-o", tmp_path / "v.npy")
     assert code == 130
     assert err.startswith("error: interrupted; the same command goes on")

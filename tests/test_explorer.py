@@ -281,8 +281,8 @@ def test_command_tells_in_one_line_what_is_missing(
 ):
     code, _, said = run_cli("explore", tiny_folder)
     assert (code, said.count("\n")) == (2, 1)
-    assert "is an encoder, not a RankEncoder: rankencoder build" in said
-    assert "A RankEncoder is made by: rankencoder build" in run_cli("explore", tmp_path / "none")[2]
+    assert "is a plain encoder: build a RankEncoder from it first" in said
+    assert "no such folder" in run_cli("explore", tmp_path / "none")[2]
     assert "An index is made by: rankencoder index" in run_cli("explore", tiny_saved, "--index", tmp_path)[2]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -94,7 +94,7 @@ def test_encoders_that_cut_their_vectors(tiny_folder, sentences):
     base = SentenceTransformer(str(tiny_folder), device="cpu", truncate_dim=8)
     model = RankEncoder(base, sentences, form="linear", progress=False)
     assert model.dimension == 16
-    with pytest.raises(InputError, match="cuts its vectors to 8 numbers"):
+    with pytest.raises(InputError, match="cuts its vectors to 8 dimensions"):
         model.to_sentence_transformer()
 
 

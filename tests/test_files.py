@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankencoder import files
-from rankencoder.bulk import encode_file
 from rankencoder.errors import InputError
+from rankencoder.io import files
 from rankencoder.io.corpus import read_sentences, read_slice
 from rankencoder.io.files import cut, fingerprint, list_files
+from rankencoder.vector_files import encode_file
 
 
 @pytest.fixture

@@ -112,13 +112,24 @@ def test_fidelity_is_stored(tiny_model):
     assert compact.pairs == 300 * 299 // 2
 
 
-def test_fidelity_is_printed_where_a_person_watches(callable_encoder, sentences, capsys):
-    RankEncoder(callable_encoder, sentences, progress=True)
-    assert "fidelity to exact rank similarities: Spearman" in capsys.readouterr().err
-    RankEncoder(callable_encoder, sentences)
-    assert "fidelity" in capsys.readouterr().err
-    RankEncoder(callable_encoder, sentences, progress=False)
-    assert capsys.readouterr().err == ""
+def test_a_constructor_prints_nothing(callable_encoder, sentences, capsys, caplog):
+    with caplog.at_level("INFO", "rankencoder.model"):
+        RankEncoder(callable_encoder, sentences)
+    assert capsys.readouterr() == ("", "")
+    assert "fidelity of the compact form to exact rank similarities: Spearman" in caplog.text
+
+
+@pytest.mark.parametrize(("rank_weight", "dimension"), [(0, 32), (1, 64), (0.5, 96)])
+def test_no_dimension_is_only_padding(tiny_model, tmp_path, rank_weight, dimension):
+    model = tiny_model.with_form("compact", dim=64)
+    model.rank_weight = rank_weight
+    vectors = model.encode(A)
+    assert vectors.shape == (3, dimension)
+    assert vectors.any(axis=0).all()
+    assert np.allclose(vectors @ vectors.T, model.similarity(A, A))
+    assert model.dimension == model.to_sentence_transformer().get_embedding_dimension() == dimension
+    model.save(tmp_path / "m")
+    assert json.loads((tmp_path / "m" / "rankencoder.json").read_text())["dimension"] == dimension
 
 
 def test_callables_can_be_saved_but_must_be_given_again(callable_encoder, sentences, tmp_path):
@@ -214,7 +225,7 @@ def test_damaged_folders(tiny_saved, tmp_path, damage, message):
 def test_bad_vectors_and_sentences(tiny_model):
     with pytest.raises(InputError, match="sentence 1 is empty"):
         tiny_model.encode(["fine", "  "])
-    with pytest.raises(InputError, match="expected vectors of 1232 numbers"):
+    with pytest.raises(InputError, match="expected vectors of 1232 dimensions"):
         tiny_model.similarity(np.zeros((1, 3), dtype=np.float32), "a")
     with pytest.raises(InputError, match="2 sentences cannot be paired with 1"):
         tiny_model.similarity_pairwise(["a", "b"], ["a"])
@@ -247,9 +258,10 @@ def test_a_flipped_bit_is_noticed(tiny_saved, tmp_path, name):
     (folder / name).write_bytes(data)
     with pytest.raises(InputError, match=f"{name} is damaged"):
         RankEncoder.load(folder)
+    (folder / "manifest.json").unlink()  # an earlier version wrote none
     config = json.loads((folder / "rankencoder.json").read_text())
-    del config["sha256"]  # as an earlier version wrote it
-    (folder / "rankencoder.json").write_text(json.dumps(config))
+    del config["prompt"]
+    (folder / "rankencoder.json").write_text(json.dumps({**config, "sha256": {name: "0" * 64}}))
     assert RankEncoder.load(folder).reference is not None
 
 

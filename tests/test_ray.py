@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from rankencoder import RankEncoder
-from rankencoder.bulk import encode_file
 from rankencoder.errors import InputError
 from rankencoder.scale.cluster import RayCluster
 from rankencoder.scale.cluster_encoding import encode_with_ray
+from rankencoder.vector_files import encode_file
 
 pytest.importorskip("ray", reason="needs Ray: pip install 'rankencoder[ray]'")
 pytest.importorskip("ray.data", reason="needs Ray Data: pip install 'rankencoder[ray]'")

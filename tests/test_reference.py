@@ -1,4 +1,5 @@
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -28,7 +29,11 @@ def test_save_and_load(callable_encoder, sentences, tmp_path):
     assert np.array_equal(loaded.vectors, reference.vectors)
     assert (loaded.seed, loaded.encoder, loaded.counts) == (42, "letters", reference.counts)
     assert loaded.counts["duplicates"] == loaded.counts["empty"] == 1
-    assert sorted(p.name for p in (tmp_path / "r").iterdir()) == ["reference.json", "reference.safetensors"]
+    assert sorted(p.name for p in (tmp_path / "r").iterdir()) == [
+        "manifest.json",
+        "reference.json",
+        "reference.safetensors",
+    ]
     assert [p.name for p in tmp_path.iterdir()] == ["r"]
 
 
@@ -127,3 +132,29 @@ def test_interrupted_encoding_is_taken_up_again(callable_encoder, tmp_path):
     (tmp_path / ".model.parts" / "part-000001").write_bytes(b"cut off")
     again = Reference.build(callable_encoder, texts, size=5000, resume_beside=tmp_path / "model")
     assert np.array_equal(again.vectors, whole.vectors)
+
+
+def test_a_changed_file_is_noticed(callable_encoder, sentences, tmp_path):
+    Reference.build(callable_encoder, sentences).save(tmp_path / "r")
+    path = tmp_path / "r" / "reference.json"
+    path.write_text(path.read_text().replace("The cat sees", "The cat hears", 1))
+    with pytest.raises(InputError, match="reference.json is damaged"):
+        Reference.load(tmp_path / "r")
+    (tmp_path / "r" / "manifest.json").unlink()  # an earlier version wrote none
+    Reference.load(tmp_path / "r")
+
+
+def test_begun_work_is_resumed_on_other_hardware_and_dropped_for_another_encoder(callable_encoder, tmp_path):
+    texts = [f"word{i} word{i % 7}" for i in range(3000)]
+    build = partial(Reference.build, corpus=texts, size=3000, resume_beside=tmp_path / "model")
+    build(callable_encoder)
+    seen = []
+
+    def elsewhere(batch):
+        seen.extend(batch)
+        return callable_encoder(batch) * (1 + 1e-6)
+
+    build(elsewhere)
+    assert len(seen) < 10
+    with pytest.warns(UserWarning, match="begun work on .*model is dropped: it was done with another model"):
+        build(lambda batch: callable_encoder(batch) + 0.5)

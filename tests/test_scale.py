@@ -11,9 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rankencoder import files
-from rankencoder.bulk import make_batch, vector_schema
 from rankencoder.errors import InputError
+from rankencoder.io import files
 from rankencoder.io.corpus import Sentence, read_sentences, read_slice
 from rankencoder.io.files import cut
 from rankencoder.io.sampling import Sampler, sample_sentences
@@ -21,6 +20,7 @@ from rankencoder.scale.cluster import RayCluster
 from rankencoder.scale.cluster_encoding import encode_with_ray, unfinished
 from rankencoder.scale.output import Output
 from rankencoder.scale.pieces import Numbered, Piece, Reading, find_slices, read_pieces
+from rankencoder.vector_files import make_batch, vector_schema
 
 SCHEMA = vector_schema(4)
 
@@ -143,7 +143,7 @@ def test_reading_in_pieces(tmp_path):
     ]
     finished = frozenset(["part-000005-00000"])
     assert list(read_pieces(Numbered(5, part, reading, finished))) == pieces[1:]
-    with pytest.raises(InputError, match="line 2: the sentence is empty; .*--skip-invalid"):
+    with pytest.raises(InputError, match="line 2: the sentence is empty; .*`skip_invalid`"):
         list(read_pieces(Numbered(5, part, Reading())))
 
 

@@ -123,7 +123,8 @@ def test_parts_of_other_work_are_dropped(tmp_path):
             path.write_text(str(number))
     parts.path(1).unlink()
     assert len(Parts(tmp_path / "t", {"a": 1}).finished()) == 1
-    assert Parts(tmp_path / "t", {"a": 2}).finished() == []
+    with pytest.warns(UserWarning, match="begun work on .* is dropped"):
+        assert Parts(tmp_path / "t", {"a": 2}).finished() == []
     assert names(tmp_path) == []  # work that never wrote a part leaves nothing behind
     with parts.write(0) as path:
         path.write_text("0")
@@ -186,3 +187,16 @@ def test_what_cannot_be_written_is_named_whichever_library_says_so(tmp_path):
         raise RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 79872 vs 79764")
     with pytest.raises(RuntimeError, match="shapes"), write_errors_named(tmp_path / "x"):
         raise RuntimeError("shapes do not fit")
+
+
+def test_permissions_are_those_of_any_new_file(tmp_path):
+    before = os.umask(0o027)
+    try:
+        with new_file(tmp_path / "file") as path:
+            path.touch(0o600)
+        with new_folder(tmp_path / "folder") as new:
+            (new / "inside").touch(0o600)
+    finally:
+        os.umask(before)
+    for name in ("file", "folder/inside"):
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o640

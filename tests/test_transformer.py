@@ -19,7 +19,7 @@ def test_scikit_learns_own_checks(form):
 def test_inner_products_are_the_blend():
     rng = np.random.default_rng(0)
     reference, queries = rng.normal(size=(400, 12)), rng.normal(size=(5, 12))
-    blended = RankTransformer(rank_weight=0.4).fit(reference).transform(queries)
+    blended = RankTransformer(rank_weight=0.4, form="exact").fit(reference).transform(queries)
     unit = normalize(queries)
     ranks = spearmanr(unit @ normalize(reference).T, axis=1).statistic
     assert np.allclose(blended @ blended.T, 0.4 * ranks + 0.6 * unit @ unit.T)
@@ -36,7 +36,7 @@ def test_in_a_pipeline_with_names_and_types():
 
 def test_extreme_vectors():
     rng = np.random.default_rng(0)
-    transformer = RankTransformer().fit(rng.normal(size=(50, 4)))
+    transformer = RankTransformer(form="exact").fit(rng.normal(size=(50, 4)))
     row = np.array([[1.0, 2.0, -1.0, 0.5]])
     assert np.allclose(transformer.transform(row * 1e300), transformer.transform(row))
     assert np.allclose(transformer.transform(row * 1e-300), transformer.transform(row))
@@ -47,3 +47,11 @@ def test_extreme_vectors():
         transformer.set_params(rank_weight=5).transform(row)
     with pytest.raises(InputError, match="between 0"):
         RankTransformer(rank_weight=5).fit(row.repeat(3, axis=0))
+
+
+def test_the_default_is_compact():
+    rng = np.random.default_rng(0)
+    transformer = RankTransformer().fit(rng.normal(size=(2000, 12)))
+    assert transformer.transform(rng.normal(size=(3, 12))).shape == (3, 268)
+    assert len(transformer.get_feature_names_out()) == 268
+    assert len(transformer.set_params(rank_weight=0).get_feature_names_out()) == 12

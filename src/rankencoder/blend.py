@@ -37,26 +37,40 @@ def blend(rank_similarity: Number, cosine: Number, rank_weight: float) -> Number
 def blend_vectors(ranks: torch.Tensor, vectors: torch.Tensor, rank_weight: float) -> torch.Tensor:
     """Return [√λ · z ; √(1−λ) · ê], unit vectors whose plain cosine is Eq. 7.
 
+    A part of weight 0 is left out.
+
     :param ranks: Unit rank vectors z, ``[B, r]``.
     :param vectors: Unit sentence vectors ê, ``[B, d]``.
     :param rank_weight: λ.
-    :return: ``[B, r + d]``.
+    :return: ``[B, blended_dimension(r, d, λ)]``.
     """
     import torch
 
+    if rank_weight in (0, 1):
+        return ranks if rank_weight else vectors
     return torch.cat([ranks * rank_weight**0.5, vectors * (1 - rank_weight) ** 0.5], dim=1)
+
+
+def blended_dimension(rank_dimension: int, dimension: int, rank_weight: float) -> int:
+    """Return the dimensions of blended vectors.
+
+    >>> blended_dimension(256, 384, 0.1), blended_dimension(256, 384, 0), blended_dimension(256, 384, 1)
+    (640, 384, 256)
+    """
+    return rank_dimension * (rank_weight > 0) + dimension * (rank_weight < 1)
 
 
 def reweight_vectors(blended: torch.Tensor, rank_dimension: int, old: float, new: float) -> torch.Tensor:
     """Return blended vectors as they would be with another λ.
 
-    :raises InputError: If the old λ was 0 or 1: then one of the parts is gone.
+    :raises InputError: If the old λ was 0 or 1: then one of the parts is not there.
     """
-    if (old == 0 and new > 0) or (old == 1 and new < 1):
-        gone = "rank" if old == 0 else "cosine"
+    if old == new:
+        return blended
+    if old in (0, 1):
+        gone = "cosine" if old else "rank"
         raise InputError(
             f"vectors encoded with rank_weight {old} hold no {gone} part to weight: encode again"
         )
-    ranks = blended[:, :rank_dimension] / (old or 1) ** 0.5
-    vectors = blended[:, rank_dimension:] / (1 - old if old < 1 else 1) ** 0.5
-    return blend_vectors(ranks, vectors, new)
+    ranks, vectors = blended[:, :rank_dimension], blended[:, rank_dimension:]
+    return blend_vectors(ranks / old**0.5, vectors / (1 - old) ** 0.5, new)

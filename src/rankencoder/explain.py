@@ -11,8 +11,6 @@ from rankencoder.errors import InputError
 if TYPE_CHECKING:
     import torch
 
-    from rankencoder.model import RankEncoder
-
 
 @dataclass(frozen=True)
 class Neighbor:
@@ -73,13 +71,6 @@ class Described:
     neighbors: list[Neighbor]
 
 
-def describe(model: RankEncoder, sentences: list[str], k: int) -> list[Described]:
-    """Encode sentences, and find the k reference sentences nearest to each."""
-    vectors = model._base_vectors(sentences)
-    near = [nearest(v, model.form.reference, model.reference.sentences, k) for v in vectors]
-    return [Described(*parts) for parts in zip(sentences, vectors, model.form(vectors), near, strict=True)]
-
-
 def explain_described(a: Described, b: Described, rank_weight: float, k: int) -> Explanation:
     """Explain a pair of sentences by their k nearest neighbours, nothing being encoded again."""
     near_a, near_b = a.neighbors[:k], b.neighbors[:k]
@@ -104,9 +95,3 @@ def explain_described(a: Described, b: Described, rank_weight: float, k: int) ->
         near_a,
         near_b,
     )
-
-
-def explain_pair(model: RankEncoder, a: str, b: str, k: int) -> Explanation:
-    """Explain a pair of sentences (see `RankEncoder.explain`)."""
-    first, second = describe(model, [a, b], k)
-    return explain_described(first, second, model.rank_weight, k)

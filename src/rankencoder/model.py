@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,16 +13,17 @@ import numpy as np
 import torch
 
 from rankencoder import persistence
-from rankencoder.blend import blend_vectors, check_rank_weight, reweight_vectors
+from rankencoder.blend import blend_vectors, blended_dimension, check_rank_weight, reweight_vectors
 from rankencoder.encoder_sources import check_encoder_name, rankencoder_folder
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
-from rankencoder.explain import Explanation, Neighbor, explain_pair, nearest
+from rankencoder.explain import Described, Explanation, Neighbor, explain_described, nearest
 from rankencoder.fingerprints import digest
 from rankencoder.forms import Form, check_settings, fit_form
-from rankencoder.forms.fidelity import Fidelity, measure_form
+from rankencoder.forms.fidelity import measure_form
 from rankencoder.forms.form import held_out
 from rankencoder.io.corpus import check_sentences
+from rankencoder.persistence import ModelParts
 from rankencoder.ranks import rank_vectors
 from rankencoder.reference import Reference
 
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     Sentences = str | Iterable[str]
 
 RANK_WEIGHT = 0.1
+logger = logging.getLogger(__name__)
 
 
 class RankEncoder:
@@ -54,7 +58,7 @@ class RankEncoder:
     :param batch_size: Sentences per call of the encoder.
     :param revision: The branch, tag or commit of a hub name.
     :param device: Where to run an encoder that is loaded by name.
-    :param progress: Show progress bars and print the form's fidelity; by default bars only on a terminal.
+    :param progress: Show progress bars; by default on a terminal.
 
     >>> def letters(texts):  # any function from strings to vectors is an encoder
     ...     return [[1 + text.count(c) for c in "aeiou"] for text in texts]
@@ -99,25 +103,19 @@ class RankEncoder:
         vectors = torch.from_numpy(reference.vectors).to(encoder.device)
         self.form: Form = fit_form(form, vectors, dim=dim, power=power, center=center)
         self.fidelity = measure_form(self.form, vectors, held_out(len(reference)))
-        if progress is not False:
-            self._print_fidelity()
+        logger.info("fidelity of the %s form to exact rank similarities: %s", form, self.fidelity)
 
     @classmethod
-    def _assemble(
-        cls, encoder: Encoder, reference: Reference, form: Form, fidelity: Fidelity, rank_weight: float
-    ) -> RankEncoder:
+    def _of(cls, parts: ModelParts) -> RankEncoder:
         """Make a RankEncoder of finished parts."""
         self = cls.__new__(cls)
-        self.encoder, self.reference, self.form, self.fidelity = encoder, reference, form, fidelity
-        self.rank_weight = rank_weight
-        self.name = f"RankEncoder on {encoder.name}"
+        self.encoder, self.reference, self.form = parts.encoder, parts.reference, parts.form
+        self.fidelity, self.rank_weight = parts.fidelity, parts.rank_weight
+        self.name = f"RankEncoder on {parts.encoder.name}"
         return self
 
-    def _print_fidelity(self) -> None:
-        sys.stderr.write(
-            f"{self.form.name} form, {self.form.dimension} numbers a sentence; "
-            f"fidelity to exact rank similarities: {self.fidelity}\n"
-        )
+    def _parts(self) -> ModelParts:
+        return ModelParts(self.encoder, self.reference, self.form, self.fidelity, self.rank_weight)
 
     def with_form(self, form: str, **settings: Any) -> RankEncoder:
         """Return the same encoder and reference corpus in another form, nothing being encoded again.
@@ -127,7 +125,7 @@ class RankEncoder:
         """
         fitted = fit_form(form, self.form.reference, **settings)
         fidelity = measure_form(fitted, fitted.reference, held_out(len(self.reference)))
-        return self._assemble(self.encoder, self.reference, fitted, fidelity, self.rank_weight)
+        return self._of(replace(self._parts(), form=fitted, fidelity=fidelity))
 
     @property
     def rank_weight(self) -> float:
@@ -140,8 +138,8 @@ class RankEncoder:
 
     @property
     def dimension(self) -> int:
-        """Numbers per sentence: those of the rank part and the encoder's own."""
-        return self.form.dimension + self.form.reference.shape[1]
+        """Dimensions of the vectors: those of the rank part and the encoder's own, where they have weight."""
+        return blended_dimension(self.form.dimension, self.form.reference.shape[1], self.rank_weight)
 
     @property
     def device(self) -> torch.device:
@@ -167,9 +165,13 @@ class RankEncoder:
         :return: ``[dimension]`` for one sentence, ``[number, dimension]`` for several, float32.
         :raises InputError: If a sentence is empty or far too long, or the encoder fails on one.
         """
-        base = self._base_vectors(sentences, progress=progress)
-        vectors = blend_vectors(self.form(base), base, self.rank_weight).cpu().numpy()
-        return vectors[0] if isinstance(sentences, str) else vectors
+        vectors = self.blend(self._base_vectors(sentences, progress=progress)).cpu().numpy()
+        return np.asarray(vectors[0] if isinstance(sentences, str) else vectors)
+
+    def blend(self, base: torch.Tensor) -> torch.Tensor:
+        """Return the vectors of `encode`, given the encoder's own unit vectors."""
+        ranks = self.form(base) if self.rank_weight > 0 else base
+        return blend_vectors(ranks, base, self.rank_weight)
 
     def _base_vectors(self, sentences: Sentences, *, progress: bool = False) -> torch.Tensor:
         checked = check_sentences(sentences)
@@ -193,18 +195,17 @@ class RankEncoder:
         """Return vectors of `encode` as they would be with another rank weight, without encoding again.
 
         :param vectors: What `encode` returned with the present rank weight.
-        :param rank_weight: The rank weight that the returned vectors shall have.
+        :param rank_weight: The rank weight of the vectors to return.
         :raises InputError: If the present rank weight is 0 or 1: then one part is not in the vectors.
         """
-        rows = torch.from_numpy(np.ascontiguousarray(np.atleast_2d(self._check_vectors(vectors))))
+        rows = torch.from_numpy(np.ascontiguousarray(self._as_vectors(vectors)))
         new = reweight_vectors(rows, self.form.dimension, self.rank_weight, check_rank_weight(rank_weight))
-        return np.asarray(new.numpy().reshape(vectors.shape))
+        return new.numpy() if vectors.ndim > 1 else new.numpy()[0]
 
     def similarity(self, a: Sentences | np.ndarray, b: Sentences | np.ndarray) -> np.ndarray:
         """Return Eq. 7 for every sentence of ``a`` with every sentence of ``b``.
 
         :param a: Sentences, or their vectors from `encode`.
-        :param b: Likewise.
         :return: ``[len(a), len(b)]``.
         """
         return np.asarray(self._as_vectors(a) @ self._as_vectors(b).T)
@@ -212,10 +213,8 @@ class RankEncoder:
     def similarity_pairwise(self, a: Sentences | np.ndarray, b: Sentences | np.ndarray) -> np.ndarray:
         """Return Eq. 7 for each sentence of ``a`` with the sentence of ``b`` at its place.
 
-        :param a: Sentences, or their vectors from `encode`.
-        :param b: As many.
         :return: ``[len(a)]``.
-        :raises InputError: If there are not as many.
+        :raises InputError: If there are not as many of each.
         """
         left, right = self._as_vectors(a), self._as_vectors(b)
         if len(left) != len(right):
@@ -223,16 +222,13 @@ class RankEncoder:
         return np.asarray((left * right).sum(axis=1))
 
     def _as_vectors(self, given: Sentences | np.ndarray) -> np.ndarray:
-        if isinstance(given, np.ndarray) and given.dtype.kind == "f":
-            return np.atleast_2d(self._check_vectors(given))
-        return np.atleast_2d(self.encode(given))
-
-    def _check_vectors(self, vectors: np.ndarray) -> np.ndarray:
-        if vectors.ndim not in (1, 2) or vectors.shape[-1] != self.dimension:
+        if not isinstance(given, np.ndarray) or given.dtype.kind != "f":
+            return np.atleast_2d(self.encode(given))
+        if given.ndim not in (1, 2) or given.shape[-1] != self.dimension:
             raise InputError(
-                f"expected vectors of {self.dimension} numbers from encode, got {list(vectors.shape)}"
+                f"expected vectors of {self.dimension} dimensions from encode, got {list(given.shape)}"
             )
-        return vectors
+        return np.atleast_2d(given)
 
     def neighbors(self, sentence: str, k: int = 10) -> list[Neighbor]:
         """Return the k reference sentences with the largest cosine to a sentence, nearest first."""
@@ -241,11 +237,16 @@ class RankEncoder:
     def explain(self, a: str, b: str, k: int = 100) -> Explanation:
         """Say why two sentences are as similar as they are: the paper's Figure 1 as data.
 
-        :param k: How many nearest neighbours of each sentence to look at for shared ones.
-        :return: Cosine, rank similarity, their blend, and the reference sentences near to both with their
-            ranks.
+        :param k: How many nearest neighbors of each sentence to look at for shared ones.
         """
-        return explain_pair(self, a, b, k)
+        first, second = self.describe([a, b], k)
+        return explain_described(first, second, self.rank_weight, k)
+
+    def describe(self, sentences: list[str], k: int) -> list[Described]:
+        """Encode sentences and find the k reference sentences nearest to each: what `explain` compares."""
+        vectors = self._base_vectors(sentences)
+        near = [nearest(vector, self.form.reference, self.reference.sentences, k) for vector in vectors]
+        return [Described(*row) for row in zip(sentences, vectors, self.form(vectors), near, strict=True)]
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write encoder, reference corpus and form to a folder (safetensors and JSON), whole or not at all.
@@ -254,7 +255,7 @@ class RankEncoder:
 
         :raises InputError: If the folder exists and is not to be overwritten.
         """
-        persistence.save(self, Path(folder), overwrite=overwrite)
+        persistence.save(self._parts(), Path(folder), overwrite=overwrite)
 
     @classmethod
     def load(
@@ -273,7 +274,9 @@ class RankEncoder:
         :param batch_size: Sentences per call of the encoder.
         :raises InputError: If the folder is not a whole one, or the encoder is another.
         """
-        return persistence.load(cls, Path(folder), encoder, device=device, batch_size=batch_size)
+        model = cls._of(persistence.load(Path(folder), encoder, device=device, batch_size=batch_size))
+        model.name = str(folder)
+        return model
 
     def to_sentence_transformer(self) -> SentenceTransformer:
         """Return an ordinary SentenceTransformer that gives (nearly) these similarities by plain cosine.
@@ -285,9 +288,9 @@ class RankEncoder:
 
         :raises InputError: If the encoder is a callable, which no SentenceTransformer can hold.
         """
-        from rankencoder.integrations.sentence_transformers import to_sentence_transformer
+        from rankencoder.sentence_transformer_export import to_sentence_transformer
 
-        return to_sentence_transformer(self)
+        return to_sentence_transformer(self._parts())
 
 
 def open_model(
@@ -324,14 +327,16 @@ def open_rankencoder(
 
     :raises InputError: If it is a plain encoder, or none.
     """
-    if isinstance(source, RankEncoder):
-        return source
-    folder = rankencoder_folder(source)
-    if folder is not None:
-        return RankEncoder.load(folder, device=device, batch_size=batch_size)
-    check_model(source)
-    name = source if isinstance(source, (str, Path)) else getattr(source, "name", type(source).__name__)
-    raise InputError(f"{name} is a plain encoder: build a RankEncoder from it first")
+    if not isinstance(source, RankEncoder):
+        check_model(source)
+        if rankencoder_folder(source) is None:
+            name = (
+                source if isinstance(source, (str, Path)) else getattr(source, "name", type(source).__name__)
+            )
+            raise InputError(f"{name} is a plain encoder: build a RankEncoder from it first")
+    model = open_model(source, device=device, batch_size=batch_size)
+    assert isinstance(model, RankEncoder)
+    return model
 
 
 def check_model(source: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from sentence_transformers.base.modules import Module
 
-from rankencoder.blend import blend_vectors, check_rank_weight
+from rankencoder.blend import blend_vectors, blended_dimension, check_rank_weight
 from rankencoder.forms import Form, restore_form
 
 
@@ -30,8 +30,8 @@ class RankModule(Module):
         return features
 
     def get_embedding_dimension(self) -> int:
-        """Return the numbers per sentence."""
-        return self.form.dimension + self.form.reference.shape[1]
+        """Return the dimensions of the vectors."""
+        return blended_dimension(self.form.dimension, self.form.reference.shape[1], self.rank_weight)
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return what `load` needs beside the tensors."""

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder._version import __version__
-from rankencoder.blend import check_rank_weight
+from rankencoder.blend import blended_dimension, check_rank_weight
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.forms import restore_form
 from rankencoder.forms.fidelity import Fidelity
+from rankencoder.io.manifest import check_manifest, write_manifest
 from rankencoder.io.pairs import told_at
-from rankencoder.io.storage import (
-    CONFIG as CONFIG,
-)
+from rankencoder.io.storage import CONFIG as CONFIG
 from rankencoder.io.storage import (
     check_kinds,
-    file_digests,
     missing,
     new_folder,
     read_json,
@@ -29,7 +28,7 @@ from rankencoder.reference import Reference
 
 if TYPE_CHECKING:
     from rankencoder.encoders import EncoderLike
-    from rankencoder.model import RankEncoder
+    from rankencoder.forms import Form
 
 _FORMAT = 1
 _KINDS = {
@@ -44,37 +43,44 @@ _KINDS = {
 }
 
 
-def save(model: RankEncoder, folder: Path, *, overwrite: bool) -> None:
+@dataclass(frozen=True)
+class ModelParts:
+    """What a RankEncoder consists of."""
+
+    encoder: Encoder
+    reference: Reference
+    form: Form
+    fidelity: Fidelity
+    rank_weight: float
+
+    def config(self) -> dict[str, Any]:
+        """Return all of it that is no vector, to be stored as JSON."""
+        dimension = blended_dimension(self.form.dimension, self.form.reference.shape[1], self.rank_weight)
+        return {
+            "format": _FORMAT,
+            "version": __version__,
+            "encoder": self.encoder.name,
+            "encoder_saved": self.encoder.model is not None,
+            "prompt": self.encoder.prompt,
+            "rank_weight": self.rank_weight,
+            "form": {"name": self.form.name, "settings": self.form.config()},
+            "fidelity": self.fidelity.to_dict(),
+            "dimension": dimension,
+            "reference_size": len(self.reference),
+        }
+
+
+def save(model: ModelParts, folder: Path, *, overwrite: bool) -> None:
     """Write a RankEncoder to a folder (see `RankEncoder.save`)."""
     with new_folder(folder, overwrite=overwrite) as new:
         if model.encoder.model is not None:
             model.encoder.model.save_pretrained(str(new / "encoder"), create_model_card=False)
         (new / "reference").mkdir()
-        model.reference._write(new / "reference")
+        model.reference.write(new / "reference")
         tensors = {name: tensor.cpu().numpy() for name, tensor in model.form.tensors().items()}
         write_tensors(new / "form.safetensors", tensors)
-        write_json(new / CONFIG, {**_config(model), "sha256": _digests(new)})
-
-
-def _digests(folder: Path) -> dict[str, str]:
-    """Return the digests of all numbers and texts in a folder."""
-    files = [*folder.rglob("*.safetensors"), folder / "reference/reference.json"]
-    return file_digests(folder, files)
-
-
-def _config(model: RankEncoder) -> dict[str, Any]:
-    return {
-        "format": _FORMAT,
-        "version": __version__,
-        "encoder": model.encoder.name,
-        "encoder_saved": model.encoder.model is not None,
-        "prompt": model.encoder.prompt,
-        "rank_weight": model.rank_weight,
-        "form": {"name": model.form.name, "settings": model.form.config()},
-        "fidelity": model.fidelity.to_dict(),
-        "dimension": model.dimension,
-        "reference_size": len(model.reference),
-    }
+        write_json(new / CONFIG, model.config())
+        write_manifest(new)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -84,9 +90,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     """
     if not (folder / CONFIG).exists():
         if (folder / "modules.json").exists():
-            advice = f"rankencoder build {folder} CORPUS -o DIR makes one"
-            raise InputError(f"{folder} is an encoder, not a RankEncoder: {advice}")
-        raise InputError(f"{missing(folder / CONFIG)}. A RankEncoder is made by: rankencoder build")
+            raise InputError(f"{folder} is a plain encoder: build a RankEncoder from it first")
+        raise InputError(missing(folder / CONFIG))
     config = read_json(folder / CONFIG)
     if config.get("format") != _FORMAT:
         raise InputError(
@@ -99,76 +104,46 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _check_whole(folder: Path, config: dict[str, Any], *, own_encoder: bool) -> None:
-    """Make sure that numbers and texts are those that were saved.
-
-    :raises InputError: If they are not; folders of earlier versions do not say.
-    """
-    saved = check_kinds({"sha256": {}, **config}, folder / CONFIG, sha256=dict)["sha256"]
-    for name, digest in _digests(folder).items() if saved else ():
-        if saved.get(name, digest) != digest and (own_encoder or not name.startswith("encoder/")):
-            raise InputError(f"{folder / name} is damaged: it is not what was saved; build it again")
-
-
-def _check_own(encoder: Encoder, reference: Reference) -> None:
-    """Make sure that the encoder of a folder is the one that was saved there.
-
-    :raises InputError: If it is not.
-    """
-    try:
-        reference.check_encoder(encoder)
-    except InputError as error:
-        raise InputError(f"{encoder.name} is damaged, or another than was saved: {error}") from error
-
-
 def load(
-    cls: type[RankEncoder],
-    folder: Path,
-    source: EncoderLike | Encoder | None,
-    *,
-    device: str | None,
-    batch_size: int,
-) -> RankEncoder:
+    folder: Path, source: EncoderLike | Encoder | None, *, device: str | None, batch_size: int
+) -> ModelParts:
     """Read a RankEncoder from a folder (see `RankEncoder.load`)."""
     import torch
 
     config = read_config(folder)
+    if source is None and not config["encoder_saved"]:
+        raise InputError(
+            f"{folder} was built with the callable {config['encoder']!r}, which is not on disk: "
+            "give it to RankEncoder.load(folder, encoder=...)"
+        )
     reference = Reference.load(folder / "reference")
-    tensors = {
-        name: torch.from_numpy(array) for name, array in read_tensors(folder / "form.safetensors").items()
-    }
+    stored = read_tensors(folder / "form.safetensors")
+    tensors = {name: torch.from_numpy(array) for name, array in stored.items()}
+    vectors = torch.from_numpy(reference.vectors)
+    with told_at(str(folder)):
+        form = restore_form(config["form"]["name"], config["form"]["settings"], vectors, tensors)
+        rank_weight = check_rank_weight(config["rank_weight"])
     try:
-        if source is None and not config["encoder_saved"]:
-            raise InputError(
-                f"{folder} was built with the callable {config['encoder']!r}, which is not on disk: "
-                "give it to RankEncoder.load(folder, encoder=...)"
-            )
-        with told_at(str(folder)):
-            form = restore_form(
-                config["form"]["name"],
-                config["form"]["settings"],
-                torch.from_numpy(reference.vectors),
-                tensors,
-            )
-            check_rank_weight(config["rank_weight"])
         fidelity = Fidelity(**config["fidelity"])
-        rank_weight = float(config["rank_weight"])
-        name = config["encoder"]
-    except InputError:
-        raise
-    except (KeyError, TypeError, ValueError) as error:
+    except TypeError as error:
         raise InputError(f"{folder / CONFIG} is damaged ({error}); build it again") from error
-    if isinstance(source, Encoder):
-        encoder = source
-    else:
-        path = folder / "encoder" if source is None else source
-        encoder = Encoder(path, prompt=config["prompt"], device=device, batch_size=batch_size)
-    if source is None:
-        _check_own(encoder, reference)
-        encoder.name = name
-    else:
+    encoder = _open_encoder(folder, config, source, device=device, batch_size=batch_size)
+    try:
         reference.check_encoder(encoder)
-    _check_whole(folder, config, own_encoder=source is None)  # last: what is above says more
-    model = cls._assemble(encoder, reference, form.to(encoder.device), fidelity, rank_weight)
-    model.name = str(folder)
-    return model
+    except InputError as error:
+        if source is not None:
+            raise
+        raise InputError(f"{folder / 'encoder'} is damaged, or another than was saved: {error}") from error
+    check_manifest(folder, skip="" if source is None else "encoder")  # last: what is above says more
+    return ModelParts(encoder, reference, form.to(encoder.device), fidelity, rank_weight)
+
+
+def _open_encoder(
+    folder: Path, config: dict[str, Any], source: EncoderLike | Encoder | None, **options: Any
+) -> Encoder:
+    if isinstance(source, Encoder):
+        return source
+    encoder = Encoder(folder / "encoder" if source is None else source, prompt=config["prompt"], **options)
+    if source is None:
+        encoder.name = config["encoder"]
+    return encoder

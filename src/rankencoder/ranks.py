@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 import numpy as np
 
 from rankencoder.errors import InputError
-from rankencoder.precision import in_double
 
 if TYPE_CHECKING:
     import torch
@@ -135,6 +134,11 @@ def training_rank_vectors(similarities: torch.Tensor) -> torch.Tensor:
         else:
             _rank_exactly(part, result, "ordinal")
     return out
+
+
+def in_double(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor as float64; on the CPU if its device knows none, as Apple's do."""
+    return tensor.cpu().double() if tensor.device.type == "mps" else tensor.double()
 
 
 def _as_tensor(array: np.ndarray) -> torch.Tensor:

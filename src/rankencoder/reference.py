@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +11,9 @@ import numpy as np
 
 from rankencoder.encoders import PROBE, Encoder
 from rankencoder.errors import InputError, ReferenceWarning
+from rankencoder.fingerprints import digest
 from rankencoder.io.corpus import MAX_CHARS, check_unicode, read_sentences
+from rankencoder.io.manifest import check_manifest, write_manifest
 from rankencoder.io.parts import Parts
 from rankencoder.io.sampling import Sample, sample_sentences
 from rankencoder.io.storage import (
@@ -141,7 +141,7 @@ class Reference:
         if resume_beside is None and encode_parts is None:
             vectors = np.asarray(encode(sample.sentences, progress=progress).cpu().numpy())
         else:
-            parts = _Kept(sample.sentences, probe, resume_beside)
+            parts = _KeptParts(sample.sentences, encode, resume_beside)
             vectors = parts.encode(encode_parts or _one_by_one(encode), progress)
         if np.ptp(vectors, axis=0).max() < 1e-6:
             raise InputError(
@@ -162,9 +162,11 @@ class Reference:
         :raises InputError: If the folder exists and is not to be overwritten.
         """
         with new_folder(folder, overwrite=overwrite) as new:
-            self._write(new)
+            self.write(new)
+            write_manifest(new)
 
-    def _write(self, folder: Path) -> None:
+    def write(self, folder: Path) -> None:
+        """Write the files of a reference corpus into a folder that something else completes."""
         write_tensors(folder / "reference.safetensors", {"vectors": self.vectors, "probe": self.probe})
         about = {"format": _FORMAT, "encoder": self.encoder, "seed": self.seed, "counts": self.counts}
         write_json(folder / "reference.json", {**about, "sentences": self.sentences})
@@ -190,6 +192,7 @@ class Reference:
             about["counts"],
         )
         reference._check_shapes(folder)
+        check_manifest(folder)
         return reference
 
     def _check_shapes(self, folder: Path) -> None:
@@ -245,16 +248,15 @@ def _one_by_one(encode: Encoder) -> EncodeParts:
     return lambda parts: ((number, encode(sentences).cpu().numpy()) for number, sentences in parts)
 
 
-class _Kept:
+class _KeptParts:
     """The vectors of a sample, part by part; finished parts are kept beside a path, and not made again."""
 
-    def __init__(self, sentences: list[str], probe: np.ndarray, beside: str | Path | None) -> None:
+    def __init__(self, sentences: list[str], encoder: Encoder, beside: str | Path | None) -> None:
         self.sentences = sentences
-        self.vectors = np.empty((len(sentences), probe.shape[1]), dtype=np.float32)
+        self.vectors = np.empty((len(sentences), encoder.dimension), dtype=np.float32)
         self.parts: Parts | None = None
         if beside is not None:
-            identity = json.dumps(sentences).encode() + probe.tobytes()
-            key = {"work": "reference", "sha256": hashlib.sha256(identity).hexdigest()}
+            key = {"work": "reference", "sentences": digest(sentences), "encoder": encoder.fingerprint()}
             self.parts = Parts(beside, key)
 
     def encode(self, encode_parts: EncodeParts, progress: bool) -> np.ndarray:

@@ -76,7 +76,7 @@ def encode(
 
         counts = encode_with_ray(model, source, output, address=ray, workers=workers, **settings)
     else:
-        from rankencoder.bulk import encode_file
+        from rankencoder.vector_files import encode_file
 
         counts = encode_file(model, source, output, **settings)
     if as_json:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rankencoder.blend import blend_vectors
-from rankencoder.explain import Described, describe
+from rankencoder.explain import Described
 from rankencoder.explorer.background import Background
 from rankencoder.explorer.once import Once
 from rankencoder.explorer.search_results import Searched, searched_index, searched_reference
@@ -43,7 +43,7 @@ class Explored:
         """
         with self._lock:
             known = self._described.pop(sentence, None)
-            found = known or describe(self.model, [sentence], MOST_NEIGHBORS)[0]
+            found = known or self.model.describe([sentence], MOST_NEIGHBORS)[0]
             self._described[sentence] = found
             if len(self._described) > _REMEMBERED:
                 self._described.popitem(last=False)

@@ -8,8 +8,7 @@ import torch
 
 from rankencoder.errors import InputError
 from rankencoder.forms.form import Form, held_out
-from rankencoder.precision import in_double
-from rankencoder.ranks import rank_vectors
+from rankencoder.ranks import in_double, rank_vectors
 
 DIM = 256
 _FIT_ROWS = 2048

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from rankencoder.precision import in_double
-from rankencoder.ranks import MEMORY_BUDGET, rank_similarity, rank_vectors
+from rankencoder.ranks import MEMORY_BUDGET, in_double, rank_similarity, rank_vectors
 
 if TYPE_CHECKING:
     import torch

@@ -8,7 +8,7 @@ import torch
 
 from rankencoder.errors import InputError
 from rankencoder.forms.form import Form
-from rankencoder.precision import in_double
+from rankencoder.ranks import in_double
 
 POWER = 0.5
 _CHUNK = 65_536  # vectors in double precision at a time

@@ -9,7 +9,7 @@ import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from rankencoder.blend import blend_vectors, check_rank_weight
+from rankencoder.blend import blend_vectors, blended_dimension, check_rank_weight
 from rankencoder.forms import fit_form
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class RankTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
     :param rank_weight: λ of Eq. 7, from 0 (cosine alone) to 1 (ranks alone).
     :param form: "exact", "compact" or "linear" (see `RankEncoder`).
-    :param dim: Numbers of the compact form.
+    :param dim: Dimensions of the compact form, 256 by default.
     :param power: Power of the linear form.
     :param center: Whether the linear form subtracts the mean first.
 
@@ -30,15 +30,15 @@ class RankTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     >>> reference = rng.normal(size=(1000, 16))
     >>> transformer = RankTransformer(rank_weight=0.3).fit(reference)
     >>> vectors = transformer.transform(rng.normal(size=(2, 16)))
-    >>> vectors.shape  # one number for each reference vector, and the 16
-    (2, 1016)
+    >>> vectors.shape  # 256 of the compact form, and the 16
+    (2, 272)
     """
 
     def __init__(
         self,
         *,
         rank_weight: float = 0.1,
-        form: str = "exact",
+        form: str = "compact",
         dim: int | None = None,
         power: float | None = None,
         center: bool | None = None,
@@ -54,8 +54,11 @@ class RankTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
         check_rank_weight(self.rank_weight)
         X = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
         self.form_: Form = fit_form(self.form, _unit(X), dim=self.dim, power=self.power, center=self.center)
-        self._n_features_out = self.form_.dimension + X.shape[1]
         return self
+
+    @property
+    def _n_features_out(self) -> int:
+        return blended_dimension(self.form_.dimension, self.form_.reference.shape[1], self.rank_weight)
 
     def transform(self, X: Any) -> np.ndarray:
         """Return the blended vector of each row of X; a zero row stays zero."""

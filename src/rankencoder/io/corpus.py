@@ -131,7 +131,7 @@ def check_sentences(sentences: str | Iterable[str]) -> list[str]:
 def invalid_sentence(row: Sentence) -> str:
     """Say what is wrong with a sentence that cannot be encoded."""
     what = "empty" if row.text is not None else f"longer than {LONGEST:,} characters"
-    return f"{row.place}: the sentence is {what}; go on without such lines by --skip-invalid"
+    return f"{row.place}: the sentence is {what}; set `skip_invalid` to skip such lines"
 
 
 def check_unicode(text: str, place: str) -> None:

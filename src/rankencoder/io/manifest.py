@@ -19,7 +19,7 @@ def write_manifest(folder: Path, files: Iterable[Path] | None = None) -> None:
     """
     given = (path for path in folder.rglob("*") if path.is_file()) if files is None else files
     listed = {path.relative_to(folder).as_posix(): path for path in given if path != folder / MANIFEST}
-    write_json(folder / MANIFEST, {"files": {name: _entry(listed[name]) for name in sorted(listed)}})
+    write_json(folder / MANIFEST, {"files": {name: file_entry(listed[name]) for name in sorted(listed)}})
 
 
 def check_manifest(folder: Path, *, skip: str = "", advice: str = "build it again") -> bool:
@@ -39,10 +39,11 @@ def check_manifest(folder: Path, *, skip: str = "", advice: str = "build it agai
             continue
         if not path.is_file():
             raise InputError(f"{path} is missing: {advice}")
-        if not isinstance(entry, dict) or path.stat().st_size != entry.get("size") or _entry(path) != entry:
+        if file_entry(path) != entry:
             raise InputError(f"{path} is damaged: it is not what was saved; {advice}")
     return True
 
 
-def _entry(path: Path) -> dict[str, Any]:
+def file_entry(path: Path) -> dict[str, Any]:
+    """Return what a manifest says of a file."""
     return {"size": path.stat().st_size, "sha256": file_digest(path)}

@@ -3,47 +3,51 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rankencoder.errors import InputError
-from rankencoder.io.storage import file_digest, new_file, read_json, write_json
+from rankencoder.io.manifest import MANIFEST, file_entry
+from rankencoder.io.storage import check_kinds, new_file, read_json, write_json
 
 
 class Parts:
-    """The finished parts of one piece of work.
+    """The finished parts of one piece of work, listed with its key in a manifest.
 
     :param target: The file or folder that the parts will become; they are kept in ``.NAME.parts`` beside it.
-    :param key: What the work depends on. Parts of work with another key are dropped.
+    :param key: What the work depends on. Parts of work with another key are dropped, with a warning.
     """
 
     def __init__(self, target: str | Path, key: dict[str, Any]) -> None:
         self.folder = parts_folder(target)
         self.key = key
-        if not self._holds(key):
-            shutil.rmtree(self.folder, ignore_errors=True)
-
-    def _holds(self, key: dict[str, Any]) -> bool:
+        self._files: dict[str, Any] = {}
+        path = self.folder / MANIFEST
         try:
-            return read_json(self.folder / "key.json") == key
-        except (InputError, OSError):
-            return False
+            begun = check_kinds(read_json(path), path, files=dict, key=dict)
+        except (InputError, OSError):  # nothing, or damaged
+            begun = {}
+        if begun.get("key") == key:
+            self._files = begun["files"]
+            return
+        if begun:
+            warnings.warn(
+                f"begun work on {target} is dropped: it was done with another model, input or settings",
+                stacklevel=3,
+            )
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def path(self, number: int) -> Path:
         """Return the file of a part, finished or not."""
         return self.folder / f"part-{number:06d}"
 
-    def _digest(self, number: int) -> Path:
-        return self.folder / f".{self.path(number).name}.sha256"
-
     def is_finished(self, number: int) -> bool:
-        """Say whether a part is there, as it was written."""
-        try:
-            return self._digest(number).read_bytes() == file_digest(self.path(number)).encode()
-        except (FileNotFoundError, IsADirectoryError):
-            return False
+        """Return whether a part is there, as it was written."""
+        path = self.path(number)
+        return path.is_file() and self._files.get(path.name) == file_entry(path)
 
     def finished(self) -> list[Path]:
         """Return the files of the parts from the first to the last before one that is missing or damaged."""
@@ -55,13 +59,11 @@ class Parts:
     @contextmanager
     def write(self, number: int) -> Iterator[Path]:
         """Give a file name to write a part to; it counts as finished when the block ends without an error."""
-        if not self.folder.exists():
-            with new_file(self.folder / "key.json") as path:
-                write_json(path, self.key)
         with new_file(self.path(number)) as path:
             yield path
-            with new_file(self._digest(number)) as note:
-                note.write_text(file_digest(path))
+            self._files[self.path(number).name] = file_entry(path)
+        with new_file(self.folder / MANIFEST) as path:
+            write_json(path, {"key": self.key, "files": self._files})
 
 
 def clear_parts(target: str | Path) -> None:

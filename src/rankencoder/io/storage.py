@@ -44,8 +44,11 @@ def new_folder(target: str | Path, *, overwrite: bool = False) -> Iterator[Path]
     try:
         with write_errors_named(target):
             temporary.mkdir()
+            mode = temporary.stat().st_mode & 0o666
             yield temporary
-            _let_others_read(temporary)
+            for file in temporary.rglob("*"):
+                if file.is_file():
+                    file.chmod(mode)
             sync_tree(temporary)
         replace_folder(temporary, target)
     finally:
@@ -59,8 +62,13 @@ def new_file(target: str | Path) -> Iterator[Path]:
     temporary = _temporary(target)
     try:
         with write_errors_named(target):
+            temporary.touch()
+            mode = (
+                temporary.stat().st_mode & 0o666
+            )  # of any new file; some libraries write for the owner alone
+            temporary.unlink()
             yield temporary
-            _let_others_read(temporary)
+            temporary.chmod(mode)
             _sync(temporary)
         os.replace(temporary, target)
         _sync(target.parent)
@@ -80,6 +88,8 @@ def _temporary(target: Path) -> Path:
 
 
 def _is_running(process: int) -> bool:
+    if os.name == "nt":
+        return True  # unknown: os.kill would end it there
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -87,14 +97,6 @@ def _is_running(process: int) -> bool:
     except PermissionError:
         pass
     return True
-
-
-def _let_others_read(path: Path) -> None:
-    """Give files the permissions of any new file; some libraries write theirs for the owner alone."""
-    os.umask(umask := os.umask(0))
-    for file in path.rglob("*") if path.is_dir() else (path,):
-        if file.is_file():
-            file.chmod(0o666 & ~umask)
 
 
 @contextmanager
@@ -118,8 +120,8 @@ def check_local(target: str | Path) -> None:
     """
     if found := _ADDRESS.search(Path(target).as_posix()):
         raise InputError(
-            f"{found[0].lstrip('/')}//… is an address, and only `encode --ray` writes to one: give a folder "
-            "or file"
+            f"{found[0].lstrip('/')}//… is an address, and only encoding with `ray` writes to one: give a "
+            "folder or file"
         )
 
 
@@ -131,7 +133,7 @@ def check_free(target: str | Path, *, overwrite: bool) -> Path:
     check_local(target)
     target = Path(target).resolve()
     if target.exists() and not overwrite:
-        raise InputError(f"{target} already exists: choose another name, or overwrite it")
+        raise InputError(f"{target} already exists: choose another name or set `overwrite`")
     if target.is_dir() and any(target.iterdir()) and not any((target / name).exists() for name in _OURS):
         raise InputError(
             f"{target} is a folder of something else: it is not overwritten, choose another name"

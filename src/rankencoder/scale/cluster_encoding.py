@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from rankencoder.bulk import PART, make_batch, vector_schema, work_key
 from rankencoder.errors import InputError
+from rankencoder.fingerprints import digest
 from rankencoder.io.files import Place, Slice, whereabouts
-from rankencoder.persistence import read_config
+from rankencoder.persistence import CONFIG, read_config
 from rankencoder.scale.cluster import RayCluster
 from rankencoder.scale.output import Note, Output
 from rankencoder.scale.pieces import PIECE, Numbered, Piece, Reading, find_slices, read_pieces
 from rankencoder.scale.shipped import Shipped
+from rankencoder.vector_files import PART, make_batch, source_stamp, vector_schema
 
 _SINGLE = (".npy", ".jsonl")  # formats of one file, which no two machines can write
 
@@ -39,7 +40,7 @@ def encode_with_ray(
     Lost workers are replaced. Interrupted work goes on where it stopped when it is called again.
 
     :param folder: A saved RankEncoder.
-    :param source: A file or folder, as for `rankencoder.bulk.encode_file`, or an address that fsspec knows.
+    :param source: A file or folder, or an address that fsspec knows.
     :param target: The folder to write, or its address: Parquet files with source, line, text and vector, or
         a Lance dataset where its name ends with ``.lance``.
     :param address: As for `RayCluster`, like ``workers``.
@@ -56,7 +57,9 @@ def encode_with_ray(
 
     _check(source, target)
     dimension = int(read_config(Path(folder))["dimension"])
-    key = {**work_key(Path(folder), source, column), "part": PIECE}
+    config = Path(folder) / CONFIG
+    model = digest([config.read_text(encoding="utf-8"), str(config.stat().st_mtime_ns)])
+    key = {"model": model, "source": source_stamp(source), "column": column, "part": PIECE}
     output = Output(target, key, overwrite=overwrite)
     # a piece that left something out is read again by a run that is to stop there
     notes = [note for note in output.finished() if skip_invalid or not note.skipped]

@@ -1,8 +1,7 @@
-"""Encode files of any size to files, part by part, so that interrupted work goes on where it stopped."""
+"""Files of vectors: a corpus of any size is encoded part by part, and interrupted work can be resumed."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator
@@ -13,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankencoder.errors import InputError
+from rankencoder.fingerprints import digest
 from rankencoder.io.corpus import LONGEST, Sentence, invalid_sentence, read_sentences
 from rankencoder.io.files import Place, fingerprint, is_address, list_files, whereabouts
 from rankencoder.io.parts import Parts, clear_leftover_parts, clear_parts
 from rankencoder.io.storage import check_free, import_pyarrow, new_file
-from rankencoder.persistence import CONFIG, read_config
+from rankencoder.model import open_model
 
 if TYPE_CHECKING:
+    from rankencoder.encoders import Encoder, EncoderLike
     from rankencoder.model import RankEncoder
 
 PART = 2048
@@ -29,7 +30,7 @@ FORMATS = (".npy", ".parquet", ".jsonl")
 
 
 def encode_file(
-    folder: str | Path,
+    model: EncoderLike | Encoder | RankEncoder,
     source: Place,
     target: str | Path,
     *,
@@ -40,13 +41,13 @@ def encode_file(
     device: str | None = None,
     batch_size: int = 32,
 ) -> dict[str, int]:
-    """Encode the sentences of a file or folder with a saved RankEncoder.
+    """Encode the sentences of a file or folder.
 
-    :param folder: A saved RankEncoder.
+    :param model: Whatever `open_model` opens.
     :param source: What `read_sentences` reads.
     :param target: A ``.npy`` (vectors alone), ``.parquet`` or ``.jsonl`` (with text, file and line) file.
     :param column: The column that holds the sentences.
-    :param skip_invalid: Leave out empty and over-long sentences and count them, instead of stopping at one.
+    :param skip_invalid: Skip and count empty and over-long sentences, instead of stopping at one.
     :param overwrite: Replace the target.
     :param progress: Show a progress bar.
     :param device: Where to run the encoder.
@@ -57,24 +58,16 @@ def encode_file(
     """
     from tqdm.auto import tqdm
 
-    from rankencoder.model import RankEncoder
-
-    folder, target = Path(folder), Path(target)
-    if target.suffix not in FORMATS:
-        raise InputError(
-            f"{target}: cannot write {target.suffix or 'a file without suffix'}: use {', '.join(FORMATS)}"
-        )
+    target = Path(target)
     clear_leftover_parts(target)
-    check_free(target, overwrite=overwrite)
-    if target.is_dir():
-        raise InputError(f"{target} is a folder: give the name of a file to write")
-    if whereabouts(source) in whereabouts(target).parents:
-        raise InputError(f"{target} lies in {source}, which is read: write it somewhere else")
-    parts = Parts(target, {**work_key(folder, source, column), "format": target.suffix, "part": PART})
+    _check_target(target, source, overwrite)
+    stamp = source_stamp(source)
+    opened = open_model(model, device=device, batch_size=batch_size)
+    key = {"model": opened.fingerprint(), "source": stamp, "column": column, "format": target.suffix}
+    parts = Parts(target, {**key, "part": PART})
     finished = len(parts.finished())
     counts = {"encoded": 0, "resumed": 0, "skipped": 0}
     rows = _usable(read_sentences(source, column=column, max_chars=LONGEST), counts, skip_invalid)
-    model: RankEncoder | None = None
     paths: list[Path] = []
     with tqdm(desc="Encoding", unit=" sentences", disable=not progress) as bar:
         for number, part in enumerate(iter(lambda: list(islice(rows, PART)), [])):
@@ -82,9 +75,8 @@ def encode_file(
             if number < finished:
                 counts["resumed"] += len(part)
             else:
-                model = model or RankEncoder.load(folder, device=device, batch_size=batch_size)
                 with parts.write(number) as path:
-                    _write_part(path, target.suffix, part, model)
+                    _write_part(path, target.suffix, part, opened)
                 counts["encoded"] += len(part)
             bar.update(len(part))
     if not paths:
@@ -93,6 +85,18 @@ def encode_file(
         _join(paths, target.suffix, path)
     clear_parts(target)
     return counts
+
+
+def _check_target(target: Path, source: Place, overwrite: bool) -> None:
+    if target.suffix not in FORMATS:
+        raise InputError(
+            f"{target}: cannot write {target.suffix or 'a file without suffix'}: use {', '.join(FORMATS)}"
+        )
+    check_free(target, overwrite=overwrite)
+    if target.is_dir():
+        raise InputError(f"{target} is a folder: give the name of a file to write")
+    if whereabouts(source) in whereabouts(target).parents:
+        raise InputError(f"{target} lies in {source}, which is read: write it somewhere else")
 
 
 def _usable(rows: Iterable[Sentence], counts: dict[str, int], skip_invalid: bool) -> Iterator[Sentence]:
@@ -106,18 +110,13 @@ def _usable(rows: Iterable[Sentence], counts: dict[str, int], skip_invalid: bool
             raise InputError(invalid_sentence(row))
 
 
-def work_key(folder: Path, source: Place, column: str | None) -> dict[str, Any]:
-    """Return what vectors depend on; work with another key starts anew.
+def source_stamp(source: Place) -> list[str]:
+    """Return what changes when a corpus does: its place, and a digest of its files' names, sizes and times.
 
-    :raises InputError: If there is no such RankEncoder or corpus.
+    :raises InputError: If there is no such corpus.
     """
-    read_config(folder)
-    stats = [fingerprint(file) for file in list_files(source)]
-    model = hashlib.sha256((folder / CONFIG).read_bytes()).hexdigest()
-    stamp = hashlib.sha256(json.dumps(stats).encode()).hexdigest()
-    changed = (folder / CONFIG).stat().st_mtime_ns
     place = str(source) if is_address(source) else str(Path(source).resolve())
-    return {"model": [str(folder.resolve()), model, changed], "source": [place, stamp], "column": column}
+    return [place, digest(repr(fingerprint(file)) for file in list_files(source))]
 
 
 def vector_schema(dimension: int) -> Any:
@@ -136,7 +135,7 @@ def make_batch(rows: list[Sentence], vectors: np.ndarray) -> Any:
     return pa.record_batch([*columns, vector], schema=vector_schema(vectors.shape[1]))
 
 
-def _write_part(path: Path, suffix: str, part: list[Sentence], model: RankEncoder) -> None:
+def _write_part(path: Path, suffix: str, part: list[Sentence], model: RankEncoder | Encoder) -> None:
     vectors = model.encode([row.text or "" for row in part])
     if suffix == ".npy":
         with open(path, "wb") as file:
@@ -154,15 +153,13 @@ def _write_part(path: Path, suffix: str, part: list[Sentence], model: RankEncode
 def _join(paths: list[Path], suffix: str, target: Path) -> None:
     if suffix == ".npy":
         shapes = [np.load(path, mmap_mode="r", allow_pickle=False).shape for path in paths]
-        header = {
-            "descr": np.lib.format.dtype_to_descr(np.dtype(np.float32)),
-            "fortran_order": False,
-            "shape": (sum(shape[0] for shape in shapes), shapes[0][1]),
-        }
-        with open(target, "wb") as out:
-            np.lib.format.write_array_header_1_0(out, header)
-            for path in paths:
-                out.write(np.load(path, allow_pickle=False).data)
+        shape = (sum(rows for rows, _ in shapes), shapes[0][1])
+        joined = np.lib.format.open_memmap(target, mode="w+", dtype=np.float32, shape=shape)
+        start = 0
+        for path, (rows, _) in zip(paths, shapes, strict=True):
+            joined[start : start + rows] = np.load(path, allow_pickle=False)
+            start += rows
+        joined.flush()
     elif suffix == ".jsonl":
         with open(target, "wb") as out:
             for path in paths:

@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from rankencoder import RankEncoder, bulk
-from rankencoder.bulk import encode_file
+from rankencoder import RankEncoder, vector_files
 from rankencoder.errors import InputError
+from rankencoder.vector_files import encode_file
 
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr(bulk, "PART", 100)
+    monkeypatch.setattr(vector_files, "PART", 100)
 
 
 @pytest.fixture
@@ -46,18 +46,18 @@ def test_all_formats_hold_the_same_vectors(tiny_saved, text_file, tmp_path, sent
 
 def test_interrupted_work_goes_on_where_it_stopped(tiny_saved, text_file, tmp_path, monkeypatch):
     encode_file(tiny_saved, text_file, tmp_path / "whole.npy")
-    write_part = bulk._write_part
+    write_part = vector_files._write_part
 
     def stops_at_the_third(path, suffix, part, model):
         if path.name.startswith(".part-000002."):
             raise KeyboardInterrupt
         write_part(path, suffix, part, model)
 
-    monkeypatch.setattr(bulk, "_write_part", stops_at_the_third)
+    monkeypatch.setattr(vector_files, "_write_part", stops_at_the_third)
     with pytest.raises(KeyboardInterrupt):
         encode_file(tiny_saved, text_file, tmp_path / "v.npy")
     assert not (tmp_path / "v.npy").exists()
-    monkeypatch.setattr(bulk, "_write_part", write_part)
+    monkeypatch.setattr(vector_files, "_write_part", write_part)
     assert encode_file(tiny_saved, text_file, tmp_path / "v.npy") == {
         "encoded": 150,
         "resumed": 200,
@@ -67,7 +67,7 @@ def test_interrupted_work_goes_on_where_it_stopped(tiny_saved, text_file, tmp_pa
 
 
 def test_changed_input_is_encoded_anew(tiny_saved, text_file, tmp_path, monkeypatch):
-    monkeypatch.setattr(bulk, "_join", _interrupt)
+    monkeypatch.setattr(vector_files, "_join", _interrupt)
     with pytest.raises(KeyboardInterrupt):
         encode_file(tiny_saved, text_file, tmp_path / "v.npy")
     monkeypatch.undo()
@@ -86,7 +86,7 @@ def test_killed_and_run_again(tiny_saved, tmp_path, sentences):
     source = tmp_path / "in.txt"
     source.write_text("\n".join(sentences * 2))
     command = [sys.executable, "-m", "rankencoder", "encode", str(tiny_saved), str(source), "-o"]
-    slow = "import rankencoder.bulk as b, time, sys; b.PART = 100; w = b._write_part;"
+    slow = "import rankencoder.vector_files as b, time, sys; b.PART = 100; w = b._write_part;"
     slow += "b._write_part = lambda *a: (w(*a), time.sleep(0.2));"
     slow += "from rankencoder.cli import main; sys.argv = ['rankencoder', *sys.argv[1:]]; main()"
     process = subprocess.Popen([sys.executable, "-c", slow, *command[3:], str(tmp_path / "v.npy")])
@@ -105,7 +105,7 @@ def test_killed_and_run_again(tiny_saved, tmp_path, sentences):
 def test_invalid_lines_stop_or_are_skipped(tiny_saved, tmp_path):
     source = tmp_path / "in.txt"
     source.write_text("The cat\n\n" + "x" * 20_000 + "\nThe dog\n")
-    with pytest.raises(InputError, match=r"in\.txt, line 2: the sentence is empty; .*--skip-invalid"):
+    with pytest.raises(InputError, match=r"in\.txt, line 2: the sentence is empty; .*`skip_invalid`"):
         encode_file(tiny_saved, source, tmp_path / "v.jsonl")
     assert not (tmp_path / "v.jsonl").exists()
     counts = encode_file(tiny_saved, source, tmp_path / "v.jsonl", skip_invalid=True)
@@ -125,7 +125,7 @@ def test_skipping_invalid_lines_goes_on_with_what_was_done(tiny_saved, tmp_path,
 def test_many_parts_are_joined_with_few_open_files(tiny_saved, text_file, tmp_path, monkeypatch):
     import resource
 
-    monkeypatch.setattr(bulk, "PART", 2)
+    monkeypatch.setattr(vector_files, "PART", 2)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 40, limits[1]))
     try:

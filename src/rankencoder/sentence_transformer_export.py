@@ -12,15 +12,18 @@ from rankencoder.errors import InputError
 from rankencoder.forms import LinearForm
 from rankencoder.forms.fidelity import Fidelity, measure
 from rankencoder.forms.form import held_out
-from rankencoder.precision import in_double
+from rankencoder.ranks import in_double
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from rankencoder.model import RankEncoder
+    from rankencoder.persistence import ModelParts
 
 
-def to_sentence_transformer(model: RankEncoder) -> SentenceTransformer:
+_PROMPT = "rankencoder"
+
+
+def to_sentence_transformer(model: ModelParts) -> SentenceTransformer:
     """Return a SentenceTransformer of a RankEncoder (see `RankEncoder.to_sentence_transformer`)."""
     from sentence_transformers import SentenceTransformer
 
@@ -32,22 +35,25 @@ def to_sentence_transformer(model: RankEncoder) -> SentenceTransformer:
         )
     if base.truncate_dim is not None:
         raise InputError(
-            f"the encoder cuts its vectors to {base.truncate_dim} numbers, which an export would not: "
+            f"the encoder cuts its vectors to {base.truncate_dim} dimensions, which an export would not: "
             "load it without truncate_dim, and build the reference again"
         )
     if isinstance(model.form, LinearForm):
         added, fidelity = _linear_modules(model, model.form)
         closeness = f"to Eq. 7 of the linear form: {fidelity}"
     else:
-        from rankencoder.modules import RankModule
+        from rankencoder.modules import RankModule  # imports sentence-transformers
 
         added = [RankModule(copy.deepcopy(model.form), model.rank_weight)]
         closeness = f"of its ranks to the exact ones: {model.fidelity}"
+    prompts = {name: prompt for name, prompt in base.prompts.items() if prompt is not None}
+    if model.encoder.prompt:
+        prompts[_PROMPT] = model.encoder.prompt
     exported = SentenceTransformer(
         modules=[*copy.deepcopy(list(base.children())), *added],
         device=str(base.device),
-        prompts={name: prompt for name, prompt in base.prompts.items() if prompt is not None},
-        default_prompt_name=base.default_prompt_name,
+        prompts=prompts,
+        default_prompt_name=_PROMPT if model.encoder.prompt else base.default_prompt_name,
         similarity_fn_name="cosine",
     )
     exported.model_card_data.set_base_model(model.encoder.name)
@@ -56,14 +62,14 @@ def to_sentence_transformer(model: RankEncoder) -> SentenceTransformer:
     return exported
 
 
-def _title(model: RankEncoder, closeness: str) -> str:
+def _title(model: ModelParts, closeness: str) -> str:
     return (
         f"RankEncoder on {model.encoder.name} ({model.form.name} form, rank_weight {model.rank_weight}, "
         f"{len(model.reference):,} reference sentences; closeness {closeness})"
     )
 
 
-def _linear_modules(model: RankEncoder, form: LinearForm) -> tuple[list[Any], Fidelity]:
+def _linear_modules(model: ModelParts, form: LinearForm) -> tuple[list[Any], Fidelity]:
     """Return the modules that make of a sentence vector its linear blend, and how close that is to Eq. 7."""
     from sentence_transformers.base.modules import Dense, Normalize
 
