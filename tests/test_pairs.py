@@ -22,10 +22,14 @@ def test_pairs_without_scores(tmp_path):
     (tmp_path / "a.tsv").write_text("\n".join(f"{a}\t{b}" for a, b in expected), encoding="utf-8")
     rows = [json.dumps({"sentence1": a, "sentence2": b}) for a, b in expected]
     (tmp_path / "a.jsonl").write_text("\n\n".join(rows))
-    for name in ("a.tsv", "a.jsonl"):
+    scored = "".join(f"{score}\t{a}\t{b}\n" for a, b, score in PAIRS)
+    (tmp_path / "scored.tsv").write_text(scored, encoding="utf-8")
+    header = "score\tsentence1\tsentence2\n"
+    (tmp_path / "header.tsv").write_text(header + scored, encoding="utf-8")
+    for name in ("a.tsv", "a.jsonl", "scored.tsv", "header.tsv"):
         assert list(read_pairs(tmp_path / name)) == expected
     (tmp_path / "a.tsv").write_text("a\tb\na\tb\tc\n")
-    with pytest.raises(InputError, match=r"a\.tsv, line 2: expected two sentences .* got 3 column"):
+    with pytest.raises(InputError, match=r"a\.tsv, line 2: expected 2 columns, got 3"):
         list(read_pairs(tmp_path / "a.tsv"))
     (tmp_path / "a.tsv").write_text("a\tb\na\t" + "x" * 100_000)
     with pytest.raises(InputError, match=r"a\.tsv, line 2: the line is far too long"):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 _LONGEST = 2000  # characters of a message
@@ -55,3 +56,12 @@ def first_line(error: BaseException) -> str:
 def shorten(text: str, width: int = 60) -> str:
     """Return a text cut to a width, with an ellipsis where it was cut."""
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+@contextmanager
+def located(place: str) -> Iterator[None]:
+    """Let an error say where it was."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from error

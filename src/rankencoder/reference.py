@@ -92,7 +92,7 @@ class Reference:
         The same sentences are drawn whatever their order in the corpus. A corpus larger than memory is read
         in one pass.
 
-        :param encoder: A SentenceTransformer, its folder or hub name, or a callable from strings to vectors.
+        :param encoder: Whatever `Encoder` opens.
         :param corpus: A text, ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet`` file, a folder of them, a
             ``datasets`` dataset, or an iterable of strings; files also at fsspec's addresses.
         :param size: How many sentences to draw (the paper: 100,000; its gains level off at 10,000).
@@ -109,12 +109,7 @@ class Reference:
         rows = read_sentences(corpus, column=column, max_chars=max_chars, progress=progress)
         sample = sample_sentences(rows, size, seed)
         return cls.of_sample(
-            encoder,
-            sample,
-            seed=seed,
-            max_chars=max_chars,
-            progress=progress,
-            resume_beside=resume_beside,
+            encoder, sample, seed=seed, max_chars=max_chars, progress=progress, resume_beside=resume_beside
         )
 
     @classmethod
@@ -183,14 +178,8 @@ class Reference:
         for name in ("vectors", "probe"):
             if name not in tensors or tensors[name].dtype != np.float32:
                 raise InputError(f"{folder} is damaged: {name} is missing, or not float32; build it again")
-        reference = cls(
-            about["sentences"],
-            tensors["vectors"],
-            tensors["probe"],
-            about["encoder"],
-            about["seed"],
-            about["counts"],
-        )
+        own = (about[name] for name in ("encoder", "seed", "counts"))
+        reference = cls(about["sentences"], tensors["vectors"], tensors["probe"], *own)
         reference._check_shapes(folder)
         check_manifest(folder)
         return reference
@@ -276,18 +265,11 @@ class _KeptParts:
         return self.vectors
 
     def _read(self, number: int) -> bool:
-        """Take over a part, if it is there."""
+        """Take over a part, if it is finished."""
         if self.parts is None or not self.parts.is_finished(number):
             return False
-        rows = self.vectors[_rows(number)]
-        try:
-            found = read_tensors(self.parts.path(number)).get("vectors")
-        except InputError:  # not whole
-            return False
-        if found is None or found.shape != rows.shape or found.dtype != rows.dtype:
-            return False
-        rows[:] = found
-        return bool(np.isfinite(found).all())
+        self.vectors[_rows(number)] = read_tensors(self.parts.path(number))["vectors"]
+        return True
 
 
 def _rows(number: int) -> slice:

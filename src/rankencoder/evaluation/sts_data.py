@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from rankencoder.errors import InputError, nearest
-from rankencoder.io.corpus import LONGEST, bare_suffix, check_sentences, read_lines
+from rankencoder.io.corpus import LONGEST, check_sentences
+from rankencoder.io.files import bare_suffix, read_lines
 from rankencoder.io.pairs import ScoredPair, read_scored_pairs, to_score, told_at
 
 SEVEN = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")

@@ -10,31 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from rankencoder.errors import InputError
-from rankencoder.io.files import (
-    TABLES,
-    Place,
-    Sentence,
-    Slice,
-    bare_suffix,
-    list_files,
-    open_file,
-    read_lines,
-    slice_lines,
-)
+from rankencoder.io.files import TABLES, Place, Slice, bare_suffix, list_files, open_file, slice_lines
+from rankencoder.io.files import Sentence as Sentence
 from rankencoder.io.storage import import_pyarrow
-
-__all__ = [
-    "LONGEST",
-    "MAX_CHARS",
-    "Sentence",
-    "bare_suffix",
-    "check_sentences",
-    "check_unicode",
-    "invalid_sentence",
-    "read_lines",
-    "read_sentences",
-    "read_slice",
-]
 
 MAX_CHARS = 2000
 """Longest sentence that a reference corpus takes in, in characters."""
@@ -76,7 +54,7 @@ def read_sentences(
             f"this {type(corpus).__name__} is not one list of sentences: choose from it ({names})"
         )
     elif hasattr(corpus, "column_names"):
-        rows = _read_dataset(corpus, column)
+        rows = (_of_row(row, column, "dataset", line) for line, row in enumerate(corpus, start=1))
     elif isinstance(corpus, Iterable):
         rows = _read_iterable(corpus, column, with_columns)
     else:
@@ -117,9 +95,7 @@ def check_sentences(sentences: str | Iterable[str]) -> list[str]:
         if not isinstance(text, str):
             raise InputError(f"sentence {i} is not a string but {type(text).__name__}")
         if not text.strip():
-            raise InputError(
-                f"sentence {i} is empty: leave it out, an empty sentence has no meaning to encode"
-            )
+            raise InputError(f"sentence {i} is empty: drop it, an empty sentence has no meaning to encode")
         if len(text) > LONGEST:
             raise InputError(
                 f"sentence {i} has {len(text):,} characters, more than {LONGEST:,}: split it into sentences"
@@ -129,7 +105,7 @@ def check_sentences(sentences: str | Iterable[str]) -> list[str]:
 
 
 def invalid_sentence(row: Sentence) -> str:
-    """Say what is wrong with a sentence that cannot be encoded."""
+    """Return what is wrong with a sentence that cannot be encoded."""
     what = "empty" if row.text is not None else f"longer than {LONGEST:,} characters"
     return f"{row.place}: the sentence is {what}; set `skip_invalid` to skip such lines"
 
@@ -229,11 +205,6 @@ def _read_parquet(part: Slice, column: str | None, with_columns: bool) -> Iterat
         raise InputError(f"{path}, near line {line + 1}: not UTF-8; write the file anew") from error
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is not a readable Parquet file: {error}") from error
-
-
-def _read_dataset(dataset: Any, column: str | None) -> Iterator[Sentence]:
-    for line, row in enumerate(dataset, start=1):
-        yield _of_row(row, column, "dataset", line)
 
 
 def _read_iterable(values: Iterable[Any], column: str | None, with_columns: bool) -> Iterator[Sentence]:

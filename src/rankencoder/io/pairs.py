@@ -1,4 +1,4 @@
-"""Pairs of sentences out of files."""
+"""Pairs of sentences out of files, with or without scores."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import json
 import math
 import reprlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rankencoder.errors import InputError
-from rankencoder.io.corpus import LONGEST, bare_suffix, check_sentences, read_lines
+from rankencoder.errors import InputError, located
+from rankencoder.io.corpus import LONGEST, check_sentences
+from rankencoder.io.files import bare_suffix, read_lines
 
 _KEYS = ("sentence1", "sentence2")
 _SCORED_KEYS = ("score", *_KEYS)
 _Row = tuple[list[Any], str]  # cells and place
+told_at = located
 
 
 class Pair(NamedTuple):
@@ -35,45 +36,32 @@ class ScoredPair(NamedTuple):
 
 
 def read_pairs(path: str | Path) -> Iterator[Pair]:
-    """Yield the pairs of a ``.jsonl`` file (keys "sentence1", "sentence2") or of two tab-separated columns.
-
-    Blank lines are passed over.
+    """Yield the pairs of a file: two columns, or what `read_scored_pairs` reads, whose scores are skipped.
 
     :raises InputError: If a line is no pair of sentences; with file and line.
     """
-    path = Path(path)
-    for text, place in _lines(path):
-        if not text.strip():
-            continue
-        with told_at(place):
-            if path.suffix == ".jsonl":
-                a, b = check_sentences(_json_values(text, _KEYS))
-            else:
-                a, b = check_sentences(_two_columns(text))
-        yield Pair(a, b)
+    for cells, place in _read_rows(Path(path), _KEYS):
+        with located(place):
+            yield _check_pair(*cells)
 
 
 def read_scored_pairs(path: str | Path) -> list[ScoredPair]:
     """Return the pairs of a file with their gold scores, such as those of STS.
 
     A ``.jsonl`` file has the keys "score", "sentence1" and "sentence2"; a ``.csv`` file, or any other of
-    tab-separated columns, has these columns in this order or a header that names them. Blank lines are passed
-    over.
+    tab-separated columns, has these columns in this order or a header that names them. Blank lines are
+    skipped.
 
     :param path: The file, plain or as ``.gz``, ``.bz2`` or ``.xz``.
     :raises InputError: If a line is no scored pair, with file and line; or if no rank correlation can be had
         with the scores, for want of different ones.
     """
-    path = Path(path)
-    suffix = bare_suffix(path)
-    if suffix in (".jsonl", ".ndjson"):
-        rows = _json_rows(path)
-    else:
-        rows = _choose_columns(_csv_rows(path) if suffix == ".csv" else _tab_rows(path))
     pairs = []
-    for cells, place in rows:
-        with told_at(place):
-            pairs.append(_scored_pair(*cells))
+    for (score, a, b), place in _read_rows(Path(path), _SCORED_KEYS):
+        with located(place):
+            number = to_score(score)
+            pair = _check_pair(a, b)
+            pairs.append(ScoredPair(pair.a, pair.b, number))
     if len(pairs) < 2:
         raise InputError(f"{path}: {len(pairs)} pair(s), but a rank correlation needs at least two")
     if len({pair.score for pair in pairs}) == 1:
@@ -81,46 +69,62 @@ def read_scored_pairs(path: str | Path) -> list[ScoredPair]:
     return pairs
 
 
-@contextmanager
-def told_at(place: str) -> Iterator[None]:
-    """Let an error say where it was."""
+def to_score(value: Any) -> float:
+    """Return a gold score as a number.
+
+    :raises InputError: If it is none, or not a finite one.
+    """
+    number = _number(value)
+    if number is None or not math.isfinite(number):
+        raise InputError(f"the score {reprlib.repr(value)} is not a finite number")
+    return number
+
+
+def _number(value: Any) -> float | None:
     try:
-        yield
-    except InputError as error:
-        raise InputError(f"{place}: {error}") from error
+        return None if isinstance(value, bool) else float(value)
+    except (ValueError, TypeError, OverflowError):
+        return None
+
+
+def _check_pair(a: Any, b: Any) -> Pair:
+    for key, sentence in zip(_KEYS, (a, b), strict=True):
+        if isinstance(sentence, str) and not sentence.strip():
+            raise InputError(f"{key} is empty: drop the pair, an empty sentence has no meaning to encode")
+    check_sentences([a, b])
+    return Pair(a, b)
+
+
+def _read_rows(path: Path, keys: tuple[str, ...]) -> Iterator[_Row]:
+    """Yield what a file has under some keys, row by row."""
+    if not path.is_file():
+        raise InputError(f"no such file: {path}")
+    suffix = bare_suffix(path)
+    if suffix in (".jsonl", ".ndjson"):
+        yield from _json_rows(path, keys)
+    else:
+        yield from _choose_columns(_csv_rows(path) if suffix == ".csv" else _tab_rows(path), keys)
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
     """Yield each line and its place."""
-    if not path.is_file():
-        raise InputError(f"no such file: {path}")
     for row in read_lines(path, 8 * LONGEST):
         if row.text is None:
             raise InputError(f"{row.place}: the line is far too long for two sentences")
         yield row.text, row.place
 
 
-def _two_columns(text: str) -> list[str]:
-    cells = text.rstrip("\r\n").split("\t")
-    if len(cells) != 2:
-        raise InputError(f"expected two sentences separated by a tab, got {len(cells)} column(s)")
-    return cells
-
-
-def _json_values(text: str, keys: tuple[str, ...]) -> list[Any]:
-    try:
-        value = json.loads(text)
-        return [value[key] for key in keys]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InputError(f"expected a JSON object with {' and '.join(keys)} ({error})") from error
-
-
-def _json_rows(path: Path) -> Iterator[_Row]:
+def _json_rows(path: Path, keys: tuple[str, ...]) -> Iterator[_Row]:
     for text, place in _lines(path):
-        if text.strip():
-            with told_at(place):
-                values = _json_values(text, _SCORED_KEYS)
-            yield values, place
+        if not text.strip():
+            continue
+        try:
+            value = json.loads(text)
+            yield [value[key] for key in keys], place
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise InputError(
+                f"{place}: expected a JSON object with {' and '.join(keys)} ({error})"
+            ) from error
 
 
 def _tab_rows(path: Path) -> Iterator[_Row]:
@@ -139,51 +143,23 @@ def _csv_rows(path: Path) -> Iterator[_Row]:
         raise InputError(f"{path}, line {reader.line_num}: {error}") from error
 
 
-def _choose_columns(rows: Iterator[_Row]) -> Iterator[_Row]:
-    """Yield score and sentences of each row; the first row may be a header."""
-    columns, width = [0, 1, 2], 3
+def _choose_columns(rows: Iterator[_Row], keys: tuple[str, ...]) -> Iterator[_Row]:
+    """Yield the cells under some keys; the first row may be a header, and there may be scores to skip."""
+    columns, width = list(range(len(keys))), len(keys)
     for i, (cells, place) in enumerate(rows):
-        if i == 0 and _number(cells[0]) is None:
-            names, width = [name.strip() for name in cells], len(cells)
-            if missing := [key for key in _SCORED_KEYS if key not in names]:
-                first = reprlib.repr(cells[0])
+        if i == 0:
+            names = [name.strip() for name in cells]
+            if set(keys) <= set(names):
+                columns, width = [names.index(key) for key in keys], len(cells)
+                continue
+            if keys == _SCORED_KEYS and _number(cells[0]) is None:
+                missing = " or ".join(key for key in keys if key not in names)
                 raise InputError(
-                    f"{place}: expected a score or a header; {first} is no number, and there is no column "
-                    f"{' or '.join(missing)}"
+                    f"{place}: expected a score or a header; {reprlib.repr(cells[0])} is no number, and "
+                    f"there is no column {missing}"
                 )
-            columns = [names.index(key) for key in _SCORED_KEYS]
-        elif len(cells) != width:
+            if keys == _KEYS and len(cells) == len(_SCORED_KEYS) and _number(cells[0]) is not None:
+                columns, width = [1, 2], 3
+        if len(cells) != width:
             raise InputError(f"{place}: expected {width} columns, got {len(cells)}")
-        else:
-            yield [cells[column] for column in columns], place
-
-
-def _number(value: Any) -> float | None:
-    if isinstance(value, bool):
-        return None
-    try:
-        return float(value)
-    except (ValueError, TypeError, OverflowError):
-        return None
-
-
-def to_score(value: Any) -> float:
-    """Return a gold score as a number.
-
-    :raises InputError: If it is none, or not a finite one.
-    """
-    number = _number(value)
-    if number is None or not math.isfinite(number):
-        raise InputError(f"the score {reprlib.repr(value)} is not a finite number")
-    return number
-
-
-def _scored_pair(score: Any, a: Any, b: Any) -> ScoredPair:
-    number = to_score(score)
-    for key, sentence in zip(_KEYS, (a, b), strict=True):
-        if isinstance(sentence, str) and not sentence.strip():
-            raise InputError(
-                f"{key} is empty: leave the pair out, an empty sentence has no meaning to encode"
-            )
-    check_sentences([a, b])
-    return ScoredPair(a, b, number)
+        yield [cells[column] for column in columns], place
