@@ -99,7 +99,7 @@ class Run:
             settings = {**self.settings(), **more}
             run = rankencoder.train(self.corpus, self.folder, overwrite=True, progress=False, **settings)
         record = run.record
-        self.result |= {key: record.get(key) for key in ("stages", "rounds", "config", "versions", "machine")}
+        self.result |= {key: record.get(key) for key in ("stages", "config", "versions", "machine")}
         self.result |= {"stage_2": summary(record["history"]), "history": thinned(record["history"])}
         self.seconds |= {f"train: {name}": round(value, 1) for name, value in record["seconds"].items()}
 

@@ -30,14 +30,12 @@ EXTENSIONS: dict[str, dict[str, Any]] = {
     "target-power": {**SUM, "target": -0.25},
     "teachers-seeds": SUM,
     "teachers-methods": SUM,
-    "neighbors": {**SUM, "neighbors": 3},
-    "rounds": {**SUM, "rounds": 3},
     "listnet": {"listwise": "listnet"},
 }
 """SimCSE's E2 by other recipes; E1 is the same as that of the paper's, which "simcse" is.
 
 The larger of two losses (Eq. 6) is mostly the contrastive one, and no target makes a difference then. So
-targets, teachers, neighbours and rounds are compared with "sum", where the rank loss counts throughout.
+targets and teachers are compared with "sum", where the rank loss counts throughout.
 """
 
 
@@ -83,7 +81,6 @@ def run_job(job: dict[str, Any]) -> None:
         **{key: job[key] for key in ("name", "seed", "settings")},
         "scores": scored.scores(),
         "stages": run.record["stages"],
-        "rounds": run.record.get("rounds"),
         "stage_2": summary(run.record["history"]),
         "config": run.record["config"],
         "versions": run.record["versions"],

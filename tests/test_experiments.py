@@ -14,7 +14,8 @@ from experiment_groups import groups
 from experiment_job import DO, thinned, tidied
 from jobs import Job, run_all
 
-from rankencoder.training import TrainConfig, methods
+from rankencoder.training import TrainConfig
+from rankencoder.training.methods import methods
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 GROUPS = groups()
@@ -32,7 +33,7 @@ def test_every_job_has_a_place_of_its_own_and_what_it_needs_is_a_job():
 
 
 def test_settings_are_settings():
-    names = {field.name for field in fields(TrainConfig)}
+    names = set(TrainConfig.names())
     for job in JOBS:
         assert set(job.settings) <= names, job.key
         method = methods()[job.settings.get("method", "simcse")]

@@ -364,7 +364,7 @@ def test_an_index(name, index_folder, tmp_path):
 
 @pytest.mark.parametrize("suffix", [".yaml", ".toml"])
 def test_settings(suffix, tmp_path):
-    from rankencoder.training.config import make_config
+    from rankencoder.training.config import read_given
 
     path = tmp_path / f"settings{suffix}"
     sign = ":" if suffix == ".yaml" else " ="
@@ -396,9 +396,9 @@ def test_settings(suffix, tmp_path):
     @fuzzed(25)
     def check(data):
         path.write_bytes(data)
-        config = unless_refused(lambda: make_config({"corpus": "x"}, path))
-        if config is not None:
-            numbers = [value for value in vars(config).values() if isinstance(value, float)]
+        found = unless_refused(lambda: read_given({"corpus": "x"}, path))
+        if found is not None:
+            numbers = [value for value in found.values.values() if isinstance(value, float)]
             assert np.isfinite(numbers).all()
 
     check()

@@ -252,13 +252,13 @@ def test_nothing_unpickles_a_pickle(tmp_path, built, tiny_folder):
         path.write_bytes(data)
         with pytest.raises(InputError):
             list(read_sentences(path))
-    from rankencoder.training.config import make_config
+    from rankencoder.training.config import read_given
 
     for suffix, text in ((".yaml", "!!python/object/apply:os.mkdir ['trapped']"), (".toml", "a = !!x")):
         path = tmp_path / f"settings{suffix}"
         path.write_text(f"method: {text}\n")
         with pytest.raises(InputError):
-            make_config({}, path)
+            read_given({}, path)
     assert not Trap.place.exists()
 
 

@@ -18,10 +18,11 @@ from tiny_backbones import KINDS, tiny_model, word_pieces
 
 import rankencoder
 from rankencoder.errors import InputError
-from rankencoder.training import SNCSE, Method, SimCSE, TrainConfig, methods, register
+from rankencoder.training import SNCSE, Method, SimCSE, TrainConfig, register
 from rankencoder.training.backbones.backbone import load_backbone
+from rankencoder.training.config import read_given
 from rankencoder.training.loop.collator import ViewCollator
-from rankencoder.training.methods import find_method, make_method, method
+from rankencoder.training.methods import find_method, make_method, method, methods
 
 FAMILIES = {"masked": ("bert", "roberta", "distilbert", "modernbert"), "causal": ("llama",)}
 EVERY = sorted(methods())
@@ -172,10 +173,8 @@ def test_defaults_are_settings_or_options(untrained, name, family):
     options = {field.name for field in dataclasses.fields(cls)}
     defaults = cls.defaults(made.backbone)
     assert {"batch_size", "learning_rate"} <= defaults.keys() <= {*TrainConfig.names(), *options}
-    resolved = TrainConfig(method=name).resolved(made.backbone, cls)
-    unset = {key for key, value in vars(resolved).items() if value is None}
-    optional = {"corpus", "output", "column", "revision", "base_encoder", "max_steps", "workers", "device"}
-    assert unset == {*optional, "listwise", "patience"} - defaults.keys()
+    resolved = read_given({"method": name}).resolve(made.backbone, cls)
+    assert None not in resolved.model_dump().values()
     assert made.method.options() == {
         **dataclasses.asdict(cls()),
         **{k: defaults[k] for k in defaults.keys() & options},

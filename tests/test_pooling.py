@@ -7,9 +7,9 @@ from tiny_backbones import KINDS, tiny_model
 from transformers import AutoModel
 
 from rankencoder.errors import InputError
-from rankencoder.training import SimCSE, methods
+from rankencoder.training import SimCSE
 from rankencoder.training.backbones.backbone import load_backbone
-from rankencoder.training.methods import make_method
+from rankencoder.training.methods import make_method, methods
 
 SENTENCES = ["the old cat sees a river.", "a dog sleeps here", "it is warm and it moves."]
 BUILT_ON_IT = sorted(name for name, method in methods().items() if issubclass(method, SimCSE))

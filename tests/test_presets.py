@@ -7,7 +7,7 @@ from loss_oracles import TARGETS
 
 from rankencoder.errors import InputError
 from rankencoder.training.backbones.backbone import Backbone
-from rankencoder.training.config import TrainConfig
+from rankencoder.training.config import Given, read_given
 from rankencoder.training.losses.formulas import (
     select_pairs,
 )
@@ -52,12 +52,12 @@ def stand_in(kind, hidden_size=768):
 def test_settings_of_the_base_methods(method, kind, size, batch_size, learning_rate):
     """Sections 1.2, 2.6, 3.5 and 12."""
     backbone = stand_in(kind, size)
-    chosen = TrainConfig().resolved(backbone, method)
+    chosen = Given({"method": method.name}).resolve(backbone, method)
     assert (chosen.batch_size, chosen.learning_rate) == (batch_size, learning_rate)
     assert chosen.precision == ("fp32" if method is SNCSE else "fp16")
     assert (chosen.epochs, chosen.max_length, chosen.eval_steps) == (1, 32, 125)
     assert (chosen.weight_decay, chosen.warmup_steps, chosen.max_grad_norm) == (0, 0, 1)
-    assert (chosen.seed, chosen.stage2_seed, chosen.max_steps) == (42, 42, None)
+    assert (chosen.seed, chosen.stage2_seed, chosen.max_steps) == (42, 42, 0)
     assert chosen.max_seq_length >= 128
     made = make_method(method.name, {}, method.defaults(backbone))
     assert made.temperature == 0.05
@@ -94,16 +94,17 @@ def test_settings_of_the_base_methods(method, kind, size, batch_size, learning_r
 def test_settings_of_the_other_methods(method, kind, size, settings, options):
     """Sections 4.3, 5.4, 6.5, 7.3 and 12."""
     backbone = stand_in(kind, size)
-    chosen = TrainConfig().resolved(backbone, method)
+    chosen = Given({"method": method.name}).resolve(backbone, method)
     names = ("batch_size", "learning_rate", "epochs", "max_length", "precision")
     assert tuple(getattr(chosen, name) for name in names) == settings
     consert = method is ConSERT
     assert (chosen.weight_decay, chosen.warmup_steps) == ((0.01, 0.1) if consert else (0, 0))
-    assert (chosen.eval_steps, chosen.patience) == ((200, 10) if consert else (125, None))
+    assert (chosen.eval_steps, chosen.patience) == ((200, 10) if consert else (125, 0))
     made = make_method(method.name, {}, method.defaults(backbone)).options()
     assert {name: made[name] for name in options} == options
     assert made["temperature"] == (0.1 if consert else 0.05)
-    given = TrainConfig(epochs=2.5, learning_rate=1e-4, warmup_steps=7, patience=3).resolved(backbone, method)
+    values = {"epochs": 2.5, "learning_rate": 1e-4, "warmup_steps": 7, "patience": 3}
+    given = read_given({"method": method.name, **values}).resolve(backbone, method)
     assert (given.epochs, given.learning_rate, given.warmup_steps, given.patience) == (2.5, 1e-4, 7, 3)
 
 
@@ -136,7 +137,7 @@ SCRIPTS = {"student": "head", "reference_size": 10_000}
 )
 def test_presets(method, preset, expected, with_oneself):
     """Sections 9.4 and 13."""
-    chosen = TrainConfig(preset=preset).resolved(stand_in("bert"), method)
+    chosen = read_given({"preset": preset, "method": method.name}).resolve(stand_in("bert"), method)
     assert {name: getattr(chosen, name) for name in expected} == expected
     assert (chosen.rank_loss_weight, chosen.rank_weight) == (0.05, 0.1)
     pairs = select_pairs(TARGETS, chosen.lower, chosen.upper, chosen.diagonal)
@@ -145,7 +146,9 @@ def test_presets(method, preset, expected, with_oneself):
 
 def test_what_is_given_goes_before_every_preset():
     given = {"batch_size": 7, "upper": 0.6, "combine": "max", "diagonal": "never", "precision": "bf16"}
-    chosen = TrainConfig(preset="authors-code", stage2_seed=0, **given).resolved(stand_in("bert"), SNCSE)
+    chosen = read_given({"preset": "authors-code", "method": "sncse", "stage2_seed": 0, **given}).resolve(
+        stand_in("bert"), SNCSE
+    )
     assert {name: getattr(chosen, name) for name in given} == given
     assert chosen.stage2_seed == 0
 

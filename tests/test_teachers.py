@@ -1,6 +1,5 @@
 """Teachers of other methods, trained in one run; the preset "best"."""
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from training_runs import flags, same_weights
 import rankencoder
 from rankencoder.errors import InputError
 from rankencoder.training.backbones.backbone import load_backbone
-from rankencoder.training.config import make_config
+from rankencoder.training.config import read_given
 from rankencoder.training.methods import find_method
 
 pytestmark = pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
@@ -58,7 +57,7 @@ def test_a_run_that_was_interrupted_in_a_teacher_goes_on_there(train, train_kill
     ("settings", "message"),
     [
         ({"teachers": ["simcse"], "only_base": True}, "only_base trains no E2"),
-        ({"teachers": ["simcse"], "base_encoder": "x"}, "base_encoder gives finished ones"),
+        ({"teachers": ["simcse"], "base_encoder": "x"}, "base_encoder gives trained ones"),
         ({"teachers": ["simcse", "simcse"]}, "names one twice"),
         ({"teachers": ["simpcse"]}, "simcse"),
     ],
@@ -69,56 +68,30 @@ def test_what_makes_no_sense_is_said_first(train, tmp_path, settings, message):
     assert not (tmp_path / "run").exists()
 
 
-def test_the_best_preset_chooses_method_and_teachers():
-    best = make_config({"preset": "best"})
-    assert (best.method, best.teachers, best.target) == ("consert", ["consert", "promptbert"], "cosine")
-    assert make_config({"preset": "best", "method": "simcse"}).method == "simcse"
-    assert make_config({"preset": "best", "listwise": None}).listwise is None
-    assert make_config({"preset": "best", "only_base": True}).teachers == []
-
-
-def test_the_default_is_best_until_one_chooses_how_to_train():
-    assert make_config({}) == make_config({"preset": "best"})
-    kept = {"backbone": "b", "seed": 3, "rank_weight": 0.0, "options": {}, "teachers": [], "rounds": 2}
-    assert make_config(kept).preset == "best"
-    own = {"method": "simcse", "options": {"pooling": "mean"}, "base_encoder": "a/b", "teachers": ["sncse"]}
-    stage_2 = {
-        "target": "ranks",
-        "combine": "max",
-        "rank_loss_weight": 0.0,
-        "lower": 0.0,
-        "listwise": "listnet",
-    }
-    for name, value in {**own, **stage_2}.items():
-        chosen = make_config({name: value})
-        assert (chosen.preset, chosen.method, chosen.target) == ("paper", "simcse", "ranks")
-    assert make_config({"preset": "paper"}).method == "simcse"
-
-
 @pytest.mark.parametrize("role", ["student", "promptbert"])
 def test_the_default_is_what_was_measured(backbone, role):
     """Settings of the runs in results/, but for data, seed and machine."""
     run = json.loads((Path(__file__).parents[1] / "results/runs/recipe/best-1.json").read_text())
-    measured = run["config"]
+    measured = {name: value for name, value in run["config"].items() if value is not None}
     other = ("corpus", "output", "backbone", "dev", "seed", "stage2_seed", "save_steps", "workers", "options")
-    config = make_config({})
-    if role != "student":
-        config = dataclasses.replace(config, method=role)
-    found = vars(config.resolved(load_backbone(str(backbone)), find_method(config.method)))
+    removed = ("rounds", "neighbors", "reference_seed")
+    given = read_given({})
+    name = given.method if role == "student" else role
+    teacher = None if role == "student" else role
+    found = given.resolve(load_backbone(str(backbone)), find_method(name), method=teacher)
     if role == "student":
-        assert {name: value for name, value in measured.items() if name not in other} == {
-            name: found[name] for name in measured if name not in other
-        }
+        names = [name for name in measured if name not in (*other, *removed)]
+        assert {name: measured[name] for name in names} == {name: getattr(found, name) for name in names}
     else:
-        assert (found["batch_size"], found["learning_rate"]) == (64, 3e-5)
-    assert found["eval_steps"] == measured["eval_steps"] == 100
+        assert (found.batch_size, found.learning_rate) == (64, 3e-5)
+    assert found.eval_steps == measured["eval_steps"] == 100
 
 
 def test_best_is_what_the_command_line_does_by_default(run_cli, backbone, corpus_file, tmp_path):
     settings = flags(backbone=backbone, batch_size=8, max_steps=2, reference_size=1000)
     code, out, err = run_cli("train", corpus_file, *settings, "-o", tmp_path / "best")
     assert code == 0, err
-    assert "recipe: best (consert, taught by consert and promptbert)" in out
+    assert "recipe best: ConSERT and PromptBERT each train an encoder E1 on " in err
     assert "teacher promptbert: 2 steps" in out
     assert err.count("sentences is small") <= 1  # not of each teacher again
     assert (tmp_path / "best" / "encoder" / "model.safetensors").exists()

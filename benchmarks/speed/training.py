@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from transformers import TrainerCallback
 
-from rankencoder.training.config import make_config
+from rankencoder.training.config import read_given
 from rankencoder.training.loop.stage import backbone_of, train_stage
 from rankencoder.training.methods import find_method
 from rankencoder.training.sentences import Sentences, store_sentences
@@ -54,8 +54,8 @@ def settings(size: str, device: str, batch: int, steps: int) -> dict[str, Any]:
 def stage_step(given: dict[str, Any], sentences: Sentences, targets: Targets | None) -> dict[str, Any]:
     """Train a stage; return the milliseconds of a step and the peak memory."""
     method = find_method(given["method"])
-    config = make_config(given)
-    config = config.resolved(backbone_of(config, method), method)
+    asked = read_given(given)
+    config = asked.resolve(backbone_of(asked.draft, method), method)
     memory.reset_peak(given["device"])
     with tempfile.TemporaryDirectory() as folder:
         number = 1 if targets is None else 2

@@ -44,17 +44,16 @@ def methods(
 
 def describe(method: type[Method], backbone: Family) -> dict[str, Any]:
     """Return what a method says of itself, with its settings and options for a kind of backbone."""
-    from rankencoder.training.config import TrainConfig
-    from rankencoder.training.methods import make_method
+    from rankencoder.training.config import Given
 
-    config = TrainConfig().resolved(backbone, method)
+    config = Given({"method": method.name}).resolve(backbone, method)
     chosen = {name: getattr(config, name) for name in _SETTINGS}
     return {
         "about": method.about,
         "paper": method.paper,
         "year": method.year,
         "settings": {name: value for name, value in chosen.items() if value},
-        "options": make_method(method.name, {}, method.defaults(backbone)).options(),
+        "options": config.options,
     }
 
 

@@ -1,21 +1,33 @@
-"""``rankencoder train``."""
+"""``rankencoder train``, with an option for each setting of a training."""
 
 from __future__ import annotations
 
+import inspect
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from rankencoder.cli.console import Column, Json, Overwrite, console, is_watched, print_json, quiet_libraries
-from rankencoder.errors import InputError
+from rankencoder.cli.console import Json, Overwrite, console, is_watched, print_json, quiet_libraries
+from rankencoder.training.config import TrainConfig, default_text
+from rankencoder.training.settings_file import parse_pair
 
-_METHOD, _RANK, _WORK = "Method", "RankEncoder (stage 2)", "Running"
-_MORE = "Beyond the paper (stage 2)"
+_FLAGS = {"teachers": ["--teacher"], "only_base": ["--only-base"], "stage2_seed": ["--stage2-seed"]}
+_NO_OPTION = ("corpus", "output", "options")  # given in another way
+
+_TYPES: dict[Any, Any] = {int: int | None, float: float | None, bool: bool | None, list: list[str] | None}
 
 
-def _option(help: str, *names: str, panel: str = "Training", **kwargs: Any) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=panel, **kwargs)
+def _help_all(context: typer.Context, wanted: bool) -> None:
+    if wanted:
+        for option in context.command.params:
+            option.hidden = False  # type: ignore[attr-defined]
+        typer.echo(context.get_help())
+        raise typer.Exit()
 
 
 def train(
@@ -25,107 +37,32 @@ def train(
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to write.")] = None,
     config: Annotated[
-        Path | None, typer.Option(help="YAML or TOML file of settings; flags go before it.")
+        Path | None, typer.Option(help="YAML or TOML file of settings; options override it.")
     ] = None,
-    column: Column = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with the interrupted training in the output folder.")
+        bool, typer.Option("--resume", help="Continue the interrupted training in the output folder.")
     ] = False,
     overwrite: Overwrite = False,
-    backbone: Annotated[str | None, _option("Language model: folder or hub name.", panel=_METHOD)] = None,
-    revision: Annotated[str | None, _option("Branch, tag or commit of a hub name.", panel=_METHOD)] = None,
-    method: Annotated[
-        str | None,
-        _option("See: rankencoder methods; or a module:Class (the preset's).", panel=_METHOD),
-    ] = None,
     option: Annotated[
-        list[str] | None, _option("An option of the method, as NAME=VALUE.", panel=_METHOD)
-    ] = None,
-    base_encoder: Annotated[
         list[str] | None,
-        _option("A finished encoder for E1, in place of stage 1; several teach together.", panel=_METHOD),
+        typer.Option(help="Option of the method, as NAME=VALUE. Repeatable.", rich_help_panel="Method"),
     ] = None,
-    teachers: Annotated[
-        list[str] | None,
-        _option("Methods whose E1 teach E2, trained first (the preset's).", "--teacher", panel=_METHOD),
+    set: Annotated[
+        list[str] | None, typer.Option("--set", help="Any setting, as NAME=VALUE. Repeatable.")
     ] = None,
-    only_base: Annotated[bool | None, _option("Stop after stage 1.", "--only-base", panel=_METHOD)] = None,
-    dev: Annotated[list[str] | None, _option("Scored pairs; the best weights on them are kept.")] = None,
-    seed: Annotated[int | None, _option("Of head, order and dropout (42).")] = None,
-    stage2_seed: Annotated[int | None, _option("Another one for stage 2.", "--stage2-seed")] = None,
-    epochs: Annotated[float | None, _option("Passes over the sentences (the method's, mostly 1).")] = None,
-    max_steps: Annotated[int | None, _option("Stop after so many steps.")] = None,
-    batch_size: Annotated[int | None, _option("Sentences per step and process.")] = None,
-    gradient_accumulation: Annotated[int | None, _option("Batches per step of the optimiser (1).")] = None,
-    learning_rate: Annotated[float | None, _option("At the first step.")] = None,
-    weight_decay: Annotated[float | None, _option("Of AdamW (the method's, mostly 0).")] = None,
-    warmup_steps: Annotated[
-        float | None, _option("Steps in which the learning rate rises; below 1, a share of all.")
-    ] = None,
-    max_grad_norm: Annotated[float | None, _option("Longer gradients are cut (1).")] = None,
-    max_length: Annotated[int | None, _option("Tokens of a sentence that training sees (mostly 32).")] = None,
-    max_seq_length: Annotated[int | None, _option("Tokens that the encoder reads (128).")] = None,
-    precision: Annotated[str | None, _option("fp16, bf16 or fp32; on a CPU always fp32.")] = None,
-    preset: Annotated[
-        str | None, _option("best, paper or authors-code (best; paper if you choose how).", panel=_RANK)
-    ] = None,
-    rank_loss_weight: Annotated[
-        float | None, _option("λ_train of Eq. 6 (0.05; best 10).", panel=_RANK)
-    ] = None,
-    lower: Annotated[float | None, _option("τ_l, the least rank similarity learnt.", panel=_RANK)] = None,
-    upper: Annotated[float | None, _option("τ_u, the largest.", panel=_RANK)] = None,
-    combine: Annotated[str | None, _option("max or sum of the losses.", panel=_RANK)] = None,
-    diagonal: Annotated[
-        str | None, _option("Pair a sentence with itself: auto, always, never.", panel=_RANK)
-    ] = None,
-    student: Annotated[str | None, _option("Whose cosines learn: encoder or head.", panel=_RANK)] = None,
-    reference_size: Annotated[int | None, _option("Sentences of the reference corpus.", panel=_RANK)] = None,
-    reference_seed: Annotated[int | None, _option("Draws another reference corpus.", panel=_RANK)] = None,
-    target: Annotated[
-        str | None,
-        _option("E2 learns E1's ranks (paper), cosine (best) or a power, say -0.25.", panel=_MORE),
-    ] = None,
-    listwise: Annotated[
-        str | None, _option("Learn the order in a batch too: listnet (best) or listmle.", panel=_MORE)
-    ] = None,
-    listwise_weight: Annotated[float | None, _option("Weight of that loss (1).", panel=_MORE)] = None,
-    listwise_temperature: Annotated[float | None, _option("Its temperature (0.05).", panel=_MORE)] = None,
-    neighbors: Annotated[
-        int | None, _option("Put so many near neighbours of a sentence into its batch (0).", panel=_MORE)
-    ] = None,
-    rounds: Annotated[
-        int | None, _option("E2 becomes the next E1, at most so often (1).", panel=_MORE)
-    ] = None,
-    rank_weight: Annotated[
-        float | None, _option("λ of Eq. 7, of the written RankEncoder (0.1).", panel=_RANK)
-    ] = None,
-    form: Annotated[str | None, _option("Its form: exact, compact or linear.", panel=_RANK)] = None,
-    logging_steps: Annotated[int | None, _option("Steps between log entries (10).", panel=_WORK)] = None,
-    eval_steps: Annotated[
-        int | None, _option("Steps between looks at dev (mostly 125).", panel=_WORK)
-    ] = None,
-    patience: Annotated[int | None, _option("Stop after so many looks without a gain.", panel=_WORK)] = None,
-    save_steps: Annotated[int | None, _option("Steps between checkpoints (500).", panel=_WORK)] = None,
-    report_to: Annotated[
-        list[str] | None, _option("Also log to tensorboard, trackio or wandb.", panel=_WORK)
-    ] = None,
-    cuda_graphs: Annotated[
-        bool | None, _option("Replay steps as CUDA graphs, on a GPU (yes).", panel=_WORK)
-    ] = None,
-    compile: Annotated[
-        bool | None, _option("Compile the layers of those steps: for long runs (no).", panel=_WORK)
-    ] = None,
-    workers: Annotated[int | None, _option("Processes that make batches.", panel=_WORK)] = None,
-    device: Annotated[str | None, _option("cpu leaves a GPU alone.", panel=_WORK)] = None,
+    help_all: Annotated[
+        bool, typer.Option("--help-all", is_eager=True, callback=_help_all, help="Show all settings.")
+    ] = False,
     as_json: Json = False,
+    **settings: Any,
 ) -> None:
-    """Train a sentence encoder on unlabelled text: by the recipe that did best for us, or by the paper's.
+    """Train a sentence encoder on unlabelled text.
 
-    By default ConSERT and PromptBERT train an E1 each, and both teach E2 (--preset best). With --method, or
-    any other setting of how to train, all else is the paper's: E1 by that method, E2 by E1's ranks.
+    By default ConSERT and PromptBERT each train an encoder E1, and both teach E2 (--preset best). With
+    --method X that method trains E1, and E2 learns E1's ranks as in the paper (--preset paper).
 
     Writes OUTPUT/encoder (E2) and OUTPUT/base (E1), ordinary SentenceTransformers, OUTPUT/rankencoder (E2
-    with its reference corpus), a picture of the losses, a record, and train.yaml, which repeats the run.
+    with its reference corpus), a plot of the losses, a record, and train.yaml, which repeats the run.
 
     Examples:
     - `rankencoder train corpus.txt --backbone bert-base-uncased -o my-run`
@@ -137,18 +74,18 @@ def train(
     - `rankencoder train --config my-run/train.yaml --seed 1 -o other-run`
 
     """
-    given = {name: value for name, value in locals().items() if value not in (None, [])}
-    for name in ("corpus", "output", "config", "resume", "overwrite", "as_json", "option"):
-        given.pop(name, None)
+    given = {name: value for name, value in settings.items() if value not in (None, [])}
+    given |= dict(parse_pair(pair, "--set") for pair in set or ())
     if option:
-        given["options"] = _parse_options(option)
+        given["options"] = dict(parse_pair(pair, "--option") for pair in option)
     quiet_libraries()
     from rankencoder.training import train as run_training
     from rankencoder.training.gather import is_first_process
 
-    run = run_training(
-        corpus, output, config=config, resume=resume, overwrite=overwrite, progress=is_watched(), **given
-    )
+    with _shown_log():
+        run = run_training(
+            corpus, output, config=config, resume=resume, overwrite=overwrite, progress=is_watched(), **given
+        )
     if not is_first_process():
         return
     if as_json:
@@ -157,19 +94,52 @@ def train(
         _print(run)
 
 
-def _parse_options(pairs: list[str]) -> dict[str, Any]:
-    import yaml
+@contextmanager
+def _shown_log() -> Iterator[None]:
+    """Show what the training logs, such as its recipe, on the error output."""
+    logger = logging.getLogger("rankencoder.training")
+    before, handler = logger.level, logging.StreamHandler(sys.stderr)
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
 
-    options: dict[str, Any] = {}
-    for pair in pairs:
-        name, separator, value = pair.partition("=")
-        if not separator or not name:
-            raise InputError(f"--option {pair!r} is not of the form NAME=VALUE")
-        try:
-            options[name] = yaml.safe_load(value)
-        except yaml.YAMLError as error:
-            raise InputError(f"--option {pair!r}: {value!r} is no value") from error
-    return options
+
+def _option_of(name: str) -> inspect.Parameter:
+    """Return the option of a setting, from its declaration."""
+    field = TrainConfig.model_fields[name]
+    about: Any = field.json_schema_extra
+    option = typer.Option(
+        *_FLAGS.get(name, ()),
+        help=f"{field.description} \\[{default}]" if (default := default_text(name)) else field.description,
+        rich_help_panel=about["group"],
+        hidden=not about["common"],
+        metavar="|".join(get_args(field.annotation)) if get_origin(field.annotation) is Literal else None,
+    )
+    kind = get_origin(field.annotation) or field.annotation
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[_TYPES.get(kind, str | None), option],
+    )
+
+
+def _add_options(command: Any) -> None:
+    """Give the command an option for each setting, in place of its keyword arguments."""
+    signature = inspect.signature(command, eval_str=True)
+    own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    made = [_option_of(name) for name in TrainConfig.names() if name not in _NO_OPTION]
+    own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+    parameters = [*own[:-1], *made, own[-1]]
+    command.__signature__ = inspect.Signature(parameters, return_annotation=None)
+    command.__annotations__ = {p.name: p.annotation for p in parameters}
+
+
+_add_options(train)
 
 
 def _stage_line(name: str, stage: dict[str, Any]) -> str:
@@ -181,9 +151,6 @@ def _stage_line(name: str, stage: dict[str, Any]) -> str:
 
 def _print(run: Any) -> None:
     show = console().print
-    config = run.record["config"]
-    taught = f", taught by {' and '.join(config['teachers'])}" if config["teachers"] else ""
-    show(f"recipe: {config['preset']} ({config['method']}{taught})", markup=False)
     for name, teacher in run.record.get("teachers", {}).items():
         show(_stage_line(f"teacher {name}", teacher["stages"][0]))
     for stage in run.record["stages"]:
@@ -191,15 +158,6 @@ def _print(run: Any) -> None:
     if run.record["config"]["combine"] == "max" and run.record["rank_larger"] == 0:
         text = "the rank loss was never the larger one (Eq. 6), so that E2 is E1's training once more"
         show(f"{text}: --combine sum lets it count", markup=False)
-    if (pairs := run.record.get("pairs_per_batch")) is not None:
-        counts = f"{pairs['neighbors']:,.0f} ({pairs['random']:,.0f} at random)"
-        show(f"pairs that stage 2 learns from, a batch: {counts}")
-    rounds = run.record.get("rounds", {"rounds": []})
-    for ended in rounds["rounds"] if len(rounds["rounds"]) > 1 else []:
-        kept = ", kept" if ended["number"] == rounds["kept"] else ""
-        figure = "change in rank similarities" if ended["dev"] is None else "dev"
-        value = f"{ended['change']:.4f}" if ended["dev"] is None else f"{100 * ended['dev']:.2f}"
-        show(f"round {ended['number']}: {figure} {value}{kept}")
     show(f"{run.encoder}: the encoder, an ordinary SentenceTransformer", markup=False, soft_wrap=True)
     if (run.folder / "rankencoder").exists():
         text = f"{run.folder / 'rankencoder'}: the same with its reference corpus (Eq. 7)"

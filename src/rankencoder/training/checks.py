@@ -21,12 +21,12 @@ def check_machine(config: TrainConfig) -> None:
     """
     from rankencoder.training.loop.stage import make_evaluator
 
-    if config.device is not None:
-        check_device(config.device)
+    if config.torch_device is not None:
+        check_device(config.torch_device)
     for name in config.report_to:
         _check_logger(name)
     make_evaluator(config.dev)
-    for name in config.base_encoder or ():
+    for name in config.base_encoder:
         check_encoder_name(name)
 
 
@@ -48,7 +48,7 @@ def check_length(config: TrainConfig, backbone: Backbone) -> None:
 
     :raises InputError: If not.
     """
-    if backbone.positions is not None and (config.max_length or 0) > backbone.positions:
+    if backbone.positions is not None and config.max_length > backbone.positions:
         raise InputError(f"max_length {config.max_length} is more than the backbone's {backbone.positions}")
 
 

@@ -1,303 +1,344 @@
-"""The settings of a training: what can be chosen, what is chosen for you, and what makes no sense."""
+"""The settings of a training: each declared once, and the presets that choose among them.
+
+The command line, settings files, their validation and the documentation's table are made from `TrainConfig`.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from rankencoder.blend import check_rank_weight
+from pydantic import AfterValidator, Field, model_validator
+
 from rankencoder.errors import InputError
-from rankencoder.forms.linear import LinearForm
-from rankencoder.io.storage import absolute
-from rankencoder.training.backbones.backbone import MAX_SEQ_LENGTH
-from rankencoder.training.settings_file import check_types, read_settings
+from rankencoder.training.presets import PRESETS, PRESETS_BY_METHOD
+from rankencoder.training.settings_file import Settings, read_settings, validate, write_settings
 
 if TYPE_CHECKING:
     from rankencoder.training.methods.method import Method, Traits
 
-Precision = Literal["fp32", "fp16", "bf16"]
+DATA, METHOD, TRAINING = "Data", "Method", "Training"
+STAGE_2, RUNNING = "Stage 2 and RankEncoder", "Running"
 
 
-@dataclass
-class TrainConfig:
-    """The settings of a training. None stands for the choice of the method's authors, or of the preset.
+def _existing(name: str) -> str:
+    from rankencoder.io.storage import absolute
 
-    :param corpus: The sentences: a file or folder.
-    :param output: The folder to write.
-    :param column: The column that holds the sentences, where there are several.
-    :param backbone: The pretrained language model to start from: folder or hub name.
-    :param revision: The branch, tag or commit of a hub name.
-    :param method: How to train: a name that ``rankencoder methods`` lists, or one that you registered.
-    :param options: The method's own options.
-    :param base_encoder: A finished encoder to take for E1: folder or hub name. Stage 1 is left out then. E2
-        learns the average similarity of several.
-    :param teachers: Methods whose E1 teach E2, each trained on the same sentences first; by default the
-        method itself. Settings that are given hold for all of them.
-    :param only_base: Stop after stage 1.
-    :param dev: Files of scored pairs; the weights that do best on them (on average) are kept.
-    :param seed: Of the head's weights, the order of the sentences and dropout.
-    :param stage2_seed: The same for stage 2; by default the same number, as in the authors' code.
-    :param epochs: Passes over the sentences.
-    :param max_steps: Stop after so many steps, if given.
-    :param batch_size: Sentences per step and process.
-    :param gradient_accumulation: Batches per step of the optimiser; negatives come from one batch alone.
-    :param learning_rate: At the first step; it falls linearly to 0.
-    :param weight_decay: Of AdamW.
-    :param warmup_steps: Steps in which the learning rate rises first; below 1, a share of them all.
-    :param max_grad_norm: Longer gradients are cut to this norm.
-    :param max_length: Tokens of a sentence that training sees.
-    :param max_seq_length: Tokens that the finished encoder reads.
-    :param precision: "fp16", "bf16" or "fp32"; on a CPU always fp32.
-    :param preset: "best": what did best in our own experiments, which chooses method and teachers too;
-        "paper" (Eq. 6 with max, pairs from 0.5 to 0.8, 100,000 references); or "authors-code". By default
-        "best", and "paper" where you choose a method, its options, teachers, a finished E1 or anything of
-        stage 2's loss yourself.
-    :param rank_loss_weight: λ_train of Eq. 6.
-    :param lower: τ_l, the least rank similarity of a pair that stage 2 learns.
-    :param upper: τ_u, the largest.
-    :param combine: "max" or "sum" of the two losses.
-    :param diagonal: Whether a sentence is paired with itself: "auto" by the bounds, "always" or "never".
-    :param student: Whose cosines learn the ranks: the "encoder"'s or the training "head"'s.
-    :param reference_size: Sentences of the reference corpus.
-    :param reference_seed: Draws another reference corpus.
-    :param rank_weight: λ of Eq. 7, of the RankEncoder that is written.
-    :param target: The similarity that E2 learns: E1's "ranks" (the paper), E1's "cosine", or that of a power
-        of the reference corpus' covariance (−0.25, say).
-    :param listwise: Learn the order of each sentence's similarities besides: "listnet" or "listmle".
-    :param listwise_weight: Weight of that loss.
-    :param listwise_temperature: Temperature of both lists.
-    :param neighbors: Fill batches with so many of E1's nearest neighbours of each sentence in stage 2.
-    :param rounds: Let E2 be the E1 of a next round, at most so often; rounds end when they gain nothing.
-    :param form: The form of the RankEncoder that is written: "exact", "compact" or "linear".
-    :param logging_steps: Steps from one log entry to the next.
-    :param eval_steps: Steps from one look at the dev set to the next.
-    :param patience: Stop a stage after so many looks without a better score.
-    :param save_steps: Steps from one checkpoint to the next.
-    :param report_to: Where logs go besides: "tensorboard", "trackio", "wandb".
-    :param cuda_graphs: Replay training steps as CUDA graphs, on a GPU, where the method allows it.
-    :param compile: Compile the layers of those steps; it takes some seconds first, and a C compiler.
-    :param workers: Processes that make batches; by default none on a CPU.
-    :param device: "cpu", to leave a GPU alone.
+    return str(absolute(name))
+
+
+def _path(name: str) -> str:
+    return str(Path(name).expanduser().resolve()) if name else ""
+
+
+Existing = Annotated[str, AfterValidator(_existing)]
+"""A file or folder if there is one, else the name of something on the hub."""
+
+FilePath = Annotated[str, AfterValidator(_path)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Count = Annotated[int, Field(le=10**12)]
+Correlation = Annotated[float, Field(ge=-1, le=1)]
+Power = Annotated[float, Field(ge=-2, le=2)]
+
+
+def setting(
+    default: Any, help: str, group: str, *, common: bool = False, by_method: bool = False, **bounds: Any
+) -> Any:
+    """Declare a setting.
+
+    :param help: What it is, for the command line and the documentation.
+    :param group: Where they list it.
+    :param common: Whether the short help lists it.
+    :param by_method: Whether methods have a choice of their own.
+    :param bounds: ``ge``, ``gt``, ``le`` or ``lt``.
     """
+    about: Any = {"group": group, "common": common, "by_method": by_method}
+    if isinstance(default, list | dict):
+        return Field(
+            default_factory=lambda: default.copy(), description=help, json_schema_extra=about, **bounds
+        )
+    return Field(default, description=help, json_schema_extra=about, **bounds)
 
-    corpus: str | None = None
-    output: str | None = None
-    column: str | None = None
-    backbone: str = "bert-base-uncased"
-    revision: str | None = None
-    method: str = "simcse"
-    options: dict[str, Any] = field(default_factory=dict)
-    base_encoder: list[str] | None = None
-    teachers: list[str] = field(default_factory=list)
-    only_base: bool = False
-    dev: list[str] = field(default_factory=list)
-    seed: int = 42
-    stage2_seed: int | None = None
-    epochs: float | None = None
-    max_steps: int | None = None
-    batch_size: int | None = None
-    gradient_accumulation: int = 1
-    learning_rate: float | None = None
-    weight_decay: float | None = None
-    warmup_steps: float | None = None
-    max_grad_norm: float = 1.0
-    max_length: int | None = None
-    max_seq_length: int = MAX_SEQ_LENGTH
-    precision: Precision | None = None
-    preset: Literal["paper", "authors-code", "best"] = "paper"
-    rank_loss_weight: float = 0.05
-    lower: float | None = None
-    upper: float | None = None
-    combine: Literal["max", "sum"] | None = None
-    diagonal: Literal["auto", "always", "never"] | None = None
-    student: Literal["encoder", "head"] | None = None
-    reference_size: int | None = None
-    reference_seed: int = 42
-    target: Literal["ranks", "cosine"] | float = "ranks"
-    listwise: Literal["listnet", "listmle"] | None = None
-    listwise_weight: float = 1.0
-    listwise_temperature: float = 0.05
-    neighbors: int = 0
-    rounds: int = 1
-    rank_weight: float = 0.1
-    form: Literal["exact", "compact", "linear"] = "compact"
-    logging_steps: int = 10
-    eval_steps: int | None = None
-    patience: int | None = None
-    save_steps: int = 500
-    report_to: list[str] = field(default_factory=list)
-    cuda_graphs: bool = True
-    compile: bool = False
-    workers: int | None = None
-    device: str | None = None
+
+class TrainConfig(Settings):
+    """The settings of a training, each with its type, default, bounds and help."""
+
+    corpus: Existing = setting("", "Sentences: a file or folder; empty for sentences in memory.", DATA)
+    output: FilePath = setting("", "Folder to write.", DATA)
+    column: str = setting(
+        "", "Column or key that holds the sentences, where there are several.", DATA, common=True
+    )
+    dev: list[FilePath] = setting(
+        [], "File of scored pairs; the weights that do best on them are kept. Repeatable.", DATA, common=True
+    )
+
+    preset: Literal["best", "paper", "authors-code"] = setting(
+        "best",
+        "Recipe: best, paper or authors-code. With a method of your choice: paper.",
+        METHOD,
+        common=True,
+    )
+    backbone: Existing = setting(
+        "bert-base-uncased", "Pretrained language model: folder or hub name.", METHOD, common=True
+    )
+    revision: str = setting("main", "Branch, tag or commit of a hub name.", METHOD)
+    method: str = setting(
+        "simcse", "Training method, see `rankencoder methods`, or module:Class.", METHOD, common=True
+    )
+    options: dict[str, Any] = setting({}, "Options of the method.", METHOD)
+    base_encoder: list[Existing] = setting(
+        [], "Trained encoder to learn from, in place of stage 1. Repeatable.", METHOD, common=True
+    )
+    teachers: list[str] = setting(
+        [], "Methods whose E1 teach E2, each trained first; empty for the method's own E1.", METHOD
+    )
+    only_base: bool = setting(False, "Stop after stage 1.", METHOD, common=True)
+
+    seed: Seed = setting(42, "Random seed for initialisation, data order and dropout.", TRAINING, common=True)
+    stage2_seed: Seed = setting(42, "Random seed of stage 2; by default the same.", TRAINING)
+    epochs: float = setting(1.0, "Passes over the sentences.", TRAINING, by_method=True, common=True, gt=0)
+    max_steps: Count = setting(0, "Stop after so many steps; 0 for no limit.", TRAINING, common=True, ge=0)
+    batch_size: Count = setting(
+        64, "Sentences per step and process.", TRAINING, by_method=True, common=True, ge=2
+    )
+    gradient_accumulation: Count = setting(1, "Batches per step of the optimiser.", TRAINING, ge=1)
+    learning_rate: float = setting(
+        3e-5,
+        "Initial learning rate; it falls linearly to 0.",
+        TRAINING,
+        by_method=True,
+        common=True,
+        gt=0,
+    )
+    weight_decay: float = setting(0.0, "Weight decay of AdamW.", TRAINING, by_method=True, ge=0)
+    warmup_steps: float = setting(
+        0.0, "Steps of warm-up; below 1, a share of all steps.", TRAINING, by_method=True, ge=0
+    )
+    max_grad_norm: float = setting(1.0, "Gradients are clipped to this norm.", TRAINING, gt=0)
+    max_length: Count = setting(
+        32, "Tokens of a sentence that training reads.", TRAINING, by_method=True, ge=3
+    )
+    max_seq_length: Count = setting(128, "Tokens of a sentence that the encoder reads.", TRAINING, ge=3)
+    precision: Literal["fp32", "fp16", "bf16"] = setting(
+        "fp16", "fp16, bf16 or fp32; on a CPU always fp32.", TRAINING, by_method=True
+    )
+
+    rank_loss_weight: float = setting(0.05, "Weight of the rank loss, λ_train of Eq. 6.", STAGE_2, ge=0)
+    lower: Correlation = setting(-1.0, "τ_l: least similarity of a pair that stage 2 learns.", STAGE_2)
+    upper: Correlation = setting(1.0, "τ_u: largest similarity of such a pair.", STAGE_2)
+    combine: Literal["max", "sum"] = setting("max", "max or sum of contrastive and rank loss.", STAGE_2)
+    diagonal: Literal["auto", "always", "never"] = setting(
+        "auto", "Pair a sentence with itself: auto (by the bounds), always or never.", STAGE_2
+    )
+    student: Literal["encoder", "head"] = setting(
+        "encoder", "Whose cosines learn: the encoder's or the training head's.", STAGE_2
+    )
+    target: Literal["ranks", "cosine"] | Power = setting(
+        "ranks", "Similarity that E2 learns: ranks, cosine, or a power of the covariance (-0.25).", STAGE_2
+    )
+    listwise: Literal["none", "listnet"] = setting(
+        "none", "Also learn the order of each sentence's similarities: listnet.", STAGE_2
+    )
+    listwise_weight: float = setting(1.0, "Weight of the listwise loss.", STAGE_2, ge=0)
+    listwise_temperature: float = setting(0.05, "Temperature of the listwise loss.", STAGE_2, gt=0)
+    reference_size: Count = setting(10_000, "Sentences of the reference corpus.", STAGE_2, ge=2)
+    rank_weight: float = setting(0.1, "λ of Eq. 7, of the RankEncoder written.", STAGE_2, ge=0, le=1)
+    form: Literal["exact", "compact", "linear"] = setting(
+        "compact", "Form of the RankEncoder written: exact, compact or linear.", STAGE_2
+    )
+
+    logging_steps: Count = setting(10, "Steps between log entries.", RUNNING, ge=1)
+    eval_steps: Count = setting(
+        125, "Steps between evaluations on the scored pairs.", RUNNING, by_method=True, ge=1
+    )
+    patience: Count = setting(
+        0, "Stop after so many evaluations without a gain; 0 never stops.", RUNNING, by_method=True, ge=0
+    )
+    save_steps: Count = setting(500, "Steps between checkpoints.", RUNNING, ge=1)
+    report_to: list[str] = setting([], "Also log to tensorboard, trackio or wandb. Repeatable.", RUNNING)
+    cuda_graphs: bool = setting(True, "Replay steps as CUDA graphs, on a GPU.", RUNNING)
+    compile: bool = setting(False, "Compile the layers of those steps, for long runs.", RUNNING)
+    workers: Count = setting(-1, "Processes that make batches; -1 chooses.", RUNNING, ge=-1)
+    device: str = setting("auto", "auto, cpu or cuda.", RUNNING, common=True)
 
     @classmethod
     def names(cls) -> list[str]:
         """Return the names of all settings."""
-        return [setting.name for setting in dataclasses.fields(cls)]
+        return list(cls.model_fields)
 
-    def resolved(self, backbone: Traits, method: type[Method]) -> TrainConfig:
-        """Return the settings with the authors' choice for each that is None."""
-        chosen: dict[str, Any] = {
-            **_COMMON,
-            **_PRESETS[self.preset],
-            **{key: value for key, value in method.defaults(backbone).items() if key in self.names()},
-            **_BY_METHOD.get(self.preset, {}).get(method.name, {}),
-            "stage2_seed": self.seed,
-        }
-        missing = {key: value for key, value in chosen.items() if getattr(self, key) is None}
-        _check_bounds(missing.get("lower", self.lower), missing.get("upper", self.upper))
-        return dataclasses.replace(self, **missing)
+    @property
+    def torch_device(self) -> str | None:
+        """The device to name to torch; None lets it choose."""
+        return None if self.device == "auto" else self.device
+
+    @model_validator(mode="after")
+    def _check(self) -> TrainConfig:
+        if self.lower > self.upper:
+            raise ValueError(f"no pair is between lower {self.lower} and upper {self.upper}")
+        if self.only_base and self.base_encoder:
+            raise ValueError("only_base trains E1 and base_encoder gives one: choose one of them")
+        if self.teachers and (self.only_base or self.base_encoder):
+            other = "only_base trains no E2" if self.only_base else "base_encoder gives trained ones"
+            raise ValueError(f"teachers are trained for E2, and {other}: choose one of them")
+        if len(set(self.teachers)) < len(self.teachers):
+            raise ValueError(f"a method can teach once: {', '.join(self.teachers)} names one twice")
+        return self
 
 
-_COMMON = {
-    "epochs": 1.0,
-    "weight_decay": 0.0,
-    "warmup_steps": 0.0,
-    "max_length": 32,
-    "precision": "fp16",
-    "eval_steps": 125,
+_REMOVED = {
+    "rounds": (1, "further rounds gained nothing (see results/README.md)"),
+    "neighbors": (0, "batches of neighbours gained nothing (see results/README.md)"),
+    "reference_seed": (42, "another reference corpus made no difference"),
 }
-_PAPER = {
-    "lower": 0.5,
-    "upper": 0.8,
-    "combine": "max",
-    "diagonal": "auto",
-    "student": "encoder",
-    "reference_size": 100_000,
-}
-_PRESETS: dict[str, dict[str, Any]] = {
-    "paper": _PAPER,
-    "authors-code": {**_PAPER, "student": "head", "reference_size": 10_000},
-    "best": {**_PAPER, "reference_size": 10_000},
-}
-# in half precision 0.9999 is 1, so that their code for SimCSE pairs each sentence with itself; with SNCSE two
-# templates keep the target of such a pair below 0.9999
-_SUMMED = {"upper": 0.9999, "combine": "sum", "diagonal": "always"}
-_BY_METHOD: dict[str, dict[str, dict[str, Any]]] = {
-    "authors-code": {
-        "simcse": _SUMMED,
-        "simcse-mlm": _SUMMED,
-        "sncse": {**_SUMMED, "batch_size": 128},
-    },
-    "best": {
-        "promptbert": {"batch_size": 64, "learning_rate": 3e-5, "eval_steps": 100},
-        "consert": {"learning_rate": 2e-5, "epochs": 1.0, "eval_steps": 100},
-    },
-}
-_BEST: dict[str, Any] = {
-    "method": "consert",
-    "teachers": ["consert", "promptbert"],
-    "target": "cosine",
-    "combine": "sum",
-    "rank_loss_weight": 10.0,
-    "lower": -1.0,
-    "upper": 1.0,
-    "diagonal": "never",
-    "listwise": "listnet",
-}
-"""What the preset "best" chooses where nothing is given; see results/README.md."""
-
-_HOW = (
-    *("method", "options", "base_encoder", "teachers", "target", "combine", "rank_loss_weight", "lower"),
-    *("upper", "diagonal", "student", "listwise", "listwise_weight", "listwise_temperature", "neighbors"),
-)
-"""Whoever gives one of these has chosen how to train, and all else is the paper's."""
+"""Settings of earlier versions: the default, at which they may still be given, and why they went."""
 
 
-def make_config(values: dict[str, Any], file: str | Path | None = None) -> TrainConfig:
-    """Return checked settings: those of a file, and those given, which go before.
+@dataclass(frozen=True)
+class Given:
+    """The settings that somebody gave, valid, and without those that were left out."""
 
-    :raises InputError: If a setting is unknown or makes no sense; with the file, and the nearest name.
+    values: Mapping[str, Any]
+
+    @property
+    def preset(self) -> str:
+        """The preset: "best" by default; a method without a preset means its own recipe, the paper's."""
+        return str(self.values.get("preset", "paper" if "method" in self.values else "best"))
+
+    @property
+    def method(self) -> str:
+        """The method of E2, and of its own E1."""
+        return self.draft.method
+
+    @property
+    def teachers(self) -> list[str]:
+        """Methods whose E1 are trained to teach E2; empty for the method's own."""
+        return self.draft.teachers
+
+    @property
+    def draft(self) -> TrainConfig:
+        """The settings before those of the method: right in all that depends on no backbone."""
+        return self._merged({}, {})
+
+    def resolve(
+        self, traits: Traits, method_class: type[Method], *, method: str | None = None
+    ) -> TrainConfig:
+        """Return all settings: what was given, else the preset's choice, the method's, or the default.
+
+        :param traits: What the method's own settings depend on.
+        :param method: Return the settings of this teacher's E1: the student's options are not for it.
+        :raises InputError: If settings do not go together, or the method has no such option.
+        """
+        from rankencoder.training.methods.method import make_method
+
+        known = {k: v for k, v in method_class.defaults(traits).items() if k in TrainConfig.model_fields}
+        options = self.values.get("options", {}) if method in (None, self.method) else {}
+        made = make_method(method or self.method, options, method_class.defaults(traits))
+        own: dict[str, Any] = {"options": made.options()}
+        if method is not None:
+            own |= {"method": method, "teachers": [], "base_encoder": [], "only_base": True}
+        return self._merged({**known, **PRESETS_BY_METHOD[self.preset].get(method_class.name, {})}, own)
+
+    def _merged(self, by_method: Mapping[str, Any], own: Mapping[str, Any]) -> TrainConfig:
+        one = self.values.get("only_base") or self.values.get("base_encoder")
+        merged = {**PRESETS[self.preset], **({"teachers": []} if one else {}), **by_method, **self.values}
+        merged.setdefault("stage2_seed", merged.get("seed", 42))
+        values = {**merged, "preset": self.preset, **own}
+        return TrainConfig.model_construct(**validate(values, TrainConfig, {}))
+
+    def write(self, path: Path, config: TrainConfig) -> None:
+        """Write what was given as YAML, and the other settings as comments; `read_given` reads it back."""
+        write_settings(path, self.values, config.model_dump())
+
+
+def read_given(values: Mapping[str, Any], file: str | Path | None = None) -> Given:
+    """Return the settings of a file and those given, which go before; None stands for "not given".
+
+    :raises InputError: If a setting is unknown or makes no sense; with file, line and the nearest name.
     """
-    settings = read_settings(Path(file), TrainConfig) if file is not None else {}
-    settings.update(check_types(values, TrainConfig, "training"))
-    if "preset" not in settings and all(settings.get(name) in (None, [], {}) for name in _HOW):
-        settings["preset"] = "best"
-    if settings.get("preset") == "best":
-        one = settings.get("only_base") or settings.get("base_encoder")
-        settings = {**_BEST, **({"teachers": []} if one else {}), **settings}
-    config = TrainConfig(**settings)
-    _make_absolute(config)
-    _check_numbers(config)
-    check_rank_weight(config.rank_weight)
-    _check_target(config.target)
-    if config.only_base and config.base_encoder:
-        raise InputError("only_base trains E1 and base_encoder gives one: choose one of them")
-    if config.teachers and (config.only_base or config.base_encoder):
-        other = "only_base trains no E2" if config.only_base else "base_encoder gives finished ones"
-        raise InputError(f"teachers are trained for E2, and {other}: choose one of them")
-    if len(set(config.teachers)) < len(config.teachers):
-        raise InputError(f"a method can teach once: {', '.join(config.teachers)} names one twice")
-    return config
+    stored, places = read_settings(Path(file)) if file is not None else ({}, {})
+    places = {name: place for name, place in places.items() if values.get(name) is None}
+    merged = {**stored, **{name: value for name, value in values.items() if value is not None}}
+    _drop_removed(merged, places)
+    chosen = {name: value for name, value in merged.items() if value is not None}
+    found = validate(chosen, TrainConfig, places)
+    if found.get("options"):
+        from rankencoder.training.methods.method import absolute_options
+
+        found["options"] = absolute_options(Given(found).method, found["options"])
+    return Given({name: found[name] for name in TrainConfig.model_fields if name in found})
 
 
-def _check_target(target: str | float) -> None:
-    try:
-        LinearForm.check(power=target if isinstance(target, float) else 0.0)
-    except InputError as error:
-        raise InputError(f"target {target} is no similarity: {error}") from error
+def _drop_removed(values: dict[str, Any], places: Mapping[str, str]) -> None:
+    for name, (default, why) in _REMOVED.items():
+        if values.pop(name, default) not in (default, None):
+            raise InputError(f"{places.get(name, '')}{name} was removed: {why}")
+    if values.get("listwise") == "listmle":
+        where = places.get("listwise", "")
+        raise InputError(f"{where}listwise listmle was removed: it did worse than listnet")
 
 
-def _make_absolute(config: TrainConfig) -> None:
-    """Let the settings mean the same wherever they are read again."""
-    for name in ("corpus", "backbone"):
-        value = getattr(config, name)
-        if value is not None:
-            setattr(config, name, absolute(value))
-    config.base_encoder = [absolute(name) for name in config.base_encoder or ()] or None
-    config.dev = [str(Path(file).expanduser().resolve()) for file in config.dev]
-    if config.output is not None:
-        config.output = str(Path(config.output).expanduser().resolve())
+def default_text(name: str) -> str:
+    """Return the default of a setting, and the presets' choices, as the help and the documentation show them.
+
+    >>> default_text("target"), default_text("lower")
+    ('ranks; best: cosine', '-1; paper: 0.5; authors-code: 0.5')
+    """
+    field = TrainConfig.model_fields[name]
+    default = field.get_default(call_default_factory=True)
+    about: Any = field.json_schema_extra
+    others = {preset: chosen[name] for preset, chosen in PRESETS.items() if name in chosen}
+    texts = [_shown(default), *(f"{preset}: {_shown(value)}" for preset, value in others.items())]
+    return "; ".join(text for text in (*texts, "or the method's" * about["by_method"]) if text)
 
 
-_AT_LEAST = {
-    "epochs": 0,
-    "max_steps": 1,
-    "batch_size": 2,
-    "gradient_accumulation": 1,
-    "learning_rate": 0,
-    "weight_decay": 0,
-    "warmup_steps": 0,
-    "max_grad_norm": 0,
-    "max_length": 3,
-    "max_seq_length": 3,
-    "rank_loss_weight": 0,
-    "reference_size": 2,
-    "listwise_weight": 0,
-    "listwise_temperature": 0,
-    "neighbors": 0,
-    "rounds": 1,
-    "patience": 1,
-    "logging_steps": 1,
-    "eval_steps": 1,
-    "save_steps": 1,
-    "workers": 0,
-    "seed": 0,
-    "stage2_seed": 0,
-}
-_MOST = 10**12
-_POSITIVE = ("epochs", "learning_rate", "max_grad_norm", "listwise_temperature")
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _check_numbers(config: TrainConfig) -> None:
-    for name, least in _AT_LEAST.items():
-        value = getattr(config, name)
-        if value is not None and (value < least or (value == 0 and name in _POSITIVE)):
-            raise InputError(
-                f"{name} must be {'above' if name in _POSITIVE else 'at least'} {least}, not {value}"
-            )
-        if isinstance(value, int) and value > _MOST:
-            raise InputError(f"{name} must be at most {_MOST:,}, not {value}")
-    for name in ("seed", "stage2_seed"):
-        if (getattr(config, name) or 0) >= 2**32:
-            raise InputError(f"{name} must be below 2**32, not {getattr(config, name)}")
-    _check_bounds(config.lower, config.upper)
+def describe_recipe(config: TrainConfig, sentences: int = 0) -> list[str]:
+    """Return two lines that say what a training does.
+
+    :param config: The resolved settings.
+    :param sentences: How many sentences there are to train on, if that is known.
+    """
+    names = config.teachers or [config.method]
+    verb = "each train" if len(names) > 1 else "trains"
+    number = f" on {sentences:,} sentences" if sentences else ""
+    first = f"{_together(map(_title, names))} {verb} an encoder E1{number}"
+    if config.base_encoder:
+        first = f"{_together(config.base_encoder)} given as E1"
+    lines = [f"recipe {config.preset}: {first}" + ("" if config.only_base else f"; {_stage_2(config)}")]
+    length = f"{config.max_steps:,} steps" if config.max_steps else f"{config.epochs:g} epochs"
+    rest = "" if config.only_base else f", {config.reference_size:,} reference sentences"
+    lines.append(
+        f"{Path(config.backbone).name}, batch {config.batch_size}, learning rate {config.learning_rate:g}, "
+        f"{length}, {config.precision}, seed {config.seed}{rest}"
+    )
+    return lines
 
 
-def _check_bounds(lower: float | None, upper: float | None) -> None:
-    low, high = -1.0 if lower is None else lower, 1.0 if upper is None else upper
-    if not -1 <= low <= high <= 1:
-        raise InputError(f"no pair is between lower {low} and upper {high}: they are correlations")
+def _stage_2(config: TrainConfig) -> str:
+    several = len(config.base_encoder or config.teachers) > 1
+    what = {"ranks": "ranks", "cosine": "cosines"}.get(str(config.target), f"cosines (power {config.target})")
+    parts = ["contrastive", f"{config.rank_loss_weight:g} × squared error"]
+    loss = " + ".join(parts) if config.combine == "sum" else f"max({', '.join(parts)})"
+    listwise = f" + {config.listwise_weight:g} × ListNet" if config.listwise == "listnet" else ""
+    return (
+        f"{'their' if several else 'its'} {what} teach E2 ({_title(config.method)}; loss: {loss}{listwise})"
+    )
+
+
+def _title(method: str) -> str:
+    from rankencoder.training.methods import find_method
+
+    return find_method(method).__name__
+
+
+def _together(names: Iterable[str]) -> str:
+    return " and ".join(", ".join(names).rsplit(", ", 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import logging
 import shutil
 import sys
 import time
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rankencoder.errors import InputError
 from rankencoder.io.storage import check_local, new_file, read_array, read_json, write_json
 from rankencoder.training.checks import check_compile, check_kind, check_length, check_machine
-from rankencoder.training.config import make_config
+from rankencoder.training.config import describe_recipe, read_given
 from rankencoder.training.gather import WAIT, is_first_process
 from rankencoder.training.run_folder import Claim, claim_folder, locked
 from rankencoder.training.teaching.teachers import check_teachers, train_teacher
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from rankencoder.model import RankEncoder
     from rankencoder.training.methods.method import Method
     from rankencoder.training.sentences import Sentences
-    from rankencoder.training.teaching.rounds import Round
     from rankencoder.training.teaching.targets import Targets
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -91,24 +92,22 @@ def train(
     (1, 32)
     """
     _need_libraries()
-    from rankencoder.training.methods.method import absolute_options
-
     if resume and config is not None:
         raise InputError("a resumed run has its own settings: leave the config file out")
     source = str(corpus) if isinstance(corpus, (str, Path)) else None
     given = {
         name: str(value) for name, value in (("corpus", source), ("output", output)) if value is not None
     }
-    chosen = make_config({**settings, **given}, config)
-    chosen.options = absolute_options(chosen.method, chosen.options)
-    if chosen.output is None:
-        raise InputError("where shall the result go? Give an output folder")
-    check_local(chosen.output)
+    chosen = read_given({**settings, **given}, config)
+    target = chosen.values.get("output", "")
+    if not target:
+        raise InputError("no output folder: give `output`")
+    check_local(target)
     watched = sys.stderr.isatty() if progress is None else progress
-    with locked(Path(chosen.output)) if is_first_process() else nullcontext():
+    with locked(Path(target)) if is_first_process() else nullcontext():
         with claim_folder(chosen, {*settings, *given}, resume=resume, overwrite=overwrite) as claim:
             if source is not None or corpus is None:
-                corpus = claim.config.corpus
+                corpus = claim.given.values.get("corpus")
             if corpus is None and not (claim.work / "sentences.json").exists():
                 raise InputError("there is no corpus to train on: give a file or folder of sentences")
             run = _Run(claim, watched)
@@ -135,7 +134,7 @@ class _Run:
         from rankencoder.training.loop.stage import backbone_of, on_gpu
         from rankencoder.training.methods import find_method, make_method
 
-        config = claim.config
+        config = claim.given.draft
         check_machine(config)
         self.claim, self.folder, self.work = claim, claim.folder, claim.work
         self.processes = PartialState(cpu=config.device == "cpu", timeout=WAIT)
@@ -143,16 +142,15 @@ class _Run:
         cls = find_method(config.method)
         backbone = backbone_of(config, cls)
         check_kind(config.method, cls, backbone)
-        self.teachers = check_teachers(config, backbone)
-        self.method: Method = make_method(config.method, config.options, cls.defaults(backbone))
-        self.config = config.resolved(backbone, cls)
+        self.teachers = check_teachers(claim.given, backbone)
+        resolved = claim.given.resolve(backbone, cls)
+        self.config = resolved if on_gpu(config) else resolved.model_copy(update={"precision": "fp32"})
+        self.method: Method = make_method(config.method, self.config.options, {})
         check_length(self.config, backbone)
         self.method.check(backbone)
         if self.processes.is_main_process:
             check_compile(self.config, self.method)
         self.method.encoder(backbone)  # says what does not fit, such as a tokenizer without [MASK]
-        self.config.options = self.method.options()
-        self.config.precision = self.config.precision if on_gpu(config) else "fp32"
         self.tokenizer = backbone.tokenizer
         self.added_dropout = backbone.dropout
         self.timings: dict[str, float] = {}
@@ -166,16 +164,21 @@ class _Run:
         with self._first("read"):
             if self.processes.is_main_process:
                 self.work.mkdir(parents=True, exist_ok=True)
-                stored = store_sentences(corpus, self.work, column=self.config.column, progress=self.progress)
+                stored = store_sentences(
+                    corpus, self.work, column=self.config.column or None, progress=self.progress
+                )
                 for config in (self.config, *self.teachers):
                     check_batches(config, len(stored))
                 check_language(stored, self.tokenizer)
                 self.claim.accept(self.config)
         self.sentences: Sentences = load_sentences(self.work)
+        if self.processes.is_main_process:
+            for line in describe_recipe(self.config, len(self.sentences)):
+                logger.info(line)
         self.record = new_record(self.config)
         self.record["added_dropout"] = self.added_dropout
         self.record["corpus"] = {
-            "path": self.config.corpus,
+            "path": self.config.corpus or None,
             "sha256": self.sentences.sha256,
             **vars(self.sentences.counts),
         }
@@ -219,7 +222,7 @@ class _Run:
 
     def _teacher(self, name: str, folder: Path) -> None:
         """Train the E1 of another method, with the settings that were given."""
-        work, given = self.work / "teachers" / name, self.claim.config
+        work, given = self.work / "teachers" / name, self.claim.given
         began = time.perf_counter()
         about = train_teacher(
             name, folder, work, given, self.sentences, self.processes, progress=self.progress
@@ -233,7 +236,9 @@ class _Run:
 
         file = self.work / "companion.npy"
         with self._first("companion"):
-            encoder = self.method.companion(self.config.device) if self.processes.is_main_process else None
+            encoder = (
+                self.method.companion(self.config.torch_device) if self.processes.is_main_process else None
+            )
             if encoder is not None:
                 write_vectors(encoder, self.sentences, file, progress=self.progress)
         return read_array(file, "r") if file.exists() else None
@@ -261,60 +266,22 @@ class _Run:
             raise KeyboardInterrupt
 
     def _rank_stages(self, rows: Dataset, teachers: list[str]) -> None:
-        """Train E2, round by round, and write the best with a reference corpus of its own."""
-        from rankencoder.training.teaching.teacher_vectors import PAIRS
-
-        done = self.work / "rounds.json"
-        if not done.exists():
-            rounds = self._rounds(rows, teachers)
-            if self.processes.is_main_process:
-                with new_file(done) as path:
-                    write_json(path, rounds)
-        with self._first("rankencoder"):
-            self.record["rounds"] = read_json(done)
-            if self.config.neighbors:
-                self.record["pairs_per_batch"] = read_json(self._round_folder(1) / PAIRS)
-            if self.processes.is_main_process:
-                if not (self.folder / "encoder").exists():
-                    kept = self._round_folder(self.record["rounds"]["kept"])
-                    os.replace(kept / "encoder", self.folder / "encoder")
-                if not (self.folder / "rankencoder").exists():
-                    self._make_rankencoder()
-
-    def _rounds(self, rows: Dataset, teachers: list[str]) -> dict[str, Any]:
-        """Let E2 be the next round's teacher until that gains nothing; return how the rounds ended."""
-        ended: list[Round] = []
-        best = 0
-        for number in range(1, self.config.rounds + 1):
-            ended.append(self._round(number, rows, teachers))
-            if number > 1 and not ended[-1].is_better_than(ended[best]):
-                break
-            best = number - 1
-            teachers = [str(self._round_folder(number) / "encoder")]
-        return {"kept": best + 1, "rounds": [vars(round) for round in ended]}
-
-    def _round_folder(self, number: int) -> Path:
-        return self.work / f"round-{number}"
-
-    def _round(self, number: int, rows: Dataset, teachers: list[str]) -> Round:
-        """Train E2 on what its teachers say, unless that is done."""
-        from rankencoder.training.teaching.rounds import score_round
+        """Train E2 on what its teachers say, and write it with a reference corpus of its own."""
         from rankencoder.training.teaching.teacher_vectors import clear_targets, load_targets, make_targets
 
-        folder = self._round_folder(number)
-        if not (folder / "encoder").exists():
+        folder = self.work / "round-1"
+        if not (self.folder / "encoder").exists():
             with self._first("targets"):
                 if self.processes.is_main_process:
                     make_targets(teachers, self.sentences, folder, self.config, progress=self.progress)
-            self._stage(number + 1, rows, folder / "encoder", load_targets(folder))
-        about = read_json(self.work / f"stage-{number + 1}.json")
-        with self._first("rounds"):
-            ended = score_round(number, folder, about, self.config)
-        if self.processes.is_main_process:
-            clear_targets(folder)
-        return ended
+            self._stage(2, rows, self.folder / "encoder", load_targets(folder))
+        with self._first("rankencoder"):
+            if self.processes.is_main_process:
+                clear_targets(folder)
+                if not (self.folder / "rankencoder").exists():
+                    self._make_rankencoder(folder)
 
-    def _make_rankencoder(self) -> None:
+    def _make_rankencoder(self, folder: Path) -> None:
         """Write E2 with the same reference corpus, as E2 sees it."""
         from rankencoder.model import RankEncoder
         from rankencoder.reference import Reference
@@ -324,10 +291,10 @@ class _Run:
             reference_folder,
         )
 
-        drawn = Reference.load(reference_folder(self._round_folder(1))).sentences
+        drawn = Reference.load(reference_folder(folder)).sentences
         encoder = load_encoder(str(self.folder / "encoder"), self.config)
         beside = self.work / "own-reference"
-        own = draw_reference(encoder, drawn, len(drawn), beside, self.config, progress=self.progress)
+        own = draw_reference(encoder, drawn, len(drawn), beside, progress=self.progress)
         model = RankEncoder(
             encoder, own, form=self.config.form, rank_weight=self.config.rank_weight, progress=False
         )

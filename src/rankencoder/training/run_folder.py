@@ -11,10 +11,9 @@ from pathlib import Path
 
 from rankencoder.errors import InputError
 from rankencoder.io.storage import RUN, check_free, is_empty, read_json
-from rankencoder.training.config import TrainConfig, make_config
+from rankencoder.training.config import Given, TrainConfig, read_given
 from rankencoder.training.gather import is_first_process
 from rankencoder.training.run_outputs import SETTINGS, write_record
-from rankencoder.training.settings_file import write_settings
 
 WORK = "work"
 
@@ -27,7 +26,7 @@ class Claim:
     """
 
     folder: Path
-    config: TrainConfig
+    given: Given
     accept: Callable[[TrainConfig], None]
 
     @property
@@ -55,38 +54,36 @@ def locked(output: Path) -> Iterator[None]:
 
 
 @contextmanager
-def claim_folder(config: TrainConfig, given: set[str], *, resume: bool, overwrite: bool) -> Iterator[Claim]:
+def claim_folder(given: Given, names: set[str], *, resume: bool, overwrite: bool) -> Iterator[Claim]:
     """Give the folder of a run to work in; if the input proves unusable, all is as before.
 
-    :param config: The settings asked for.
-    :param given: The names of those that were given, which a resumed run must have too.
+    :param given: The settings asked for.
+    :param names: The names of those that are no file's, which a resumed run must have too.
     :raises InputError: If the folder holds a run that is neither to be resumed nor replaced.
     """
-    output = Path(str(config.output))
+    output = Path(given.values["output"])
     if resume:
-        yield Claim(output, _resumed(output, config, given), lambda _: None)
+        yield Claim(output, _resumed(output, given, names), lambda _: None)
         return
     if not is_first_process():
-        yield Claim(output, config, lambda _: None)
+        yield Claim(output, given, lambda _: None)
         return
     aside = output.with_name(f".{output.name}.replaced")
     if aside.exists() and not (output / SETTINGS).exists():
         _undo(output, aside, existed=True)  # a replacement was killed before it was accepted
     existed = output.exists()
-    occupied = _check_occupied(output, config, overwrite)
+    occupied = _check_occupied(output, given.draft, overwrite)
     if occupied:
         shutil.rmtree(aside, ignore_errors=True)
         os.replace(output, aside)
 
     def accept(resolved: TrainConfig) -> None:
-        chosen = {name: f"here {value}" for name, value in vars(resolved).items() if value is not None}
-        comments = {name: text for name, text in chosen.items() if getattr(config, name) is None}
-        write_settings(output / SETTINGS, vars(config), comments)
+        given.write(output / SETTINGS, resolved)
         shutil.rmtree(aside, ignore_errors=True)
 
     try:
         write_record(output, {"finished": False})  # whatever happens now, the folder is known for ours
-        yield Claim(output, config, accept)
+        yield Claim(output, given, accept)
     except BaseException as error:
         if not (output / SETTINGS).exists():
             _undo(output, aside, existed)
@@ -114,11 +111,11 @@ def _check_occupied(output: Path, config: TrainConfig, overwrite: bool) -> bool:
             f"{output} already holds {_what(output)}: use --resume, --overwrite or another folder"
         )
     check_free(output, overwrite=True)
-    given = [("base_encoder", name) for name in config.base_encoder or ()]
+    given = [("base_encoder", name) for name in config.base_encoder]
     given += [("dev", file) for file in config.dev]
     given += [(f"option {name}", value) for name, value in config.options.items() if isinstance(value, str)]
     for name, value in [("corpus", config.corpus), ("backbone", config.backbone), *given]:
-        if value is not None and Path(value).is_relative_to(output):
+        if value and Path(value).is_relative_to(output):
             raise InputError(f"{name} {value} is in the folder that would be overwritten: use another output")
     return True
 
@@ -129,7 +126,7 @@ def _what(folder: Path) -> str:
     return "a finished training" if read_json(folder / RUN).get("finished") else "an unfinished training"
 
 
-def _resumed(output: Path, config: TrainConfig, given: set[str]) -> TrainConfig:
+def _resumed(output: Path, given: Given, names: set[str]) -> Given:
     """Return the settings of the run to resume."""
     if not (output / SETTINGS).exists():
         begun = (output / RUN).exists()
@@ -138,11 +135,12 @@ def _resumed(output: Path, config: TrainConfig, given: set[str]) -> TrainConfig:
     if read_json(output / RUN).get("finished") or not (output / WORK).exists():
         shutil.rmtree(output / WORK, ignore_errors=True)
         raise InputError(f"the training in {output} is finished, there is nothing to resume")
-    stored = make_config({"output": str(output)}, output / SETTINGS)
-    for name in sorted(given):
-        if getattr(config, name) != getattr(stored, name):
+    stored = read_given({"output": str(output)}, output / SETTINGS)
+    for name in sorted(names & given.values.keys()):
+        asked, begun = given.values[name], getattr(stored.draft, name)
+        if asked != begun:
             raise InputError(
-                f"cannot resume {output} with {name} {getattr(config, name)!r}, it was begun with "
-                f"{getattr(stored, name)!r}: leave that out, or begin anew in another folder"
+                f"cannot resume {output} with {name} {asked!r}, it was begun with "
+                f"{begun!r}: leave that out, or begin anew in another folder"
             )
     return stored

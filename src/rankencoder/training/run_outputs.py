@@ -86,6 +86,6 @@ def new_record(config: TrainConfig) -> dict[str, Any]:
     return {
         "format": 1,
         "finished": False,
-        "config": vars(config).copy(),
+        "config": config.model_dump(),
         **provenance(),
     }

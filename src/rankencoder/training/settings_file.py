@@ -1,83 +1,124 @@
-"""Settings files: the fields of a dataclass as YAML or TOML, each checked against its type."""
+"""Settings in YAML or TOML: parsing with line numbers, pydantic's errors in one line, writing."""
 
 from __future__ import annotations
 
-import math
-import os
 import re
 import reprlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import fields
 from datetime import date, time
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from rankencoder.errors import InputError, nearest, resembling
-from rankencoder.io.storage import new_file
 
 _INSTALL = "pip install 'rankencoder[train]'"
-_MOST_BITS = 10_000  # of an integer: Python does not write much longer ones
 _LARGEST = 2**20  # bytes: the parser of YAML is slow
+_NO_PATH = re.compile("[\0\ud800-\udfff]")
 _LINE_BREAKS = re.compile("[\r\n\x85\u2028\u2029]")
 # what the constructors of PyYAML raise on impossible values, such as the date 2024-13-01
 _IMPOSSIBLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
-def read_settings(path: Path, cls: type[Any]) -> dict[str, Any]:
-    """Return the settings that a ``.yaml``, ``.yml`` or ``.toml`` file gives, checked against a dataclass.
+class Settings(BaseModel):
+    """Base class of settings: strict types, but "1e-5" will do for a float and one string for a list."""
 
-    :param cls: The dataclass whose fields the file may set; those that it leaves out are not in the result.
-    :raises InputError: If the file cannot be read, or holds an unknown key or a value of the wrong type.
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, protected_namespaces=()
+    )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _fit(cls, value: Any, info: ValidationInfo) -> Any:
+        kinds = _kinds(cls.model_fields[str(info.field_name)].annotation)
+        if isinstance(value, Path):
+            value = str(value)
+        if isinstance(value, tuple):
+            value = list(value)
+        if isinstance(value, str) and list in kinds:
+            value = [value]
+        if isinstance(value, str) and float in kinds:
+            with suppress(ValueError):  # YAML 1.1 takes 1e-5 for a string: it has no dot
+                return float(value)
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and _NO_PATH.search(text):
+                raise PydanticCustomError("text", "a string that can be a path")
+        return value
+
+
+def validate(values: Mapping[str, Any], model: type[Settings], places: Mapping[str, str]) -> dict[str, Any]:
+    """Return values as the fields of a model want them.
+
+    :param places: Where a value comes from, for messages: "train.yaml, line 3: ".
+    :raises InputError: For the first value that is unknown or makes no sense.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"no such file: {path}")
-    if path.stat().st_size > _LARGEST:
-        raise InputError(f"{path} is too large for settings: it has more than {_LARGEST:,} bytes")
-    parsers: dict[str, Callable[[str, Path], Any]] = {
-        ".yaml": _parse_yaml,
-        ".yml": _parse_yaml,
-        ".toml": _parse_toml,
-    }
-    parse = parsers.get(path.suffix.lower())
-    if parse is None:
-        raise InputError(f"{path}: settings are read from .yaml or .toml files; rename it")
     try:
-        values = parse(path.read_text(encoding="utf-8-sig"), path)
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{path}, line {line}: not UTF-8; convert the file") from error
-    if values is None:  # nothing but comments
-        return {}
-    if not isinstance(values, dict):
-        raise InputError(f"{path}: expected lines of 'key: value', got {_shown(values)}")
-    return check_types(values, cls, str(path))
+        found = model.model_validate(dict(values))
+    except ValidationError as failed:
+        errors = failed.errors(include_url=False)
+        name = str(errors[0]["loc"][0]) if errors[0]["loc"] else ""
+        same = [error for error in errors if error["loc"][:1] == errors[0]["loc"][:1]]
+        raise InputError(places.get(name, "") + _explain(same, name, values, model)) from None
+    return {name: getattr(found, name) for name in values}
 
 
-def check_types(values: Mapping[str, Any], cls: type[Any], place: str) -> dict[str, Any]:
-    """Return values as the fields of a dataclass want them.
+def _explain(errors: list[Any], name: str, values: Mapping[str, Any], model: type[Settings]) -> str:
+    """Return what is wrong with one setting; a union has an error for each of its types."""
+    kind = errors[0]["type"]
+    if kind == "extra_forbidden":
+        return f"unknown setting {name!r}:{nearest(name, model.model_fields)}"
+    if kind == "value_error":
+        return str(errors[0]["ctx"]["error"])
+    value = values[name]
+    wanted = " or ".join(dict.fromkeys(map(_wanted, errors)))
+    choices = [str(c) for c in _choices(model.model_fields[name].annotation)]
+    text = f"{name} is {_shown(value)}, but must be {wanted}"
+    takes_text = "string" in wanted or (choices and float not in _kinds(model.model_fields[name].annotation))
+    if takes_text and isinstance(value, (bool, int, float, date, time)):
+        return f"{text} (a string that looks like something else needs quotes)"
+    similar = resembling(value, choices) if isinstance(value, str) else ""
+    return text + f":{similar}" * bool(similar)
 
-    A whole number or a string such as "1e-5" will do for a float, and one string for a list of them.
 
-    :param place: Where the values come from, for messages.
-    :raises InputError: If there is no such field, or its type does not take the value.
-    """
-    hints = get_type_hints(cls)
-    names = [field.name for field in fields(cls) if field.init]
-    checked = {}
-    for key, value in values.items():
-        if key not in names:
-            raise InputError(f"unknown key {key!r} in {place}:{nearest(str(key), names)}")
-        try:
-            checked[key] = _fit(value, hints[key])
-        except (ValueError, OverflowError):
-            raise InputError(
-                f"{place}: {key} is {_shown(value)}, but must be {_wanted(value, hints[key])}"
-            ) from None
-    return checked
+_WANTED = {
+    "string_type": "a string",
+    "string_unicode": "a string of valid characters",
+    "int_type": "a whole number",
+    "float_type": "a finite number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "list_type": "a list",
+    "dict_type": "a mapping",
+    "literal_error": "one of {expected}",
+    "greater_than": "above {gt}",
+    "greater_than_equal": "at least {ge}",
+    "less_than": "below {lt}",
+    "less_than_equal": "at most {le}",
+}
+
+
+def _wanted(error: Any) -> str:
+    limits = {name: f"{x:g}" if isinstance(x, float) else x for name, x in error.get("ctx", {}).items()}
+    wanted = _WANTED.get(error["type"], error["msg"]).format(**limits)
+    numbered = any(isinstance(part, int) for part in error["loc"])
+    return f"a list (each item {wanted})" if numbered else wanted
+
+
+def _kinds(hint: Any) -> list[Any]:
+    """Return the plain types that an annotation is made of, without those inside lists."""
+    if get_origin(hint) in (Union, UnionType):
+        return [kind for arm in get_args(hint) for kind in _kinds(arm)]
+    return _kinds(get_args(hint)[0]) if hasattr(hint, "__metadata__") else [get_origin(hint) or hint]
+
+
+def _choices(hint: Any) -> tuple[Any, ...]:
+    arms = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return tuple(choice for arm in arms if get_origin(arm) is Literal for choice in get_args(arm))
 
 
 def _shown(value: Any) -> str:
@@ -88,126 +129,30 @@ def _shown(value: Any) -> str:
         return "a huge number"
 
 
-def write_settings(path: Path, values: Mapping[str, Any], comments: Mapping[str, str] | None = None) -> None:
-    """Write settings as YAML, one a line in the order given; ``read_settings`` returns them unchanged.
+def read_settings(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return what a ``.yaml``, ``.yml`` or ``.toml`` file says, and the place of each of its keys.
 
-    :param comments: What to say about some of the keys, behind their values.
-    :raises InputError: If the name does not end in ``.yaml`` or ``.yml``.
+    :raises InputError: If the file cannot be read or parsed.
     """
-    path = Path(path)
-    if path.suffix.lower() not in (".yaml", ".yml"):
-        raise InputError(f"{path}: settings are written as YAML; name the file .yaml")
-    inline = _yaml_writer()
-    lines = []
-    for key, value in values.items():
-        comment = " ".join((comments or {}).get(key, "").split())
-        lines.append(f"{inline(key)}: {inline(value)}" + f"  # {comment}" * bool(comment) + "\n")
-    with new_file(path) as temporary:
-        temporary.write_text("".join(lines), encoding="utf-8")
+    if not path.is_file():
+        raise InputError(f"no such file: {path}")
+    if path.stat().st_size > _LARGEST:
+        raise InputError(f"{path} is too large for settings: it has more than {_LARGEST:,} bytes")
+    parse = {".yaml": _parse_yaml, ".yml": _parse_yaml, ".toml": _parse_toml}.get(path.suffix.lower())
+    if parse is None:
+        raise InputError(f"{path}: settings are read from .yaml or .toml files; rename it")
+    try:
+        values, lines = parse(path.read_text(encoding="utf-8-sig"), path)
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{path}, line {line}: not UTF-8; convert the file") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: expected lines of 'key: value', got {_shown(values)}")
+    places = {str(key): f"{path}, line {lines[key]}: " if key in lines else f"{path}: " for key in values}
+    return {str(key): value for key, value in values.items()}, places
 
 
-def _fit(value: Any, hint: Any) -> Any:
-    """Return a value as a type wants it.
-
-    :raises ValueError: If the type does not take it.
-    """
-    origin, arguments = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return value
-    if origin in (Union, UnionType):
-        return _fit_first(value, arguments)
-    if origin is Literal:
-        return _fit_choice(value, arguments)
-    if origin in (list, tuple):
-        items = [value] if isinstance(value, str) else _expect(list, tuple)(value)
-        return origin(_fit(item, arguments[0]) for item in items)
-    if origin is dict:
-        return {_fit(k, arguments[0]): _fit(v, arguments[1]) for k, v in _expect(dict)(value).items()}
-    if hint not in _SCALARS:
-        raise TypeError(f"settings cannot hold {hint}")
-    return _SCALARS[hint][0](value)
-
-
-def _fit_first(value: Any, hints: tuple[Any, ...]) -> Any:
-    for hint in hints:
-        with suppress(ValueError, OverflowError):
-            return _fit(value, hint)
-    raise ValueError
-
-
-def _fit_choice(value: Any, choices: tuple[Any, ...]) -> Any:
-    for choice in choices:
-        if value == choice and type(value) is type(choice):  # True == 1
-            return choice
-    raise ValueError
-
-
-def _fit_float(value: Any) -> float:
-    # YAML 1.1 takes 1e-5 for a string: it has no dot
-    number = float(_expect(int, float, str)(value))
-    if not math.isfinite(number):
-        raise ValueError
-    return number
-
-
-def _fit_integer(value: Any) -> int:
-    number: int = _expect(int)(value)
-    if number.bit_length() > _MOST_BITS:
-        raise ValueError
-    return number
-
-
-def _fit_text(value: Any) -> str:
-    text: str = os.fspath(_expect(str, Path)(value))
-    if "\0" in text:  # no path can hold it
-        raise ValueError
-    text.encode()  # nor a lone surrogate, a UnicodeEncodeError being a ValueError
-    return text
-
-
-def _expect(*types: type) -> Callable[[Any], Any]:
-    def check(value: Any) -> Any:
-        if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-            raise ValueError
-        return value
-
-    return check
-
-
-_SCALARS: dict[Any, tuple[Callable[[Any], Any], str]] = {
-    str: (_fit_text, "a string"),
-    int: (_fit_integer, "a whole number"),
-    float: (_fit_float, "a finite number"),
-    bool: (_expect(bool), "true or false"),
-    Path: (lambda value: Path(_expect(str, Path)(value)), "a path"),
-    NoneType: (_expect(NoneType), "null"),
-}
-
-
-def _wanted(value: Any, hint: Any) -> str:
-    """Say what a type takes, and how a value that it refused may be mended."""
-    alternatives = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    literals = [arm for arm in alternatives if get_origin(arm) is Literal]
-    choices = [choice for arm in literals for choice in get_args(arm) if isinstance(choice, str)]
-    wanted = " or ".join(map(_describe, alternatives))
-    if isinstance(value, (bool, int, float, date, time)) and (choices or str in alternatives):
-        return f"{wanted} (a string that looks like something else needs quotes)"
-    similar = resembling(value, choices) if isinstance(value, str) else ""
-    return wanted + f":{similar}" * bool(similar)
-
-
-def _describe(hint: Any) -> str:
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Literal:
-        return f"one of {', '.join(map(repr, arguments))}"
-    if origin in (list, tuple):
-        return f"a list (each item {_describe(arguments[0])})"
-    if origin is dict:
-        return "a mapping"
-    return _SCALARS[hint][1]
-
-
-def _parse_toml(text: str, path: Path) -> Any:
+def _parse_toml(text: str, path: Path) -> tuple[Any, dict[Any, int]]:
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -216,17 +161,23 @@ def _parse_toml(text: str, path: Path) -> Any:
         except ImportError as error:
             raise InputError(f"TOML files need tomli on Python 3.10: {_INSTALL}") from error
     try:
-        return tomllib.loads(text)
+        values = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         found = re.search(r"at line (\d+)", str(error))
         line = int(found[1]) if found else text.rstrip().count("\n") + 1
         raise InputError(f"{path}, line {line}: not TOML ({error})") from error
+    starts = ((re.match(r"""[\s["']*([\w-]+)""", row), n) for n, row in enumerate(text.splitlines(), start=1))
+    return values, {start[1]: line for start, line in reversed(list(starts)) if start}
 
 
-def _parse_yaml(text: str, path: Path) -> Any:
+def _parse_yaml(text: str, path: Path) -> tuple[Any, dict[Any, int]]:
     yaml = _import_yaml()
     try:
-        return _yaml_loader()(text).get_single_data()
+        loader = _yaml_loader()(text)
+        node = loader.get_single_node()
+        if node is None:  # nothing but comments
+            return {}, {}
+        values = loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise InputError(f"{path}, line {mark.line + 1}: not YAML ({error.problem})") from error
@@ -237,6 +188,23 @@ def _parse_yaml(text: str, path: Path) -> Any:
         ) from error
     except _IMPOSSIBLE as error:
         raise InputError(f"{path}: not YAML ({error})") from error
+    pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+    return values, {key.value: key.start_mark.line + 1 for key, _ in pairs if isinstance(key.value, str)}
+
+
+def parse_pair(pair: str, what: str) -> tuple[str, Any]:
+    """Return name and value of "name=value", the value read as YAML.
+
+    :raises InputError: If it is not of that form.
+    """
+    yaml = _import_yaml()
+    name, separator, value = pair.partition("=")
+    if not separator or not name:
+        raise InputError(f"{what} {pair!r} is not of the form NAME=VALUE")
+    try:
+        return name.strip().replace("-", "_"), _yaml_loader()(value).get_single_data()
+    except (yaml.YAMLError, *_IMPOSSIBLE) as error:
+        raise InputError(f"{what} {pair!r}: {value!r} is not a value") from error
 
 
 def _yaml_loader() -> Any:
@@ -258,8 +226,22 @@ def _yaml_loader() -> Any:
     return Loader
 
 
-def _yaml_writer() -> Callable[[Any], str]:
-    """Return a function that writes any value on one line."""
+def write_settings(path: Path, values: Mapping[str, Any], others: Mapping[str, Any]) -> None:
+    """Write settings as YAML, one a line; ``read_settings`` returns them unchanged.
+
+    :param others: Written among them as comments: a key that is in both is no comment.
+    """
+    from rankencoder.io.storage import new_file
+
+    rows = {**others, **values}
+    mark = {key: "" if key in values else "# " for key in rows}
+    text = "".join(f"{mark[key]}{_inline(key)}: {_inline(value)}\n" for key, value in rows.items())
+    with new_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _inline(value: Any) -> str:
+    """Return a value as YAML on one line."""
     yaml = _import_yaml()
 
     class Dumper(yaml.SafeDumper):  # type: ignore[misc, name-defined]
@@ -271,14 +253,9 @@ def _yaml_writer() -> Callable[[Any], str]:
             return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
     Dumper.add_representer(str, Dumper.represent_text)
-    Dumper.add_multi_representer(Path, lambda dumper, value: dumper.represent_text(str(value)))
-
-    def inline(value: Any) -> str:
-        options = {"default_flow_style": True, "allow_unicode": True, "sort_keys": False}
-        text: str = yaml.dump(value, Dumper=Dumper, width=sys.maxsize, **options)
-        return text.removesuffix("\n...\n").removesuffix("\n")
-
-    return inline
+    options = {"default_flow_style": True, "allow_unicode": True, "sort_keys": False}
+    text: str = yaml.dump(value, Dumper=Dumper, width=sys.maxsize, **options)
+    return text.removesuffix("\n...\n").removesuffix("\n")
 
 
 def _import_yaml() -> Any:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,6 @@ from rankencoder.training.loop.callbacks import Progress, StopAtSignal
 from rankencoder.training.loop.collator import ViewCollator
 from rankencoder.training.loop.trainer import EncoderTrainer, drop_incomplete, last_checkpoint
 from rankencoder.training.losses.rankencoder_loss import RankEncoderLoss
-from rankencoder.training.teaching.neighbors import NeighborBatchSampler
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,20 +63,16 @@ def train_stage(
 ) -> Trained:
     """Train an encoder, from the last checkpoint in the folder if there is one.
 
-    :param number: 1, or 2 with targets to learn; more in further rounds.
+    :param number: 1, or 2 with targets to learn.
     :param companion: Vectors of the training sentences that the method's loss wants.
     :raises KeyboardInterrupt: If it was interrupted; a checkpoint is written before.
     """
-    seed = config.seed if number == 1 else int(config.stage2_seed or 0)
+    seed = config.seed if number == 1 else config.stage2_seed
     set_seed(seed)
     backbone = backbone_of(config, method)
     model = method.encoder(backbone)
     loss = make_loss(config, method, model, backbone, targets)
     args = training_arguments(config, folder, seed)
-    if targets is not None and targets.neighbors is not None:
-        args.batch_sampler = partial(
-            NeighborBatchSampler, nearest=targets.neighbors, neighbors=config.neighbors
-        )
     graphs = no_graphs(config, method) is None
     args.dataloader_pin_memory = args.device.type == "cuda" and not graphs  # pinning would disturb a capture
     evaluator = make_evaluator(config.dev)
@@ -92,9 +86,7 @@ def train_stage(
             train_dataset=rows,
             loss=loss,
             evaluator=evaluator,
-            data_collator=ViewCollator(
-                method, backbone, int(config.max_length or 0), vectors, 8 if graphs else 1
-            ),
+            data_collator=ViewCollator(method, backbone, config.max_length, vectors, 8 if graphs else 1),
             metric=_METRIC if evaluator is not None else None,
             patience=config.patience,
             graphs=graphs,
@@ -157,17 +149,15 @@ def make_loss(
     base = method.loss(model, backbone)
     if targets is None:
         return base
-    assert config.lower is not None
-    assert config.upper is not None
     return RankEncoderLoss(
         base,
         [torch.from_numpy(reference) for reference in targets.references],
         weight=config.rank_loss_weight,
         lower=config.lower,
         upper=config.upper,
-        combine=config.combine or "max",
-        diagonal=config.diagonal or "auto",
-        student=config.student or "encoder",
+        combine=config.combine,
+        diagonal=config.diagonal,
+        student=config.student,
         target=config.target,
         listwise=config.listwise,
         listwise_weight=config.listwise_weight,
@@ -180,17 +170,17 @@ def training_arguments(config: TrainConfig, folder: Path, seed: int) -> Sentence
     from sentence_transformers import SentenceTransformerTrainingArguments
 
     gpu = on_gpu(config)
-    workers = config.workers if config.workers is not None else (min(4, os.cpu_count() or 1) if gpu else 0)
+    workers = config.workers if config.workers >= 0 else (min(4, os.cpu_count() or 1) if gpu else 0)
     args = SentenceTransformerTrainingArguments(
         output_dir=str(folder),
         seed=seed,
-        num_train_epochs=config.epochs or 0.0,
+        num_train_epochs=config.epochs,
         max_steps=config.max_steps or -1,
-        per_device_train_batch_size=config.batch_size or 0,
+        per_device_train_batch_size=config.batch_size,
         gradient_accumulation_steps=config.gradient_accumulation,
-        learning_rate=config.learning_rate or 0.0,
-        weight_decay=config.weight_decay or 0.0,
-        warmup_steps=config.warmup_steps or 0.0,
+        learning_rate=config.learning_rate,
+        weight_decay=config.weight_decay,
+        warmup_steps=config.warmup_steps,
         max_grad_norm=config.max_grad_norm,
         lr_scheduler_type="linear",
         fp16=gpu and config.precision == "fp16",
@@ -263,7 +253,7 @@ def check_batches(config: TrainConfig, sentences: int) -> None:
 
     :raises InputError: If the corpus is smaller than one.
     """
-    needed = (config.batch_size or 0) * world_size()
+    needed = config.batch_size * world_size()
     if sentences < needed:
         raise InputError(
             f"the corpus has {sentences:,} sentences, fewer than one batch of {needed:,}: give more text, "

@@ -37,7 +37,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
     by ``metric`` is kept; a loss that is no number ends the training.
 
     :param metric: The evaluator's figure that the best encoder has the highest value of; None keeps the last.
-    :param patience: Stop after so many evaluations without a better one.
+    :param patience: Stop after so many evaluations without a better one; 0 never stops.
     :param graphs: Replay the steps as CUDA graphs, where that is possible.
     :param compiled: Of compiled layers.
     """
@@ -48,7 +48,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
         self,
         *args: Any,
         metric: str | None = None,
-        patience: int | None = None,
+        patience: int = 0,
         graphs: bool = False,
         compiled: bool = False,
         **kwargs: Any,
@@ -177,7 +177,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
 
     def is_patience_over(self) -> bool:
         """Say whether there was no better score for long."""
-        if self.patience is None or self.best is None:
+        if not self.patience or self.best is None:
             return False
         scored = {log["step"] for log in self.state.log_history if f"eval_{self.metric}" in log}
         return len([step for step in scored if step > self.best["step"]]) >= self.patience

@@ -24,12 +24,10 @@ class Targets:
 
     :param teachers: Unit vectors of the training sentences.
     :param references: Unit vectors of the reference corpus.
-    :param neighbors: The rows of each training sentence's nearest neighbours, where batches are made of them.
     """
 
     teachers: Sequence[np.ndarray]
     references: Sequence[np.ndarray]
-    neighbors: np.ndarray | None = None
 
 
 class TeacherSimilarity(nn.Module):

@@ -33,15 +33,13 @@ if TYPE_CHECKING:
 
 _PART = 65_536  # sentences between two entries of the journal
 _BATCH = 128  # sentences
-_NEIGHBORS = "neighbors.npy"
-PAIRS = "pairs.json"
 
 
 def load_encoder(name: str, config: TrainConfig) -> Encoder:
     """Return a finished encoder."""
     from rankencoder.encoders import Encoder
 
-    return Encoder(name, device=config.device, batch_size=_BATCH)
+    return Encoder(name, device=config.torch_device, batch_size=_BATCH)
 
 
 def make_targets(
@@ -51,24 +49,14 @@ def make_targets(
 
     All draw the same reference sentences. What is in the folder already is not made again.
     """
-    from rankencoder.training.teaching.neighbors import nearest_rows, pairs_per_batch, wanted
-
     for i, name in enumerate(teachers):
         encoder = load_encoder(name, config)
         reference = reference_folder(folder, i)
         if not reference.exists():
-            size = int(config.reference_size or 0)
-            draw_reference(encoder, sentences, size, reference, config, progress=progress).save(reference)
+            drawn = draw_reference(encoder, sentences, config.reference_size, reference, progress=progress)
+            drawn.save(reference)
         _load(reference).check_encoder(encoder)
         write_vectors(encoder, sentences, _table(folder, i), progress=progress)
-    if config.neighbors and not (folder / _NEIGHBORS).exists():
-        tables = [read_array(_table(folder, i), "r") for i in range(len(teachers))]
-        found = nearest_rows(tables, wanted(config.neighbors), device=encoder.device, progress=progress)
-        with new_file(folder / _NEIGHBORS) as path, path.open("wb") as file:
-            np.save(file, found)
-    if config.neighbors and not (folder / PAIRS).exists():
-        with new_file(folder / PAIRS) as path:
-            write_json(path, pairs_per_batch(load_targets(folder), config, device=encoder.device))
 
 
 def load_targets(folder: Path) -> Targets:
@@ -76,26 +64,23 @@ def load_targets(folder: Path) -> Targets:
     from rankencoder.training.teaching.targets import Targets
 
     number = len(list(folder.glob("reference-*")))
-    nearest = read_array(folder / _NEIGHBORS) if (folder / _NEIGHBORS).exists() else None
     tables = [read_array(_table(folder, i), "r") for i in range(number)]
-    return Targets(tables, [_load(reference_folder(folder, i)).vectors for i in range(number)], nearest)
+    return Targets(tables, [_load(reference_folder(folder, i)).vectors for i in range(number)])
 
 
 def clear_targets(folder: Path) -> None:
     """Delete what is large."""
-    for file in (*folder.glob("teacher-*"), folder / _NEIGHBORS):
+    for file in folder.glob("teacher-*"):
         file.unlink(missing_ok=True)
 
 
 def draw_reference(
-    encoder: Encoder, texts: Iterable[str], size: int, beside: Path, config: TrainConfig, *, progress: bool
+    encoder: Encoder, texts: Iterable[str], size: int, beside: Path, *, progress: bool
 ) -> Reference:
     """Draw reference sentences and encode them; begun work is kept beside a folder."""
     from rankencoder.reference import Reference
 
-    return Reference.build(
-        encoder, texts, size=size, seed=config.reference_seed, progress=progress, resume_beside=beside
-    )
+    return Reference.build(encoder, texts, size=size, progress=progress, resume_beside=beside)
 
 
 def reference_folder(folder: Path, i: int = 0) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import warnings
 from pathlib import Path
@@ -17,14 +16,14 @@ if TYPE_CHECKING:
     from accelerate import PartialState
 
     from rankencoder.training.backbones.backbone import Backbone
-    from rankencoder.training.config import TrainConfig
+    from rankencoder.training.config import Given, TrainConfig
     from rankencoder.training.sentences import Sentences
 
 _OWN = ("corpus", "column", "output", "method", "options", "teachers", "only_base", "base_encoder")
 """Settings that a teacher does not share with its student."""
 
 
-def check_teachers(config: TrainConfig, backbone: Backbone) -> list[TrainConfig]:
+def check_teachers(given: Given, backbone: Backbone) -> list[TrainConfig]:
     """Make sure that each teacher's method is there and can train the backbone; return their settings.
 
     :raises InputError: If not.
@@ -32,11 +31,11 @@ def check_teachers(config: TrainConfig, backbone: Backbone) -> list[TrainConfig]
     from rankencoder.training.methods import find_method, make_method
 
     found = []
-    for name in config.teachers:
+    for name in given.teachers:
         cls = find_method(name)
         check_kind(name, cls, backbone)
         make_method(name, {}, cls.defaults(backbone)).check(backbone)
-        found.append(dataclasses.replace(config, method=name).resolved(backbone, cls))
+        found.append(given.resolve(backbone, cls, method=name))
         check_length(found[-1], backbone)
     return found
 
@@ -45,7 +44,7 @@ def train_teacher(
     name: str,
     folder: Path,
     work: Path,
-    config: TrainConfig,
+    given: Given,
     sentences: Sentences,
     processes: PartialState,
     *,
@@ -55,7 +54,7 @@ def train_teacher(
 
     :param folder: Where the encoder goes.
     :param work: Where it is trained, and what is begun there is resumed.
-    :param config: The student's settings, which hold for its teachers too where they are given.
+    :param given: The student's settings, which hold for its teachers too where they are given.
     """
     from rankencoder.training.run import train
     from rankencoder.training.sentences import SentencesWarning
@@ -64,14 +63,14 @@ def train_teacher(
     finished = begun and bool(read_json(work / RUN).get("finished"))
     processes.wait_for_everyone()  # before any process begins, or others would find it begun
     if not finished:
-        own = {"method": name, "only_base": True, "teachers": []}
-        shared = {key: value for key, value in vars(config).items() if key not in _OWN}
-        given = {} if begun else {"column": "text", **shared, **own}
+        own = {"column": "text", "method": name, "only_base": True, "preset": given.preset}
+        shared = {key: value for key, value in given.values.items() if key not in _OWN}
+        settings = {} if begun else {**shared, **own}
         rows = None if begun else sentences.rows
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SentencesWarning)  # it was said already
-                train(rows, work, resume=begun, overwrite=not begun, progress=progress, **given)
+                train(rows, work, resume=begun, overwrite=not begun, progress=progress, **settings)
         except KeyboardInterrupt:
             raise KeyboardInterrupt from None  # "nothing was written yet" would be true of the teacher alone
     if processes.is_main_process and not folder.exists():

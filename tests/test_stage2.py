@@ -1,0 +1,106 @@
+"""Several teachers, other targets, patience: on a tiny BERT."""
+
+import json
+
+import pytest
+from scored_pairs import make_pairs, write_pairs
+from training_runs import losses, same_weights
+
+import rankencoder
+from rankencoder.errors import InputError
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning"),
+    pytest.mark.filterwarnings("ignore::rankencoder.errors.ReferenceWarning"),
+]
+LEARNS = {"combine": "sum", "rank_loss_weight": 3.0, "reference_size": 120}
+
+
+def test_several_teachers_teach_together(train, tiny_folder, run_cli, tmp_path):
+    base = train("base", only_base=True).folder / "base"
+    one = train("one", base_encoder=str(base), **LEARNS)
+    twice = train("twice", base_encoder=[str(base), str(base)], **LEARNS)
+    assert same_weights(one.encoder, twice.encoder)  # the mean of a number with itself
+    both = train("both", base_encoder=[str(base), str(tiny_folder)], **LEARNS)
+    assert not same_weights(one.encoder, both.encoder)
+    assert '"teachers": 2' in (both.encoder / "README.md").read_text()
+    # the same by the command line
+    config = tmp_path / "one/train.yaml"
+    given = ["--base-encoder", base, "--base-encoder", tiny_folder]
+    code, out, err = run_cli("train", "--config", config, "-o", tmp_path / "cli", *given, "--json")
+    assert code == 0, err
+    assert json.loads(out)["config"]["base_encoder"] == [str(base), str(tiny_folder)]
+    assert same_weights(both.encoder, tmp_path / "cli/encoder")
+
+
+def test_the_target_makes_a_difference(train, tmp_path):
+    base = str(train("base", only_base=True).folder / "base")
+    runs = {
+        target: train(f"t{target}", base_encoder=base, target=target, **LEARNS)
+        for target in ("ranks", "cosine", -0.25)
+    }
+    ranks, cosine, power = (run.encoder for run in runs.values())
+    assert not same_weights(ranks, cosine)
+    assert not same_weights(cosine, power)
+    assert '"target": -0.25' in (power / "README.md").read_text()
+    with pytest.raises(InputError, match=r"target is 5, but must be .* at most 2"):
+        train("no", target=5)
+    with pytest.raises(InputError, match=r"target is 'cosin'.*did you mean 'cosine'\?"):
+        train("no", target="cosin")
+    assert not (tmp_path / "no").exists()
+
+
+def test_patience_ends_a_stage(train, tmp_path, sentences, monkeypatch):
+    from rankencoder.training.loop.trainer import EncoderTrainer
+
+    write_pairs(tmp_path / "dev.tsv", make_pairs(sentences, 60))
+    scores = iter([0.5, 0.7, 0.6, 0.6, 0.9, 0.9])
+    keep = EncoderTrainer.keep_if_best
+    monkeypatch.setattr(EncoderTrainer, "keep_if_best", lambda self, score: keep(self, next(scores)))
+    run = train(dev=[str(tmp_path / "dev.tsv")], eval_steps=1, patience=2, only_base=True)
+    (stage,) = run.record["stages"]
+    assert stage["steps"] == 4
+    assert stage["best"] == {"step": 2, "dev": 0.7}
+
+
+def test_a_stage_that_patience_ended_is_not_taken_up_again(train, tmp_path, sentences, monkeypatch):
+    from training_runs import Killed
+
+    from rankencoder.training import run_outputs
+    from rankencoder.training.loop.trainer import EncoderTrainer
+
+    write_pairs(tmp_path / "dev.tsv", make_pairs(sentences, 60))
+    settings = {"dev": [str(tmp_path / "dev.tsv")], "eval_steps": 1, "save_steps": 1, "only_base": True}
+    keep = EncoderTrainer.keep_if_best
+
+    def told(*scores):
+        left = iter(scores)
+        monkeypatch.setattr(EncoderTrainer, "keep_if_best", lambda self, score: keep(self, next(left)))
+
+    told(0.5, 0.7, 0.6, 0.6)
+    whole = train("whole", patience=2, **settings)
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        told(0.5, 0.7, 0.6, 0.6)
+        patch.setattr(run_outputs, "save_encoder", lambda *_: (_ for _ in ()).throw(Killed()))
+        train("cut", patience=2, **settings)
+    told(0.9, 0.9)  # would be better, but nobody may look
+    resumed = rankencoder.train(output=tmp_path / "cut", resume=True, progress=False)
+    (stage,) = resumed.record["stages"]
+    assert (stage["steps"], stage["best"]) == (4, {"step": 2, "dev": 0.7})
+    assert same_weights(whole.encoder, resumed.encoder)
+    assert losses(resumed) == losses(whole)
+
+
+def test_a_batch_of_one_sentence_has_no_list(train, sentences):
+    base = str(train("base", only_base=True).folder / "base")
+    settings = {"max_steps": 3, "reference_size": 16, "base_encoder": base}
+    run = train(corpus=sentences[:17], listwise="listnet", **settings)
+    last = [entry for entry in run.record["history"] if "loss" in entry][-1]
+    assert (last["step"], last["listnet"]) == (3, 0)
+
+
+def test_a_run_with_several_teachers_is_evaluated_without_one_e1(train, tiny_folder, tmp_path, sentences):
+    run = train(base_encoder=[str(tiny_folder), str(tiny_folder)])
+    write_pairs(tmp_path / "dev.tsv", make_pairs(sentences, 60))
+    found = rankencoder.evaluate(run.folder, dev=tmp_path / "dev.tsv", tasks=["sts"], cache=False)
+    assert [row.system for row in found.rows()] == ["E2 cosine", "E2 ranks", "E2 blend 0.1"]
