@@ -34,9 +34,10 @@ CORE = {
 """The paper's objects: flat modules and `forms`, one layer, in which modules make no cycle."""
 
 TRAINING = (
-    ("config", "gather", "backbones"),
+    ("gather", "backbones"),
     ("losses",),
     ("methods",),
+    ("config",),
     ("loop", "teaching"),
     ("plan",),
     ("run",),
@@ -58,9 +59,6 @@ KNOWN: dict[str, set[str]] = {
         "integrations.mteb -> evaluation.results",
     },
     "training": {
-        "training.config -> training.backbones.backbone",
-        "training.config -> training.methods.method",
-        "training.loop.stage -> training.teaching.neighbors",
         "training.loop.stage -> training.teaching.targets",
         "training.losses.contrastive -> training.methods.method",
         "training.losses.rankencoder_loss -> training.teaching.targets",

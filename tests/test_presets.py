@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import pytest
 from loss_oracles import TARGETS
 
-from rankencoder.errors import InputError
 from rankencoder.training.backbones.backbone import Backbone
 from rankencoder.training.config import Given, read_given
 from rankencoder.training.losses.formulas import (
@@ -151,16 +150,3 @@ def test_what_is_given_goes_before_every_preset():
     )
     assert {name: getattr(chosen, name) for name in given} == given
     assert chosen.stage2_seed == 0
-
-
-@pytest.mark.parametrize(
-    ("method", "options", "message"),
-    [
-        ("simcse", {"temperature": 0}, "temperature is 0.0, but must be above 0"),
-        ("simcse-mlm", {"mlm_probability": -1}, "mlm_probability is -1.0, but must be above 0, at most 1"),
-        ("sncse", {"alpha": 0.5}, "alpha is 0.5, but must be at most beta, 0.3"),
-    ],
-)
-def test_options_that_make_no_sense(method, options, message):
-    with pytest.raises(InputError, match=message):
-        make_method(method, options, {})

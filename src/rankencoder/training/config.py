@@ -84,9 +84,7 @@ class TrainConfig(Settings):
         "bert-base-uncased", "Pretrained language model: folder or hub name.", METHOD, common=True
     )
     revision: str = setting("main", "Branch, tag or commit of a hub name.", METHOD)
-    method: str = setting(
-        "simcse", "Training method, see `rankencoder methods`, or module:Class.", METHOD, common=True
-    )
+    method: str = setting("simcse", "Training method, by name or as module:Class.", METHOD, common=True)
     options: dict[str, Any] = setting({}, "Options of the method.", METHOD)
     base_encoder: list[Existing] = setting(
         [], "Trained encoder to learn from, in place of stage 1. Repeatable.", METHOD, common=True
