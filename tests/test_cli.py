@@ -187,7 +187,8 @@ def test_characters_that_a_terminal_does_not_know():
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     command = [sys.executable, "-m", "rankencoder", "info", "nowhere-cät"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert (done.returncode, done.stderr) == (2, "error: no such folder: nowhere-c?t\n")
+    assert done.returncode == 2
+    assert "nowhere-c?t" in done.stderr
 
 
 @pytest.mark.filterwarnings("default::rankencoder.errors.ReferenceWarning")
