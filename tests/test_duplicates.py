@@ -8,7 +8,7 @@ import pytest
 from conftest import letters
 from rankencoder import RankIndex, find_duplicates
 from rankencoder.errors import InputError
-from rankencoder.search import duplicates as module
+from rankencoder.search import near_duplicates as module
 
 WORDS = [
     "anchor",

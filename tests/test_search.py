@@ -363,8 +363,9 @@ def test_another_model_is_refused(index, tiny_folder):
         ("index.json", "{", "is damaged"),
         ("index.json", "[]", "is damaged"),
         ("index.json", '{"format": 99}', "has format 99"),
-        ("index.json", '{"format": 1}', "is damaged .'model'"),
-        ("index.json", None, "An index is made by: rankencoder index"),
+        ("index.json", '{"format": 1}', "is damaged .'name'"),
+        ("index.json", None, "index a corpus first"),
+        ("index.json", '{"format": 1, "name": "x", "dimension": 16}', "it is not what was saved; make the index"),
         ("probe.safetensors", "x", "is damaged"),
         ("calibration.json", '{"pairs": 3}', "delete it, it is made again"),
         ("calibration.json", "{}", "delete it, it is made again"),
@@ -375,6 +376,11 @@ def test_damage_is_told(index, file, content, message):
     path.unlink() if content is None else path.write_text(content, encoding="utf-8")
     with pytest.raises(InputError, match=message):
         RankIndex.load(index.folder.path, letters).search(QUERY)
+
+
+def test_folders_of_earlier_versions_have_no_manifest(index):
+    (index.folder.path / "manifest.json").unlink()
+    assert len(RankIndex.load(index.folder.path, letters)) == 1200
 
 
 def test_a_missing_table_is_told(index):
@@ -498,6 +504,22 @@ def test_an_index_that_grows_is_calibrated_anew(tmp_path, sentences):
     assert index.calibration.pairs == 202 * 201 // 2
     index.delete([row["id"] for row in contents(index)[:190]])
     assert index.calibration.pairs == 12 * 11 // 2
+
+
+def test_the_calibration_is_read_when_it_has_changed(index, monkeypatch):
+    opened = RankIndex.load(index.folder.path, letters)
+    read = Calibration.from_dict.__func__
+    calls = []
+    monkeypatch.setattr(
+        Calibration, "from_dict", classmethod(lambda cls, *args: calls.append(1) or read(cls, *args))
+    )
+    expected = [opened.search(QUERY, 1)[0].percentile for _ in range(3)]
+    assert len(calls) == 1
+    stored = json.loads((opened.folder.path / "calibration.json").read_text())
+    stored["similarities"] = [value - 0.1 for value in stored["similarities"]]
+    (opened.folder.path / "calibration.json").write_text(json.dumps(stored))
+    assert opened.search(QUERY, 1)[0].percentile >= expected[0]
+    assert len(calls) == 2
 
 
 # --- the command line

@@ -53,7 +53,7 @@ def index(
     - `rankencoder search my-index "a treaty that ended a war" -k 5`
 
     """
-    from rankencoder.search.index_encoder import check_model
+    from rankencoder.model import check_model
 
     check_workers(workers, ray)
     check_model(model)  # before the heavy imports: a wrong name is told at once

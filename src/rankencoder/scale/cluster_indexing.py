@@ -12,7 +12,7 @@ from rankencoder.io.files import Place
 from rankencoder.scale.cluster import RayCluster
 from rankencoder.scale.pieces import Numbered, Piece, Reading, find_slices, read_pieces
 from rankencoder.scale.shipped import Shipped
-from rankencoder.search.index_encoder import open_model
+from rankencoder.search.index_encoder import open_encoder
 from rankencoder.search.index_rows import Row, changed, distinct, make_rows
 from rankencoder.search.table import LanceRows
 
@@ -95,7 +95,7 @@ class _RowEncoder:
         self, model: Shipped, table: str, id_column: str | None, device: str | None, batch_size: int
     ) -> None:
         with model.unpacked() as source:
-            self.model = open_model(source, device=device, batch_size=batch_size)
+            self.model = open_encoder(source, device=device, batch_size=batch_size)
         self.id_column = id_column
         try:
             self.table: LanceRows | None = LanceRows(table)

@@ -1,4 +1,4 @@
-"""The folder of an index: what it is made with, and one writer at a time."""
+"""The folder of an index: its configuration, the fingerprint of its model, one writer at a time."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from rankencoder._version import __version__
 from rankencoder.errors import InputError
+from rankencoder.io.manifest import check_manifest, write_manifest
 from rankencoder.io.storage import (
     check_kinds,
     missing,
@@ -33,11 +33,11 @@ _PATIENCE = 3600  # seconds: as long as another process may take to make a large
 
 @dataclass(frozen=True)
 class About:
-    """What an index says of itself.
+    """The configuration of an index.
 
     :param model: The path or hub name of its model; None for one that was only in memory.
     :param name: The model's name, for people.
-    :param dimension: Numbers of a vector.
+    :param dimension: Dimensions of a vector.
     :param table: Where its table is, if not in the folder.
     """
 
@@ -52,6 +52,8 @@ class IndexFolder:
 
     def __init__(self, folder: str | Path) -> None:
         self.path = Path(folder).resolve()
+        self._calibration: tuple[Calibration, int] | None = None
+        self._calibration_stamp: tuple[int, ...] = ()
 
     def exists(self) -> bool:
         """Say whether an index was made here."""
@@ -68,33 +70,33 @@ class IndexFolder:
         self.path.mkdir(parents=True, exist_ok=True)
 
     def write(self, about: About, probe: np.ndarray) -> None:
-        """Write what the index is made with; `CONFIG` last, since it makes the folder an index."""
+        """Write what the index is made with; `CONFIG` makes the folder an index, so it comes after that."""
         with new_file(self.path / _PROBE) as path:
             write_tensors(path, {"probe": probe})
         with new_file(self.path / CONFIG) as path:
             write_json(path, {"format": _FORMAT, "version": __version__, **asdict(about)})
+        write_manifest(self.path, [self.path / CONFIG, self.path / _PROBE])  # all else changes
 
     def read(self) -> tuple[About, np.ndarray]:
-        """Read it again, with the model's fingerprint.
+        """Read the configuration and the model's fingerprint.
 
         :raises InputError: If there is no index, a damaged one, or one of another format.
         """
+        config = self.path / CONFIG
         if not self.exists():
-            raise InputError(f"{missing(self.path / CONFIG)}. An index is made by: rankencoder index")
-        stored: dict[str, Any] = read_json(self.path / CONFIG)
+            raise InputError(f"{missing(config)}: index a corpus first")
+        stored = read_json(config)
         if stored.get("format") != _FORMAT:
             raise InputError(
                 f"{self.path} has format {stored.get('format')}, this version of rankencoder reads {_FORMAT}"
             )
-        try:
-            about = About(*(stored[name] for name in About.__dataclass_fields__))
-        except KeyError as error:
-            raise InputError(f"{self.path / CONFIG} is damaged ({error}); make the index again") from error
-        texts = {name: str for name in ("model", "table") if stored[name] is not None}
-        check_kinds(stored, self.path / CONFIG, name=str, dimension=int, **texts)
+        texts = {name: str for name in ("model", "table") if stored.get(name) is not None}
+        check_kinds(stored, config, name=str, dimension=int, **texts)
+        about = About(*(stored.get(name) for name in About.__dataclass_fields__))  # type: ignore[arg-type]
         probe = read_tensors(self.path / _PROBE).get("probe")
         if probe is None or probe.ndim != 2 or probe.shape[1] != about.dimension or probe.dtype != np.float32:
             raise InputError(f"{self.path / _PROBE} is damaged; make the index again")
+        check_manifest(self.path, advice="make the index again")
         return about, probe
 
     def write_calibration(self, calibration: Calibration, rows: int) -> None:
@@ -103,13 +105,20 @@ class IndexFolder:
             write_json(path, {"rows": rows, **calibration.to_dict()})
 
     def read_calibration(self) -> tuple[Calibration, int] | None:
-        """Return the calibration and how many rows there were, if it was made yet."""
+        """Return the calibration and how many rows there were, if it was made yet.
+
+        The file is read when it has changed, which another process may have done.
+        """
         path = self.path / _CALIBRATION
         if not path.exists():
             return None
-        stored = read_json(path)
-        calibration = Calibration.from_dict(stored, path)
-        return calibration, check_kinds({"rows": 0, **stored}, path, rows=int)["rows"]
+        stat = path.stat()
+        stamp = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        if self._calibration is None or stamp != self._calibration_stamp:
+            stored = check_kinds({"rows": 0, **read_json(path)}, path, rows=int)
+            self._calibration = Calibration.from_dict(stored, path), stored["rows"]
+            self._calibration_stamp = stamp
+        return self._calibration
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from rankencoder.errors import InputError
 from rankencoder.io.corpus import Sentence
 from rankencoder.io.storage import import_pyarrow
@@ -24,6 +26,7 @@ class Row:
     """A sentence to index.
 
     :param named: Whether its id was given, and is not the hash of its text.
+    :param number: The number of its sentence in the corpus.
     """
 
     id: str
@@ -31,6 +34,7 @@ class Row:
     columns: dict[str, Any]
     named: bool
     place: str
+    number: int
 
 
 def content_id(text: str) -> str:
@@ -44,79 +48,108 @@ def make_rows(sentences: Iterable[Sentence], id_column: str | None, counts: dict
     :param id_column: The column that holds the ids; by default "id" where there is one.
     :raises InputError: If a row has no id although a column was named, or a column has a name that cannot be.
     """
-    for sentence in sentences:
+    for number, sentence in enumerate(sentences):
         if not sentence.text:
             counts["overlong" if sentence.text is None else "empty"] += 1
             continue
-        columns = dict(sentence.columns or {})
-        _check_text(columns, sentence.place)
+        columns = {
+            name: _simple(name, value, sentence.place) for name, value in (sentence.columns or {}).items()
+        }
         given = columns.pop(id_column or "id", None)
         if given is None and id_column is not None:
             raise InputError(f"{sentence.place}: no id in column {id_column!r}")
-        if given is not None and not isinstance(given, (str, int)):
+        if given == "" or not isinstance(given, (str, int, type(None))):
             raise InputError(f"{sentence.place}: an id is a string or a whole number, not {given!r}")
-        if given == "":
-            raise InputError(f"{sentence.place}: the id is empty")
         _check_names(columns, sentence.place)
         identity = content_id(sentence.text) if given is None else str(given)
-        columns = {name: _simple(value) for name, value in columns.items()}
-        yield Row(identity, sentence.text, columns, given is not None, sentence.place)
+        yield Row(identity, sentence.text, columns, given is not None, sentence.place, number)
+
+
+def _simple(name: Any, value: Any, place: str) -> Any:
+    """Return a value that a column can hold: lists and objects become JSON text."""
+    if not isinstance(name, str):
+        raise InputError(f"{place}: the name of a column is text, not {name!r}")
+    if isinstance(value, (list, tuple, dict)):
+        value = json.dumps(value, ensure_ascii=False, default=str)
+    try:
+        f"{name}{value if isinstance(value, str) else ''}".encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{place}: column {name!r} holds half a character ({error.reason})") from error
+    return value
 
 
 def _check_names(columns: dict[str, Any], place: str) -> None:
     for name in columns:
-        odd = name in _TAKEN or not name or name.startswith("_") or any(sign in name for sign in _FORBIDDEN)
-        if odd:
+        if name in _TAKEN or not name or name.startswith("_") or any(sign in name for sign in _FORBIDDEN):
             raise InputError(
                 f"{place}: a column cannot be called {name!r} (not empty, no underscore first, none of "
                 f"{' '.join(_FORBIDDEN)}, not {', '.join(_TAKEN)}): rename it"
             )
 
 
-def _check_text(columns: dict[str, Any], place: str) -> None:
-    for name, value in columns.items():
-        if not isinstance(name, str):
-            raise InputError(f"{place}: the name of a column is text, not {name!r}")
-        try:
-            name.encode()
-            _simple(value).encode() if isinstance(value, (str, list, tuple, dict)) else None
-        except UnicodeEncodeError as error:
-            raise InputError(f"{place}: column {name!r} holds half a character ({error.reason})") from error
+class GivenVectors:
+    """Vectors that come with a corpus, one for each of its sentences, instead of being made by the model."""
+
+    def __init__(self, vectors: np.ndarray, dimension: int) -> None:
+        self.vectors, self.dimension = np.asarray(vectors), dimension
+
+    def check_number(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
+        """Yield sentences.
+
+        :raises InputError: If there are more or fewer of them than vectors.
+        """
+        number = 0
+        for number, sentence in enumerate(sentences, start=1):
+            if number > len(self.vectors):
+                raise InputError(f"{sentence.place}: only {len(self.vectors)} vectors were given")
+            yield sentence
+        if number != len(self.vectors):
+            raise InputError(f"{len(self.vectors)} vectors were given for {number} sentences")
+
+    def __call__(self, rows: list[Row]) -> np.ndarray:
+        """Return the vectors of rows."""
+        return check_vectors(self.vectors[[row.number for row in rows]], self.dimension)
+
+
+def check_vectors(vectors: np.ndarray, dimension: int) -> np.ndarray:
+    """Return vectors if they can be in an index.
+
+    :raises InputError: If they are not unit vectors of its dimension.
+    """
+    if vectors.ndim != 2 or vectors.shape[1] != dimension:
+        raise InputError(f"expected vectors of {dimension} dimensions, got an array of shape {vectors.shape}")
+    if not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3):
+        raise InputError("not all vectors are unit vectors: take them from the index's model")
+    return vectors.astype(np.float32, copy=False)
 
 
 def columns_of(rows: list[Row], known: Any) -> Any:
     """Return the columns of rows as an Arrow table, in the types of a known schema where it has them.
 
-    A column without any value is left out unless it is known. Lists and objects become JSON text.
+    A column without any value is left out unless it is known.
 
     :param known: An Arrow schema.
     :raises InputError: If a column holds values of different types; says where.
     """
     pa, _ = import_pyarrow()
-    names = {name: None for name in known.names if name not in OWN}
-    names.update((name, None) for row in rows for name in row.columns)
+    names = dict.fromkeys(name for name in known.names if name not in OWN)
+    names.update(dict.fromkeys(name for row in rows for name in row.columns))
     arrays: dict[str, Any] = {}
     for name in names:
-        values = [row.columns.get(name) for row in rows]
         index = known.get_field_index(name)
-        array = _array(name, values, known.field(index).type if index >= 0 else None, rows)
+        array = _array(name, known.field(index).type if index >= 0 else None, rows)
         if index >= 0 or not pa.types.is_null(array.type):
             arrays[name] = array
     return pa.table(arrays) if arrays else pa.table({"id": [row.id for row in rows]}).select([])
 
 
-def _simple(value: Any) -> Any:
-    if isinstance(value, (list, tuple, dict)):
-        return json.dumps(value, ensure_ascii=False, default=str)
-    return value
-
-
-def _array(name: str, values: list[Any], wanted: Any, rows: list[Row]) -> Any:
-    made = _cast(values, wanted)
+def _array(name: str, wanted: Any, rows: list[Row]) -> Any:
+    made = _cast([row.columns.get(name) for row in rows], wanted)
     if made is not None:
         return made
     kind = wanted
-    for value, row in zip(values, rows, strict=True):
+    for row in rows:
+        value = row.columns.get(name)
         single = _cast([value], kind)
         if single is None:
             expected = f"{kind}, not" if kind is not None else "numbers of up to 64 bits or text, not"
@@ -142,12 +175,12 @@ def _cast(values: list[Any], wanted: Any) -> Any:
 
 def _family(kind: Any) -> str:
     """Return what types have in common between which values can be moved; numbers are checked besides."""
-    pa, _ = import_pyarrow()
+    types = import_pyarrow()[0].types
     families = {
-        "number": (pa.types.is_integer, pa.types.is_floating),
-        "text": (pa.types.is_string, pa.types.is_large_string),
-        "bytes": (pa.types.is_binary, pa.types.is_large_binary),
-        "time": (pa.types.is_timestamp,),
+        "number": (types.is_integer, types.is_floating),
+        "text": (types.is_string, types.is_large_string),
+        "bytes": (types.is_binary, types.is_large_binary),
+        "time": (types.is_timestamp,),
     }
     return next((name for name, are in families.items() if any(is_(kind) for is_ in are)), str(kind))
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from math import ceil
 from pathlib import Path
@@ -16,9 +15,9 @@ import numpy as np
 from rankencoder.errors import InputError
 from rankencoder.io.corpus import LONGEST, read_sentences
 from rankencoder.search.calibration import SENTENCES, Calibration
-from rankencoder.search.index_encoder import SearchModel, open_model
+from rankencoder.search.index_encoder import open_encoder
 from rankencoder.search.index_folder import CONFIG
-from rankencoder.search.rank_index import REFERENCE, RankIndex
+from rankencoder.search.rank_index import RankIndex
 from rankencoder.search.table import vectors_of
 
 THRESHOLD = 99.9999
@@ -49,7 +48,7 @@ class Pair:
 
 @dataclass
 class Duplicates:
-    """What was found in a corpus.
+    """The near-duplicates of a corpus.
 
     :param sentences: Its different sentences.
     :param places: Where each is: "file, line 3", or its id in an index. Several where it is repeated word for
@@ -58,6 +57,7 @@ class Duplicates:
     :param threshold: The similarity from which on pairs are listed.
     :param calibration: What similarities mean.
     :param exact: Whether every pair was looked at, or only each sentence's nearest 32.
+    :param skipped: How many empty and over-long sentences were left out.
     """
 
     sentences: list[str]
@@ -67,7 +67,6 @@ class Duplicates:
     calibration: Calibration
     exact: bool = True
     skipped: int = 0
-    _groups: list[list[int]] | None = field(default=None, repr=False)
 
     @property
     def repeated(self) -> list[int]:
@@ -75,23 +74,22 @@ class Duplicates:
         return [number for number, places in enumerate(self.places) if len(places) > 1]
 
     def groups(self) -> list[list[int]]:
-        """Return the sentences that hang together by pairs or are repeated, largest group first."""
-        if self._groups is None:
-            from scipy.sparse import coo_array
-            from scipy.sparse.csgraph import connected_components
+        """Return the sentences that are connected by pairs or are repeated, largest group first."""
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
 
-            size = len(self.sentences)
-            ends = np.array([(pair.a, pair.b) for pair in self.pairs], dtype=np.int64).reshape(-1, 2)
-            graph = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(size, size))
-            labels = connected_components(graph, directed=False)[1]
-            together: dict[int, list[int]] = {}
-            for number in sorted({*ends.ravel().tolist(), *self.repeated}):
-                together.setdefault(int(labels[number]), []).append(number)
-            self._groups = sorted(together.values(), key=len, reverse=True)
-        return self._groups
+        size = len(self.sentences)
+        ends = np.array([(pair.a, pair.b) for pair in self.pairs], dtype=np.int64).reshape(-1, 2)
+        graph = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(size, size))
+        labels = connected_components(graph, directed=False)[1]
+        together: dict[int, list[int]] = {}
+        for number in sorted({*ends.ravel().tolist(), *self.repeated}):
+            together.setdefault(int(labels[number]), []).append(number)
+        return sorted(together.values(), key=len, reverse=True)
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold."""
+        found = [{"text": text, "places": at} for text, at in zip(self.sentences, self.places, strict=True)]
         return {
             "sentences": len(self.sentences),
             "threshold": self.threshold,
@@ -104,16 +102,13 @@ class Duplicates:
                 {
                     "similarity": pair.similarity,
                     "percentile": pair.percentile,
-                    "a": self._sentence(pair.a),
-                    "b": self._sentence(pair.b),
+                    "a": found[pair.a],
+                    "b": found[pair.b],
                 }
                 for pair in self.pairs
             ],
-            "groups": [[self._sentence(number) for number in group] for group in self.groups()],
+            "groups": [[found[number] for number in group] for group in self.groups()],
         }
-
-    def _sentence(self, number: int) -> dict[str, Any]:
-        return {"text": self.sentences[number], "places": self.places[number]}
 
 
 def find_duplicates(
@@ -130,7 +125,7 @@ def find_duplicates(
     """Find the sentences of a corpus that are nearly the same.
 
     :param corpus: What `rankencoder.io.corpus.read_sentences` reads, a `RankIndex`, or the folder of one.
-    :param model: A RankEncoder, its folder, or any encoder; an index has its own.
+    :param model: Whatever `rankencoder.model.open_model` opens; an index has its own.
     :param threshold: From which similarity on: a number is the similarity itself (0.9), a text with a per
         cent sign the share of random pairs that it is to be higher than ("99.99%"); by default 99.9999%, or
         the highest that can be told where there are too few pairs for that.
@@ -153,7 +148,7 @@ def find_duplicates(
     if isinstance(corpus, RankIndex):
         return _in_index(corpus, threshold, most, progress)
     if model is None:
-        raise InputError("which model? Name a RankEncoder or an encoder (an index has its own)")
+        raise InputError("which model? Set `model` to a RankEncoder or an encoder (an index has its own)")
     places: dict[str, list[str]] = {}
     skipped = 0
     for row in read_sentences(corpus, column=column, max_chars=LONGEST):
@@ -162,18 +157,17 @@ def find_duplicates(
         skipped += not row.text
     if len(places) < 2:
         raise InputError(f"only {len(places)} usable sentence(s): there is nothing to compare")
-    opened = open_model(model, device=device, batch_size=batch_size)
+    encoder = open_encoder(model, device=device, batch_size=batch_size)
     if len(places) > EXACT:
         with TemporaryDirectory(prefix="rankencoder-") as folder:
-            index = RankIndex.build(opened, list(places), Path(folder) / "index", progress=progress)
+            index = RankIndex.build(encoder, list(places), Path(folder) / "index", progress=progress)
             found = _in_index(index, threshold, most, progress)
-        found.places = [places[text] for text in found.sentences]
     else:
-        sentences = list(places)
-        vectors = np.asarray(opened.encoder(sentences, progress=progress).cpu().numpy())
-        calibration = _calibrate(opened, vectors)
-        found = compare_all(sentences, vectors, calibration, threshold, most)
-        found.places = list(places.values())
+        vectors = encoder(list(places), progress=progress)
+        chosen = np.random.default_rng(0).permutation(len(vectors))[:SENTENCES]
+        calibration = encoder.calibrate() or Calibration.measure(vectors[chosen], "this corpus")
+        found = compare_all(list(places), vectors, calibration, threshold, most)
+    found.places = [places[text] for text in found.sentences]
     found.skipped = skipped
     return found
 
@@ -187,20 +181,19 @@ def compare_all(
 ) -> Duplicates:
     """Compare each of some different sentences with each, by their unit vectors.
 
-    :param threshold: As for `find_duplicates`.
-    :param most: How many pairs may be found.
-    :raises InputError: If there are more, or the threshold is none.
+    :param threshold: As for `find_duplicates`, like ``most``.
+    :raises InputError: If the threshold is none, or more pairs are found.
     """
-    level = resolve_threshold(threshold, calibration)
+    level = _similarity_at(threshold, calibration)
     pairs = list(islice(_all_pairs(vectors, level), None if most is None else most + 1))
     _check_number(len(pairs), most)
     places = [[str(number)] for number in range(len(sentences))]
-    return Duplicates(sentences, places, _sorted(iter(pairs), calibration), level, calibration)
+    return Duplicates(sentences, places, _sorted(pairs, calibration), level, calibration)
 
 
 def _check_number(pairs: int, most: int | None) -> None:
     if most is not None and pairs > most:
-        raise InputError(f"more than {most:,} pairs are that similar: choose a higher threshold")
+        raise InputError(f"more than {most:,} pairs are that similar: choose a higher `threshold`")
 
 
 def parse_threshold(threshold: str | float | None) -> tuple[float, bool] | None:
@@ -226,20 +219,12 @@ def parse_threshold(threshold: str | float | None) -> tuple[float, bool] | None:
     return number, percent
 
 
-def resolve_threshold(threshold: str | float | None, calibration: Calibration) -> float:
-    """Return the similarity that a threshold stands for."""
+def _similarity_at(threshold: str | float | None, calibration: Calibration) -> float:
     parsed = parse_threshold(threshold)
     if parsed is None:
         return calibration.similarity_at(min(THRESHOLD, calibration.finest))
     number, percent = parsed
     return calibration.similarity_at(number) if percent else number
-
-
-def _calibrate(model: SearchModel, vectors: np.ndarray) -> Calibration:
-    if model.reference is not None:
-        return Calibration.measure(model.reference(), REFERENCE)
-    chosen = np.random.default_rng(0).permutation(len(vectors))[:SENTENCES]
-    return Calibration.measure(vectors[chosen], "this corpus")
 
 
 def _all_pairs(vectors: np.ndarray, level: float) -> Iterator[tuple[int, int, float]]:
@@ -255,7 +240,7 @@ def _in_index(
     index: RankIndex, threshold: str | float | None, most: int | None, progress: bool
 ) -> Duplicates:
     """Compare the sentences of an index: each with each, or of many each with its nearest."""
-    if index.about.model is not None or index._source is not None:
+    if index.has_model:
         index.model  # noqa: B018  (a RankEncoder's reference corpus calibrates)
     calibration = index.calibration
     if calibration is None or len(index) < 2:
@@ -275,25 +260,21 @@ def _in_index(
         found = compare_all(list(places), np.concatenate(vectors), calibration, threshold, most)
         found.places = list(places.values())
         return found
-    level = resolve_threshold(threshold, calibration)
+    level = _similarity_at(threshold, calibration)
     pairs = _sorted(_nearest_pairs(index, places, level, most, progress), calibration)
     return Duplicates(list(places), list(places.values()), pairs, level, calibration, exact=False)
 
 
 def _nearest_pairs(
     index: RankIndex, places: dict[str, list[str]], level: float, most: int | None, progress: bool
-) -> Iterator[tuple[int, int, float]]:
+) -> list[tuple[int, int, float]]:
     """Return the pairs of a sentence and one of its nearest."""
     from tqdm.auto import tqdm
 
-    numbers: dict[str, int] = {}
-    for number, ids in enumerate(places.values()):
-        numbers.update((identity, number) for identity in ids)
+    numbers = {identity: number for number, ids in enumerate(places.values()) for identity in ids}
     found: dict[tuple[int, int], float] = {}
-    total = ceil(len(numbers) / _BLOCK)
-    for batch in tqdm(
-        index.rows.batches(["id", "vector"], _BLOCK), total=total, disable=not progress, file=sys.stderr
-    ):
+    batches = index.rows.batches(["id", "vector"], _BLOCK)
+    for batch in tqdm(batches, total=ceil(len(numbers) / _BLOCK), disable=not progress):
         near = index.rows.search(vectors_of(batch), _NEAREST + 1, None)
         for identity, rows in zip(batch["id"].to_pylist(), near, strict=True):
             for row in rows:
@@ -301,10 +282,10 @@ def _nearest_pairs(
                 if a is not None and b is not None and a != b and 1 - row["_distance"] >= level:
                     found[min(a, b), max(a, b)] = 1 - row["_distance"]
         _check_number(len(found), most)
-    return ((a, b, similarity) for (a, b), similarity in found.items())
+    return [(a, b, similarity) for (a, b), similarity in found.items()]
 
 
-def _sorted(pairs: Iterator[tuple[int, int, float]], calibration: Calibration) -> list[Pair]:
+def _sorted(pairs: Iterable[tuple[int, int, float]], calibration: Calibration) -> list[Pair]:
     rows = sorted(pairs, key=lambda pair: (-pair[2], pair[:2]))
     percentiles = calibration.percentile(np.array([row[2] for row in rows])).tolist()
     return [Pair(*row, percentile) for row, percentile in zip(rows, percentiles, strict=True)]

@@ -10,20 +10,28 @@ from typing import Any
 
 import numpy as np
 
+from rankencoder.encoder_sources import rankencoder_folder
 from rankencoder.errors import InputError
 from rankencoder.io.corpus import LONGEST, check_sentences, read_sentences
 from rankencoder.io.storage import import_pyarrow, new_folder
 from rankencoder.search.calibration import SENTENCES, Calibration
-from rankencoder.search.given import GivenVectors, check_vectors
 from rankencoder.search.hits import Hit
-from rankencoder.search.index_encoder import SearchModel, check_model, is_rank_encoder, open_model
+from rankencoder.search.index_encoder import REFERENCE as REFERENCE
+from rankencoder.search.index_encoder import IndexEncoder, open_encoder
 from rankencoder.search.index_folder import About, IndexFolder
-from rankencoder.search.index_rows import Row, changed, columns_of, distinct, make_rows
+from rankencoder.search.index_rows import (
+    GivenVectors,
+    Row,
+    changed,
+    check_vectors,
+    columns_of,
+    distinct,
+    make_rows,
+)
 from rankencoder.search.table import LanceRows, import_lancedb
 
 _PART = 2048  # sentences that are encoded and committed together
 _GIVEN_PART = 32_768  # the same where vectors are given, and nothing is lost by an interruption
-REFERENCE = "the model's reference corpus"
 
 
 class RankIndex:
@@ -54,14 +62,12 @@ class RankIndex:
         self.about, self._probe = self.folder.read()
         self.rows = LanceRows(self.about.table or str(self.folder.path))
         self._source, self._device, self._batch_size = model, device, batch_size
-        self._model: SearchModel | None = None
+        self._model: IndexEncoder | None = None
 
     @classmethod
-    def load(
-        cls, folder: str | Path, model: Any = None, *, device: str | None = None, batch_size: int = 32
-    ) -> RankIndex:
+    def load(cls, folder: str | Path, model: Any = None, **options: Any) -> RankIndex:
         """Open an index (see the class)."""
-        return cls(folder, model, device=device, batch_size=batch_size)
+        return cls(folder, model, **options)
 
     @classmethod
     def create(
@@ -75,20 +81,22 @@ class RankIndex:
     ) -> RankIndex:
         """Make an empty index, or open the one that is there.
 
-        :param model: A RankEncoder or its folder, or any encoder: then scores are plain cosines.
+        :param model: Whatever `rankencoder.model.open_model` opens; scores of a plain encoder are cosines.
         :param folder: Where to write it.
         :param table: Where to keep the table, if not in the folder, e.g. ``s3://bucket/folder``.
         :param device: Where to run a model that is loaded by name.
         :param batch_size: Sentences per call of the encoder.
         :raises InputError: If the index that is there was made with another model.
         """
+        from rankencoder.model import check_model
+
         check_model(model)
         import_lancedb()
         if table is not None and "://" not in table:
             table = str(Path(table).resolve())
         place = IndexFolder(folder)
         place.claim()
-        opened = open_model(model, device=device, batch_size=batch_size)
+        opened = open_encoder(model, device=device, batch_size=batch_size)
         with place.locked():
             if not place.exists():
                 probe = opened.encoder.probe()
@@ -102,7 +110,7 @@ class RankIndex:
         index = cls(folder, opened)
         if table is not None and table != index.about.table:
             raise InputError(f"the table of {place.path} is in {index.about.table or 'it'}, not in {table}")
-        index.model  # noqa: B018  (another one than the index was made with is told of at once)
+        index.model  # noqa: B018  (checked now: the index may have been made with another)
         return index
 
     @classmethod
@@ -140,19 +148,24 @@ class RankIndex:
         return self.rows.columns
 
     @property
-    def model(self) -> SearchModel:
+    def has_model(self) -> bool:
+        """Whether the model was given or can be loaded again."""
+        return self._source is not None or self.about.model is not None
+
+    @property
+    def model(self) -> IndexEncoder:
         """The model, loaded when it is first needed.
 
         :raises InputError: If it is another than the index was made with.
         """
         if self._model is None:
-            source = self.about.model if self._source is None else self._source
-            if source is None:
+            if not self.has_model:
                 raise InputError(
                     f"{self.folder.path} was made with {self.about.name!r}, which is not on disk: give it to "
                     "RankIndex.load(folder, model=...)"
                 )
-            opened = open_model(source, device=self._device, batch_size=self._batch_size)
+            source = self.about.model if self._source is None else self._source
+            opened = open_encoder(source, device=self._device, batch_size=self._batch_size)
             owner = f"the index {self.folder.path} was made with {self.about.name!r}"
             opened.encoder.check_probe(self._probe, owner, otherwise="make another index")
             self._model = opened
@@ -170,12 +183,10 @@ class RankIndex:
         """Add sentences that are not there yet; each part is on disk before the next is encoded.
 
         A sentence's id is the hash of its text, so that the same one is there once, with the columns that it
-        first came with. Where the rows have an
-        "id" column, or ``id_column`` names one, that is the id, and a row with a known id and another text
-        or other columns takes the old one's place. Other processes may write at the same time.
+        first came with. Where the rows have an "id" column, or ``id_column`` names one, that is the id, and a
+        row with a known id replaces the old one where it differs. Other processes may write at the same time.
 
-        :param corpus: What `read_sentences` reads; an iterable may also hold mappings of
-            columns.
+        :param corpus: What `read_sentences` reads; an iterable may also hold mappings of columns.
         :param column: The column that holds the sentences.
         :param id_column: The column that holds the ids.
         :param vectors: The sentences' unit vectors from the index's model, if they are there already: a row
@@ -189,11 +200,11 @@ class RankIndex:
         counts = dict.fromkeys(("added", "replaced", "unchanged", "empty", "overlong"), 0)
         given = None if vectors is None else GivenVectors(vectors, self.about.dimension)
         sentences = read_sentences(corpus, column=column, max_chars=LONGEST, with_columns=True)
-        rows = make_rows(given.follow(sentences) if given else sentences, id_column, counts)
+        rows = make_rows(given.check_number(sentences) if given else sentences, id_column, counts)
         size = _GIVEN_PART if given else _PART
         with tqdm(desc="Indexing", unit=" sentences", disable=not progress) as bar:
             for part in iter(lambda: list(islice(rows, size)), []):
-                self.add_rows(part, counts, given.take if given else self.encode_rows)
+                self.add_rows(part, counts, given or self.encode_rows)
                 bar.update(len(part))
         return counts
 
@@ -241,7 +252,7 @@ class RankIndex:
         :raises InputError: If not one of both is given, or the filter is at fault.
         """
         if (ids is None) == (where is None):
-            raise InputError("give the ids to delete, or a filter (where)")
+            raise InputError("give the ids to delete, or a filter (`where`)")
         with self.folder.locked():
             if where is not None:
                 return self.rows.delete(self.rows.to_sql(where))
@@ -295,13 +306,12 @@ class RankIndex:
     def calibrate(self) -> Calibration | None:
         """Measure what scores mean: on the model's reference corpus, or else on the index's sentences."""
         rows = len(self)
-        if self._model is None and self._source is None and is_rank_encoder(self.about.model):
+        if self._source is None and rankencoder_folder(self.about.model) is not None:
             _ = self.model
-        if self._model is not None and self._model.reference is not None:
-            calibration = Calibration.measure(self._model.reference(), REFERENCE)
-        elif rows < 2:
-            return None
-        else:
+        calibration = self._model.calibrate() if self._model is not None else None
+        if calibration is None:
+            if rows < 2:
+                return None
             calibration = Calibration.measure(self.rows.sample(SENTENCES), "the indexed sentences")
         self.folder.write_calibration(calibration, rows)
         return calibration
