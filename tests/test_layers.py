@@ -128,7 +128,6 @@ KNOWN: dict[str, set[str]] = {
         "report.verdict: rankencoder tune",
         "report.words: rankencoder evaluate",
         "report: rankencoder evaluate",
-        "search.index_folder: rankencoder index",
         "server.endpoints: rankencoder serve",
         "training.config: rankencoder methods",
     },

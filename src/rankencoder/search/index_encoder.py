@@ -46,15 +46,12 @@ class IndexEncoder:
 
     def calibrate(self) -> Calibration | None:
         """Calibrate scores on the reference corpus; None for a plain encoder, which has none."""
-        from rankencoder.blend import blend_vectors
-
         model = self._ranked
         if model is None:
             return None
         size = max(2, min(SENTENCES, len(model.reference), _HELD // model.dimension))
         base = model.form.reference[:size]  # its sentences are in random order
-        vectors = blend_vectors(model.form(base), base, model.rank_weight)
-        return Calibration.measure(vectors.cpu().numpy(), REFERENCE)
+        return Calibration.measure(model.blend(base).cpu().numpy(), REFERENCE)
 
 
 def open_encoder(source: Any, *, device: str | None = None, batch_size: int = 32) -> IndexEncoder:
