@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import warm
 
 SOURCE = Path(__file__).parents[1] / "src"
 
@@ -53,11 +53,10 @@ class Process:
         known = {name: value for name, value in os.environ.items() if name != "RANKENCODER_API_KEY"}
         path = os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])
         with log.open("wb") as out:
-            self.process = subprocess.Popen(
+            self.process = warm.Popen(
                 [sys.executable, *map(str, command)],
-                stdin=subprocess.DEVNULL,
                 stdout=out,
-                stderr=subprocess.STDOUT,
+                stderr=warm.STDOUT,
                 env={**known, "PYTHONPATH": path, **environment},
             )
         wait_for(lambda: "ready at" in self.text() or self.process.poll() is not None)
