@@ -1,11 +1,11 @@
 """Thirty of the cases of `make faults`, in a process of their own, which forks."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import warm
 
 ROOT = Path(__file__).parents[1]
 CASES = [
@@ -33,7 +33,7 @@ def verdicts(tmp_path_factory):
     pytest.importorskip("lancedb", reason="needs LanceDB: pip install 'rankencoder[search]'")
     file = tmp_path_factory.mktemp("faults") / "verdicts.json"
     command = [sys.executable, "tests/faults.py", "--json", str(file), "--only", *CASES]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    ended = warm.run(command, cwd=ROOT, capture_output=True, text=True)
     assert file.exists(), ended.stderr
     return json.loads(file.read_text())
 

@@ -18,7 +18,10 @@ COSINE = {"STS12": 72.37, "STS13": 80.58, "STS14": 75.60, "STS15": 85.39, "STS16
 
 @pytest.fixture(scope="module")
 def reference(shared, minilm):
-    return Reference.build(minilm, wiki_sentences(60_000), size=5_000)
+    short = [
+        sentence for sentence in wiki_sentences(60_000) if len(sentence) < 80
+    ]  # which are encoded sooner
+    return Reference.build(minilm, short, size=3_000)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +59,7 @@ def test_forms_keep_the_exact_similarities(model, stsb):
         parts = form(vectors)
         assert spearmanr((parts @ parts.T).numpy()[above], true).statistic >= at_least
         found[name] = score(stsb[0], form(stsb[1]), form(stsb[2]))
-    assert found["exact"] == pytest.approx(79.92, abs=0.4)  # with 10,000 references, not 5,000
+    assert found["exact"] == pytest.approx(79.92, abs=0.4)  # with 10,000 references, not 3,000
     assert found["compact"] == pytest.approx(found["exact"], abs=0.3)
     assert found["linear"] == pytest.approx(found["exact"], abs=0.3)
 
@@ -88,9 +91,15 @@ def test_blend_through_the_front_door(model, shared):
         assert blended.similarity(x, y)[0, 0] == pytest.approx(0.25 * rho + 0.75 * left @ right, abs=1e-6)
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """Vectors of sentences that are in both layouts."""
+    return tmp_path_factory.mktemp("vectors")
+
+
 @pytest.mark.parametrize("layout", ["sts-raw", "senteval"])
-def test_sts16_is_the_published_figure_from_both_layouts(shared, minilm, layout):
-    given = {"tasks": ["STS16"], "cache": False, "progress": False}
+def test_sts16_is_the_published_figure_from_both_layouts(shared, minilm, cache, layout):
+    given = {"tasks": ["STS16"], "cache": cache, "progress": False}
     evaluation = evaluate(minilm.model, data=shared / "data" / layout, **given)
     (scores,) = evaluation.scores().values()
     assert scores["STS16"] == pytest.approx(COSINE["STS16"], abs=0.1)
