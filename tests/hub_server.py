@@ -89,10 +89,9 @@ class HubServer:
         for (owner, name), (content, large) in self.files.items():
             if owner == repository:
                 size = len(content)
-                oid = hashlib.sha1(content).hexdigest()
-                rows.append({"type": "file", "path": name, "size": size, "oid": oid})
+                digest = self.checksum(name, content, large)
+                rows.append({"type": "file", "path": name, "size": size, "oid": digest})
                 if large:
-                    digest = hashlib.sha256(content).hexdigest()
                     rows[-1]["lfs"] = {"oid": digest, "size": size, "pointerSize": 130}
         return rows
 

@@ -18,7 +18,7 @@ from peak_memory import PEAK
 
 from rankencoder import RankEncoder, RankIndex
 from rankencoder.errors import InputError
-from rankencoder.evaluation.unpack import unpack_senteval
+from rankencoder.evaluation.public_data import unpack_senteval
 from rankencoder.io.corpus import read_sentences
 from rankencoder.report import report
 
@@ -327,7 +327,7 @@ def test_archives_stay_where_they_belong(name, tmp_path):
 
 
 def test_a_label_of_a_result_is_a_name_and_no_path():
-    from rankencoder.evaluation.results import file_name
+    from rankencoder.io.files import file_name
 
     for label in ("../../etc/passwd", "/etc/passwd", "..", "a\\..\\b", "\0", "", "...", "a/b", "C:\\x"):
         name = file_name(label)

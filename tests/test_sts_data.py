@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rankencoder.errors import InputError
-from rankencoder.evaluation.sts_data import DEV, SEVEN, WHOLE_SICK, PairSet, read_pair_set, read_sts
-from rankencoder.evaluation.sts_hub import HUB_SETS
+from rankencoder.evaluation.sts_data import DEV, SEVEN, WHOLE_SICK, PairSet, read_pair_set
+from rankencoder.evaluation.sts_sources import HUB_SETS, read_sts
 from rankencoder.io.pairs import ScoredPair
 
 COUNTS = {  # methods.md, 10.1
@@ -123,7 +123,7 @@ def test_where_senteval_may_lie(shared, tmp_path):
         shutil.copytree(shared / "data/senteval/downstream/SICK", folder / below / "SICK")
         (again,) = read_sts(folder, ["SICK-R dev"])
         assert again.fingerprint == whole[0].fingerprint
-    with pytest.raises(InputError, match=r"no such file: .*sts-test\.csv; `rankencoder data fetch` gets"):
+    with pytest.raises(InputError, match=r"no such file: .*sts-test\.csv; set `data` to a folder"):
         read_sts(folder, ["SICK-R dev", "STS-B"])
     with pytest.raises(InputError, match=r"no such file: .*STS\.input\.MSRpar\.txt"):
         read_sts(folder)
@@ -132,9 +132,9 @@ def test_where_senteval_may_lie(shared, tmp_path):
 def test_unknown_sets_and_sources(shared, tmp_path):
     with pytest.raises(InputError, match="no set 'STSB' in .* did you mean 'STS-B'"):
         read_sts(shared / "data/sts-raw", ["STS12", "STSB"])
-    with pytest.raises(InputError, match="no such folder: .*nowhere; `rankencoder data fetch`.*--data DIR"):
+    with pytest.raises(InputError, match="no such folder: .*nowhere; set `data` to a folder"):
         read_sts(tmp_path / "nowhere")
-    with pytest.raises(InputError, match="no STS sets in .*neither.*nor.*`rankencoder data fetch`"):
+    with pytest.raises(InputError, match="no STS sets in .*neither.*nor.*set `data`"):
         read_sts(tmp_path)
 
 
@@ -196,7 +196,7 @@ def test_damaged_senteval_files(sts13, tmp_path, kind, text, message):
 
 def test_missing_and_useless_senteval_files(sts13, tmp_path):
     sts13("gs", "FNWN", "").unlink()
-    with pytest.raises(InputError, match=r"no such file: .*STS\.gs\.FNWN\.txt; `rankencoder data fetch`"):
+    with pytest.raises(InputError, match=r"no such file: .*STS\.gs\.FNWN\.txt; set `data`"):
         read_sts(tmp_path, ["STS13"])
     for name in ("FNWN", "headlines", "OnWN"):
         sts13("gs", name, "2\n2.0\n\n2\n")
@@ -300,9 +300,9 @@ def test_the_hub_has_no_splits_of_sick(copies, name):
 def test_damaged_copies(tmp_path):
     folder = tmp_path / "sts12-sts"
     folder.mkdir()
-    with pytest.raises(InputError, match="no such folder: .*sts13-sts; `rankencoder data fetch"):
+    with pytest.raises(InputError, match="no such folder: .*sts13-sts; set `data`"):
         read_sts(tmp_path, ["STS13"])
-    with pytest.raises(InputError, match="cannot load the split 'test' of .*sts12-sts .*`rankencoder data"):
+    with pytest.raises(InputError, match="cannot load the split 'test' of .*sts12-sts .*set `data`"):
         read_sts(tmp_path, ["STS12"])
     row = {"sentence1": "a", "sentence2": "b", "score": 1.0}
     for change, message in [
@@ -333,7 +333,7 @@ def test_code_beside_the_data_is_not_run(tmp_path):
 
 
 def test_no_hub_within_reach():
-    with pytest.raises(InputError, match="cannot load the split 'test' of mteb/sts12-sts .*rankencoder data"):
+    with pytest.raises(InputError, match="cannot load the split 'test' of mteb/sts12-sts .*set `data`"):
         read_sts("hub", ["STS12"])
 
 
@@ -343,7 +343,7 @@ def test_the_hub_itself_and_its_cache(tmp_path):
     hub.add("mteb/stsbenchmark-sts", "dev.jsonl", "\n".join(map(json.dumps, rows)).encode(), large=True)
     hub.add("mteb/stsbenchmark-sts", "README.md", b"---\nlanguage:\n- en\n---\n", large=False)
     code = """
-from rankencoder.evaluation.sts_data import read_sts
+from rankencoder.evaluation.sts_sources import read_sts
 (found,) = read_sts("hub", ["STS-B dev"])
 print(found.source, found.pairs)
 """

@@ -138,7 +138,7 @@ def test_layouts_and_small_files(tmp_path, place, given):
             "TREC",
             "TREC/TREC_10.label",
             None,
-            "no such file: .*TREC_10.label; `rankencoder data fetch` gets it",
+            "no such file: .*TREC_10.label; set `data`",
         ),
         ("TREC", "TREC/train_5500.label", "", "train_5500.label is empty"),
         (
@@ -172,7 +172,7 @@ def test_layouts_and_small_files(tmp_path, place, given):
         ("MRPC", "MRPC/msr_paraphrase_test.txt", "0\t5\t6\tOne\tTwo\n", "line 1: expected a header"),
         ("MRPC", "MRPC/msr_paraphrase_test.txt", FILES["MRPC/msr_paraphrase_test.txt"] + "1\t2\n", "line 3"),
         ("MRPC", "MRPC/msr_paraphrase_test.txt", HEADER, "is empty"),
-        ("MR", "CR/custrev.pos", "good", "holds MR/rt-polarity.pos: `rankencoder data fetch` gets it"),
+        ("MR", "CR/custrev.pos", "good", "holds MR/rt-polarity.pos; set `data`"),
         ("SST2", "CR/custrev.pos", "good", "did you mean 'SST-2'"),
     ],
 )

@@ -40,11 +40,11 @@ def fetch(
     - `rankencoder data fetch senteval wiki1m -o data`
 
     """
-    from rankencoder.evaluation.fetch import fetch as fetch_data
+    from rankencoder.evaluation.public_data import fetch_data
 
     chosen = what or ["senteval"]
     try:
-        folder = fetch_data(chosen, output, progress=is_watched(), tell=_tell)
+        folder = fetch_data(chosen, output, progress=is_watched(), report=_report)
     except KeyboardInterrupt as stop:
         raise KeyboardInterrupt("the same command fetches what is missing") from stop
     if as_json:
@@ -53,7 +53,7 @@ def fetch(
         sys.stdout.write(f"{folder}: {', '.join(chosen)}, whole\n")
 
 
-def _tell(line: str) -> None:
+def _report(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 

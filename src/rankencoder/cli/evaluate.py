@@ -79,22 +79,26 @@ def evaluate(
     from rankencoder.cli.scores import as_data, print_evaluation
     from rankencoder.evaluation.evaluator import SECTIONS, check_aggregation
     from rankencoder.evaluation.evaluator import evaluate as run
+    from rankencoder.evaluation.sts_data import MissingDataError
 
     how = check_aggregation(aggregation)
-    evaluation = run(
-        list(models),
-        data=data,
-        dev=dev or [],
-        tasks=task or SECTIONS,
-        corpus=corpus,
-        size=size,
-        output=output,
-        projection=projection,
-        cache=cache,
-        device=device,
-        batch_size=batch_size,
-        progress=is_watched(),
-    )
+    try:
+        evaluation = run(
+            list(models),
+            data=data,
+            dev=dev or [],
+            tasks=task or SECTIONS,
+            corpus=corpus,
+            size=size,
+            output=output,
+            projection=projection,
+            cache=cache,
+            device=device,
+            batch_size=batch_size,
+            progress=is_watched(),
+        )
+    except MissingDataError as error:
+        raise InputError(f"{error}; `rankencoder data fetch` gets the public sets") from error
     if as_json:
         print_json(as_data(evaluation, how))
     else:

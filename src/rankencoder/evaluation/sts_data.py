@@ -1,16 +1,15 @@
-"""The field's STS sets out of SentEval's folders, plain files or the hub; and a user's own scored pairs."""
+"""The field's STS sets out of SentEval's or plain files, and a user's own scored pairs."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rankencoder.errors import InputError, nearest
+from rankencoder.errors import InputError
 from rankencoder.io.corpus import LONGEST, check_sentences
 from rankencoder.io.files import bare_suffix, read_lines
 from rankencoder.io.pairs import ScoredPair, read_scored_pairs, to_score, told_at
@@ -54,8 +53,14 @@ SUBSETS = {
 }
 """The sub-sets of each set, in order, with their published numbers of pairs."""
 
-GET = "`rankencoder data fetch` gets the data, and --data DIR uses a copy that you have"
 _SUFFIXES = (".tsv", ".csv", ".jsonl")
+
+
+class MissingDataError(InputError):
+    """Public data that is not where it was looked for."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"{message}; set `data` to a folder that holds it")
 
 
 @dataclass(frozen=True)
@@ -114,30 +119,6 @@ class PairSet:
         return digest.hexdigest()
 
 
-def read_sts(source: str | Path, names: Sequence[str] | None = None) -> list[PairSet]:
-    """Return STS sets in the order of their names.
-
-    :param source: A SentEval folder (or its ``downstream``, or a folder with its STS and SICK), the folder of
-        ``rankencoder data fetch``, a folder of plain files (``STS12/MSRpar.tsv``, ``STSB/test.tsv``,
-        ``SICKR/trial.tsv``; also .csv and .jsonl), a folder with copies of the hub's sets (``sts12-sts`` or
-        ``mteb/sts12-sts``), or "hub" for these themselves.
-    :param names: Out of :data:`SEVEN` and :data:`DEV`; each has to be there. By default all that the layout
-        has. The hub has no split of SICK-R, only the whole corpus, which is called "SICK-R (all 9,927)".
-    :raises InputError: If there is no such set, or a file is missing or damaged; with file and line.
-    """
-    known, read = _layout(source)
-    chosen = known if names is None else [names] if isinstance(names, str) else names
-    for name in chosen:
-        if name in known:
-            continue
-        if name.startswith("SICK-R") and WHOLE_SICK in known:
-            raise InputError(
-                f"{name!r} needs SentEval's data: the hub has no splits of it, only {WHOLE_SICK!r}; {GET}"
-            )
-        raise InputError(f"no set {name!r} in {source}:{nearest(name, known)}")
-    return [read(name) for name in chosen]
-
-
 def read_pair_set(path: str | Path) -> PairSet:
     """Return a user's own scored pairs: a TSV, CSV or JSONL file, as ``read_scored_pairs`` takes it.
 
@@ -149,28 +130,6 @@ def read_pair_set(path: str | Path) -> PairSet:
     compressed = bare_suffix(path) != path.suffix.lower()
     name = Path(path.stem).stem if compressed else path.stem
     return PairSet(name, {"all": pairs}, str(path), (min(scores), max(scores)))
-
-
-def _layout(source: str | Path) -> tuple[Sequence[str], Callable[[str], PairSet]]:
-    """Return the sets that a source has, by its looks, and what reads one of them."""
-    from rankencoder.evaluation.sts_hub import HUB_SETS, hub_folder, read_hub_set
-
-    if source == "hub":
-        return tuple(HUB_SETS), partial(read_hub_set, None)
-    folder = Path(source)
-    if not folder.is_dir():
-        raise InputError(f"no such folder: {folder}; {GET}")
-    for below in ("", "downstream", "data/downstream", "senteval/downstream"):
-        if (folder / below / "STS").is_dir() or (folder / below / "SICK").is_dir():
-            return (*SEVEN, *DEV), partial(_read_senteval, folder / below)
-    if any((folder / name).is_dir() for name in (*SEVEN[:5], "STSB", "SICKR")):
-        return (*SEVEN, *DEV), partial(_read_plain, folder)
-    if (copies := hub_folder(folder)) is not None:
-        return tuple(HUB_SETS), partial(read_hub_set, copies)
-    raise InputError(
-        f"no STS sets in {folder}: it holds neither SentEval's downstream/STS, nor STS12/MSRpar.tsv and the "
-        f"like, nor the hub's sts12-sts; {GET}"
-    )
 
 
 def make_set(
@@ -214,7 +173,8 @@ def _single_spaced(text: str) -> str:
     return " ".join(text.split())
 
 
-def _read_senteval(root: Path, name: str) -> PairSet:
+def read_senteval_set(root: Path, name: str) -> PairSet:
+    """Return a set out of the files of SentEval, or raise an `InputError`."""
     if name in _TABLES:
         path = root / _TABLES[name].senteval
         return make_set(name, {"all": list(_senteval_table(path, _TABLES[name]))}, str(path))
@@ -257,14 +217,15 @@ def _senteval_subset(folder: Path, subset: str) -> list[ScoredPair]:
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
     """Yield each line, without its end, and its place."""
     if not path.is_file():
-        raise InputError(f"no such file: {path}; {GET}")
+        raise MissingDataError(f"no such file: {path}")
     for row in read_lines(path, 8 * LONGEST):
         if row.text is None:
             raise InputError(f"{row.place}: the line is far too long for two sentences")
         yield row.text.rstrip("\r\n"), row.place
 
 
-def _read_plain(root: Path, name: str) -> PairSet:
+def read_plain_set(root: Path, name: str) -> PairSet:
+    """Return a set out of plain files of scored pairs, or raise an `InputError`."""
     if name in _TABLES:
         path = _plain_file(root, _TABLES[name].plain)
         return make_set(name, {"all": _plain_pairs(path)}, str(path))
@@ -275,7 +236,7 @@ def _read_plain(root: Path, name: str) -> PairSet:
 def _plain_file(root: Path, name: str) -> Path:
     found = [path for suffix in _SUFFIXES if (path := root / f"{name}{suffix}").is_file()]
     if not found:
-        raise InputError(f"no such file: {root / name}{_SUFFIXES[0]} (nor {', '.join(_SUFFIXES[1:])}); {GET}")
+        raise MissingDataError(f"no such file: {root / name}{_SUFFIXES[0]} (nor {', '.join(_SUFFIXES[1:])})")
     if len(found) > 1:
         raise InputError(f"which of {' and '.join(map(str, found))} is to be read? Remove the others")
     return found[0]

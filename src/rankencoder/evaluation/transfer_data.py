@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from rankencoder.errors import InputError, nearest
+from rankencoder.evaluation.sts_data import MissingDataError
 
 TRANSFER_TASKS: tuple[str, ...] = ("MR", "CR", "SUBJ", "MPQA", "SST-2", "TREC", "MRPC")
 """The tasks in the order of the field's tables."""
@@ -168,7 +169,7 @@ def read_transfer_task(folder: str | Path, name: str) -> TransferTask:
     for file in _FILES[name]:
         found = list(file.read(home / file.path))
         if not found:
-            raise InputError(f"{home / file.path} is empty: `rankencoder data fetch` gets it anew")
+            raise MissingDataError(f"{home / file.path} is empty")
         if len(found) != file.count:
             warnings.append(f"{home / file.path} has {len(found)} rows, the published file {file.count}")
         rows.setdefault(file.split, []).extend(found)
@@ -182,9 +183,7 @@ def _home(folder: Path, files: tuple[_File, ...]) -> Path:
     for home in (folder / "downstream", folder):
         if any((home / file.path).exists() for file in files):
             return home
-    raise InputError(
-        f"neither {folder} nor its folder downstream holds {files[0].path}: `rankencoder data fetch` gets it"
-    )
+    raise MissingDataError(f"neither {folder} nor its folder downstream holds {files[0].path}")
 
 
 def _split(rows: list[_Row]) -> Split:
@@ -203,7 +202,7 @@ def _lines(path: Path, encoding: str) -> Iterator[tuple[str, str]]:
     try:
         data = path.read_bytes()
     except FileNotFoundError as error:
-        raise InputError(f"no such file: {path}; `rankencoder data fetch` gets it") from error
+        raise MissingDataError(f"no such file: {path}") from error
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from error
     for i, line in enumerate(data.removesuffix(b"\n").split(b"\n") if data else (), start=1):
