@@ -18,13 +18,13 @@ import torch
 from rankencoder.blend import blend
 from rankencoder.encoders import Encoder, unit
 from rankencoder.evaluation.curve_figures import POWERS, WEIGHTS, with_average
-from rankencoder.evaluation.embeddings import CachedEncoder
 from rankencoder.evaluation.halves import LOOKED_AT, SENTENCES, WORDS, evenly, halved, related_pairs
 from rankencoder.evaluation.pairwise import PairVectors, encode_pairs, pair_similarities
 from rankencoder.evaluation.space_figures import describe_space
 from rankencoder.evaluation.statistics import alignment, hubness, spearman, spread, uniformity
 from rankencoder.evaluation.sts_data import PairSet
 from rankencoder.evaluation.subjects import Subject
+from rankencoder.evaluation.vector_cache import CachedEncoder
 from rankencoder.forms import Form, fit_form
 from rankencoder.io.corpus import read_sentences
 from rankencoder.io.sampling import sample_sentences

@@ -82,8 +82,8 @@ class Run:
     def profile(self, model: Path, role: str) -> None:
         """Describe an encoder in brief."""
         from rankencoder.encoders import Encoder
-        from rankencoder.evaluation.embeddings import CachedEncoder
-        from rankencoder.evaluation.sts_data import read_sts
+        from rankencoder.evaluation.sts_sources import read_sts
+        from rankencoder.evaluation.vector_cache import CachedEncoder
 
         with self.timed("profile"):
             encoder = CachedEncoder(Encoder(model, batch_size=256), self.folder / "vectors")

@@ -36,9 +36,9 @@ from experiment_job import DO, Run, do_model, run_job
 from jobs import STS, Job, add_arguments, corpus_file, run_all
 
 from rankencoder.encoders import Encoder
-from rankencoder.evaluation.embeddings import CachedEncoder
 from rankencoder.evaluation.halves import SENTENCES, WORDS
-from rankencoder.evaluation.sts_data import read_sts
+from rankencoder.evaluation.sts_sources import read_sts
+from rankencoder.evaluation.vector_cache import CachedEncoder
 
 HEADS = 12  # of every transformer here; ONNX does not say so in one place
 BATCH = 32

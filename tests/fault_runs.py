@@ -19,7 +19,7 @@ PARTS = (
     "rankencoder.vector_files.PART",
     "rankencoder.reference._PART",
     "rankencoder.search.rank_index._PART",
-    "rankencoder.evaluation.embeddings._PART",
+    "rankencoder.evaluation.vector_cache._PART",
     "rankencoder.training.teaching.teacher_vectors._PART",
     "rankencoder.training.sentences._BATCH",
 )

@@ -14,16 +14,17 @@ from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimil
 from rankencoder import RankEncoder, evaluate, rank_similarity
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
-from rankencoder.evaluation.embeddings import CachedEncoder
+from rankencoder.evaluation import vector_cache
 from rankencoder.evaluation.evaluator import SECTIONS
 from rankencoder.evaluation.pair_groups import group_rows, most_changed, neighbour_overlap, similar_pairs
 from rankencoder.evaluation.result_rows import rows
 from rankencoder.evaluation.results import read_results
 from rankencoder.evaluation.sts_data import SEVEN, PairSet
 from rankencoder.evaluation.sts_figures import aggregate
-from rankencoder.evaluation.subjects import open_model
+from rankencoder.evaluation.subjects import open_subjects
 from rankencoder.evaluation.transfer import score_transfer
 from rankencoder.evaluation.transfer_data import read_transfer_task
+from rankencoder.evaluation.vector_cache import CachedEncoder
 from rankencoder.io.pairs import ScoredPair
 from rankencoder.report.encoder_views import views
 
@@ -172,7 +173,7 @@ def test_groups_of_similar_pairs():
 
 def test_shared_neighbours_by_explain(tiny_saved, pairs):
     model = RankEncoder.load(tiny_saved)
-    subject = open_model(model).subjects[0]
+    subject = open_subjects(model).subjects[0]
     some = PairSet("mine", {"all": pairs[:20]}, "memory", (0, 5))
     expected = [len(model.explain(p.a, p.b, k=100).shared) for p in pairs[:20]]
     assert neighbour_overlap(subject, some).tolist() == expected
@@ -203,7 +204,7 @@ def test_space_of_the_exact_ranks(tiny_model, pairs):
     """The cosine of two points of the rank space is Spearman's correlation."""
     from rankencoder.evaluation.space_figures import spaces
 
-    subject = open_model(tiny_model).subjects[0]
+    subject = open_subjects(tiny_model).subjects[0]
     vectors = subject.encoder([p.a for p in pairs[:10]])
     found = spaces(subject, vectors)["ranks"]
     expected = rank_similarity((vectors @ tiny_model.form.reference.T).numpy())
@@ -298,6 +299,30 @@ def test_stored_vectors_that_are_damaged_are_made_again(tmp_path, sentences, cal
         data = bytearray(file.read_bytes())
 
 
+def test_one_added_sentence_is_all_that_is_encoded(tmp_path, sentences, callable_encoder):
+    encoder = Counting(callable_encoder)
+    CachedEncoder(Encoder(encoder), tmp_path).raw(sentences[:50])
+    encoder.seen = 0
+    again = CachedEncoder(Encoder(encoder), tmp_path)
+    again.raw(sentences[:51])
+    assert encoder.seen == 4 + 1  # the probe, and the added one
+    CachedEncoder(Encoder(encoder), tmp_path).raw(sentences[40:60])  # as another process would
+    encoder.seen = 0
+    assert torch.equal(again.raw(sentences[:60]), Encoder(callable_encoder).raw(sentences[:60]))
+    assert encoder.seen == 0
+
+
+def test_memory_is_bounded(sentences, callable_encoder, monkeypatch):
+    encoder = Counting(callable_encoder)
+    cached = CachedEncoder(Encoder(encoder), None)
+    width = cached.raw(sentences[:1]).shape[1]
+    monkeypatch.setattr(vector_cache, "_MEMORY", 10 * 4 * width)
+    cached.raw(sentences[:40])
+    encoder.seen = 0
+    assert torch.equal(cached.raw(sentences[:40]), Encoder(callable_encoder).raw(sentences[:40]))
+    assert encoder.seen == 30
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory, tiny_folder, tiny_saved):
     """Three finished trainings as they lie on disk, with seeds 1, 2, 3, and one of another configuration."""
@@ -352,7 +377,7 @@ def test_models_of_one_name_are_told_apart(evaluation):
 
 def test_unfinished_runs_are_refused(runs, dev, tmp_path):
     (tmp_path / "rankencoder-run.json").write_text('{"finished": false}')
-    with pytest.raises(InputError, match="unfinished training: rankencoder train --resume"):
+    with pytest.raises(InputError, match="not finished an encoder yet: resume it first"):
         evaluate(tmp_path, dev=dev)
 
 
@@ -470,7 +495,7 @@ def test_other_files_in_a_folder_of_results_are_passed_over(evaluation, tmp_path
     path.write_text(evaluation.files[0].read_text())
     (tmp_path / "package.json").write_text("{}")
     assert len(read_results([tmp_path])) == 1
-    with pytest.raises(InputError, match="is no result of rankencoder evaluate"):
+    with pytest.raises(InputError, match="is no result of an evaluation"):
         read_results([tmp_path / "package.json"])
 
 
@@ -526,8 +551,7 @@ def test_no_data_is_said_clearly(run_cli, tiny_saved, tmp_path, monkeypatch):
     code, _, err = run_cli("evaluate", tiny_saved)
     assert code == 2
     assert "rankencoder data fetch" in err
-    assert "--data" in err
-    assert "--dev" in err
+    assert "there is no evaluation data, and no" in err
 
 
 def test_missing_and_renamed_files_are_named(run_cli, tiny_saved, data, tmp_path):

@@ -55,8 +55,6 @@ KNOWN: dict[str, set[str]] = {
         "explorer.launch -> server.served_model",
         "explorer.launch -> server.serving",
         "explorer.search_results -> server.filters",
-        "integrations.mteb -> evaluation.embeddings",
-        "integrations.mteb -> evaluation.results",
     },
     "training": {
         "training.loop.stage -> training.teaching.targets",
@@ -68,7 +66,6 @@ KNOWN: dict[str, set[str]] = {
         "cli, explorer",
     },
     "module cycle": {
-        "evaluation.sts_data, evaluation.sts_hub",
         "training.losses.contrastive, training.methods.method",
         "training.run, training.teaching.teachers",
     },
@@ -76,11 +73,6 @@ KNOWN: dict[str, set[str]] = {
         "filters.py",
     },
     "flag": {
-        "evaluation.evaluator: --data",
-        "evaluation.evaluator: --dev",
-        "evaluation.fetch: --data",
-        "evaluation.sts_data: --data",
-        "evaluation.subjects: --resume",
         "explorer.search_page: --index",
         "server.endpoints: --index",
         "server.serving: --host",
@@ -90,12 +82,6 @@ KNOWN: dict[str, set[str]] = {
         "training.sentences: --overwrite",
     },
     "command line": {
-        "evaluation.evaluator: rankencoder data",
-        "evaluation.fetch: rankencoder data",
-        "evaluation.results: rankencoder evaluate",
-        "evaluation.sts_data: rankencoder data",
-        "evaluation.subjects: rankencoder train",
-        "evaluation.transfer_data: rankencoder data",
         "explorer.compare_page: rankencoder evaluate",
         "explorer.search_results: rankencoder duplicates",
         "report.rendering: rankencoder report",

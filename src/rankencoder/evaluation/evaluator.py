@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.errors import InputError, nearest
-from rankencoder.evaluation.embeddings import cache_folder
 from rankencoder.evaluation.result_rows import Row, rows
 from rankencoder.evaluation.results import Result, finish_result, write_result
-from rankencoder.evaluation.sts_data import DEV, SEVEN, WHOLE_SICK, PairSet, read_pair_set, read_sts
+from rankencoder.evaluation.sts_data import DEV, SEVEN, WHOLE_SICK, MissingDataError, PairSet, read_pair_set
 from rankencoder.evaluation.sts_figures import AGGREGATIONS
-from rankencoder.evaluation.subjects import check_model, open_model
+from rankencoder.evaluation.sts_sources import read_sts
+from rankencoder.evaluation.subjects import open_subjects
 from rankencoder.evaluation.transfer_data import TRANSFER_TASKS
+from rankencoder.io.cache import cache_root
+from rankencoder.model import check_model
 from rankencoder.reference import SIZE
 
 if TYPE_CHECKING:
@@ -81,7 +83,7 @@ def evaluate(
     :param models: One or several: a RankEncoder or its folder, the folder of a training run (E1 and E2), or
         an encoder (a SentenceTransformer, its folder or hub name, or a callable).
     :param data: A folder of STS and transfer data in SentEval's layout, or of plain files of scored pairs,
-        or "hub"; by default what ``rankencoder data fetch`` fetched.
+        or "hub"; by default the data that was fetched.
     :param dev: Your own scored pairs: ``.tsv``, ``.csv`` or ``.jsonl`` files. They are scored like the other
         sets, and the advice rests on them in place of STS-B dev.
     :param tasks: Of "sts", "space", "similar-pairs", "neighbours", "curves", "choice", "advice",
@@ -121,10 +123,10 @@ def evaluate(
     tasks_read = read_transfer(data or _fetched() or _advise(), plan.transfer) if plan.transfer else []
     if output is not None:
         Path(output).mkdir(parents=True, exist_ok=True)  # what cannot be written is told of before the work
-    kept = cache_folder() if cache is True else Path(cache) if cache else None
+    kept = cache_root("vectors") if cache is True else Path(cache) if cache else None
     results, paths = [], []
     for source in given:
-        model = open_model(
+        model = open_subjects(
             source,
             corpus=corpus,
             size=size,
@@ -188,17 +190,14 @@ class _Plan:
 
 
 def _fetched() -> Path | None:
-    from rankencoder.evaluation.fetch import data_folder
+    from rankencoder.evaluation.public_data import data_folder
 
     folder = data_folder() / "senteval"
     return folder if folder.is_dir() else None
 
 
 def _advise() -> str:
-    raise InputError(
-        "there is no evaluation data: fetch it with rankencoder data fetch, name a folder that holds it "
-        "with --data, or give your own scored pairs with --dev"
-    )
+    raise MissingDataError("there is no evaluation data, and no `dev` pairs of your own")
 
 
 def check_aggregation(name: str) -> str:

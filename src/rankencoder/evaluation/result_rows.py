@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rankencoder.evaluation.embeddings import digest
 from rankencoder.evaluation.statistics import Bootstrapped, bootstrap_spearman, mean_gain
 from rankencoder.evaluation.sts_data import DEV, SEVEN, WHOLE_SICK
+from rankencoder.fingerprints import digest
 
 if TYPE_CHECKING:
     from rankencoder.evaluation.results import Result

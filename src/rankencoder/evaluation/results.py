@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import re
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
@@ -15,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankencoder.errors import InputError
-from rankencoder.evaluation.embeddings import digest
 from rankencoder.evaluation.sts_figures import AGGREGATIONS, average
 from rankencoder.evaluation.transfer_data import TRANSFER_TASKS
+from rankencoder.fingerprints import digest
+from rankencoder.io.files import file_name
 from rankencoder.io.storage import new_file, read_json
 from rankencoder.provenance import provenance
 
@@ -128,15 +128,6 @@ def with_transfer_average(tasks: dict[str, Any]) -> dict[str, Any]:
     return {"tasks": ordered, "AVG": float(np.mean(accuracies)) if whole else None}
 
 
-def file_name(label: str) -> str:
-    """Return a label as the name of a file.
-
-    >>> file_name("sentence-transformers/all-MiniLM-L6-v2")
-    'sentence-transformers-all-MiniLM-L6-v2'
-    """
-    return re.sub(r"[^\w.-]+", "-", label).strip("-.") or "model"
-
-
 def read_results(paths: Iterable[str | Path]) -> list[Result]:
     """Read results, from files or folders of them.
 
@@ -149,11 +140,11 @@ def read_results(paths: Iterable[str | Path]) -> list[Result]:
         elif path.exists():
             files.append(path)
         else:
-            raise InputError(f"no such file or folder: {path}. Results are made by: rankencoder evaluate")
+            raise InputError(f"no such file or folder: {path}")
     inside = {file for path in map(Path, paths) if path.is_dir() for file in path.glob("*.json")}
     found = [read_result(file) for file in files if file not in inside or _is_ours(file)]
     if not found:
-        raise InputError("there are no results to report: rankencoder evaluate makes them")
+        raise InputError("there are no results: evaluate a model first")
     return found
 
 
@@ -170,7 +161,7 @@ def read_result(file: Path) -> Result:
     """
     result = read_json(file)
     if result.get("format") != FORMAT:
-        raise InputError(f"{file} is no result of rankencoder evaluate (format {result.get('format')!r})")
+        raise InputError(f"{file} is no result of an evaluation (format {result.get('format')!r})")
     try:
         _check(result)
     except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from rankencoder.blend import blend
-from rankencoder.encoders import Encoder, check_encoder_name
+from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
-from rankencoder.evaluation.embeddings import CachedEncoder, digest
 from rankencoder.evaluation.pairwise import encode_pairs, pair_similarities
+from rankencoder.evaluation.vector_cache import CachedEncoder
+from rankencoder.fingerprints import digest
 from rankencoder.forms import fit_form
 from rankencoder.io.pairs import told_at
 from rankencoder.io.storage import RUN, check_kinds, read_json
-from rankencoder.model import RANK_WEIGHT, RankEncoder
-from rankencoder.persistence import CONFIG
+from rankencoder.model import RANK_WEIGHT, RankEncoder, open_model
 from rankencoder.reference import SIZE, Reference
 
 if TYPE_CHECKING:
@@ -67,9 +68,7 @@ class Subject:
         encoded = encode_pairs(self.encoder, pair_set.pairs, progress=progress)
         found = {"cosine": pair_similarities(None, encoded)}
         if self.form is not None:
-            form = self.form
-            key = digest([self.fingerprint, pair_set.fingerprint])
-            ranks = self.encoder.remember(key, len(pair_set.pairs), lambda: pair_similarities(form, encoded))
+            ranks = pair_similarities(self.form, encoded)
             found |= {"ranks": ranks, "blend": blend(ranks, found["cosine"], self.rank_weight)}
         return found
 
@@ -104,16 +103,7 @@ class Model:
         return digest([subject.fingerprint for subject in self.subjects])
 
 
-def check_model(source: Source) -> None:
-    """Look whether a model that is given by name is there, without loading it.
-
-    :raises InputError: If it is not.
-    """
-    if isinstance(source, (str, Path)) and not any((Path(source) / name).exists() for name in (RUN, CONFIG)):
-        check_encoder_name(str(source))
-
-
-def open_model(
+def open_subjects(
     source: Source,
     *,
     corpus: Any = None,
@@ -125,8 +115,7 @@ def open_model(
 ) -> Model:
     """Open whatever can be evaluated.
 
-    :param source: A RankEncoder or its folder, the folder of a training run, or an encoder: a
-        SentenceTransformer, its folder or hub name, or a callable.
+    :param source: The folder of a training run, which gives E1 and E2, or whatever `open_model` opens.
     :param corpus: Where a plain encoder's reference corpus is drawn from; without one, only its cosine can
         be scored.
     :param size: Sentences of that reference corpus.
@@ -134,50 +123,39 @@ def open_model(
     :raises InputError: If it is none of these.
     """
     options: dict[str, Any] = {"device": device, "batch_size": batch_size}
-    if isinstance(source, RankEncoder):
-        name = Path(source.encoder.name).name
-        return Model(name, "rankencoder", source.encoder.name, [_of_rank_encoder(source, "", cache)])
-    if isinstance(source, (str, Path)):
-        folder = Path(source)
-        if (folder / RUN).exists():
-            return _open_run(folder, options, cache, progress)
-        if (folder / CONFIG).exists():
-            loaded = RankEncoder.load(folder, **options)
-            return Model(_name(folder), "rankencoder", str(folder), [_of_rank_encoder(loaded, "", cache)])
-    encoder = CachedEncoder(Encoder(source, **options), cache)
+    if isinstance(source, (str, Path)) and (Path(source) / RUN).exists():
+        return _open_run(Path(source), options, cache, progress)
+    opened = open_model(source, **options)
+    if isinstance(opened, RankEncoder):
+        path = str(source) if isinstance(source, (str, Path)) else opened.encoder.name
+        return Model(_label(path), "rankencoder", path, [_ranked("", opened, cache)])
+    encoder = CachedEncoder(opened, cache)
     subject = Subject("", encoder)
     if corpus is not None:
-        subject = _with_reference(subject, Reference.build(encoder, corpus, size=size, progress=progress))
-    return Model(_name(encoder.name), "encoder", encoder.name, [subject])
+        reference = Reference.build(encoder, corpus, size=size, progress=progress)
+        vectors = torch.from_numpy(reference.vectors).to(encoder.device)
+        subject = Subject("", encoder, reference.sentences, fit_form("exact", vectors))
+    return Model(_label(encoder.name), "encoder", encoder.name, [subject])
 
 
-def _name(path: str | Path) -> str:
+def _label(path: str) -> str:
     """Return what to call a model: its hub name or folder, with the one above where that says little."""
-    folder = Path(path)
-    if not folder.exists():
-        return str(path)
-    folder = folder.resolve()
+    if not os.path.exists(path):
+        return path
+    folder = Path(path).resolve()
     return f"{folder.parent.name}/{folder.name}" if folder.name in _GENERIC else folder.name
 
 
-def _of_rank_encoder(model: RankEncoder, role: str, cache: Path | None) -> Subject:
+def _ranked(role: str, model: RankEncoder, cache: Path | None) -> Subject:
     encoder = CachedEncoder(model.encoder, cache)
     return Subject(role, encoder, model.reference.sentences, model.form, model.rank_weight)
-
-
-def _with_reference(subject: Subject, reference: Reference) -> Subject:
-    import torch
-
-    vectors = torch.from_numpy(reference.vectors).to(subject.encoder.device)
-    form = fit_form("exact", vectors)
-    return Subject(subject.role, subject.encoder, reference.sentences, form, subject.rank_weight)
 
 
 def _open_run(folder: Path, options: dict[str, Any], cache: Path | None, progress: bool) -> Model:
     """Open E1 and E2 of a training run, both with the reference corpus of E2's RankEncoder."""
     record = read_json(folder / RUN)
     if not record.get("finished"):
-        raise InputError(f"{folder} holds an unfinished training: rankencoder train --resume -o {folder}")
+        raise InputError(f"{folder} holds an unfinished training: resume it first")
     check_kinds(record, folder / RUN, config=dict)
     if record["config"].get("seed") is not None:
         check_kinds(record["config"], folder / RUN, seed=int)
@@ -185,29 +163,26 @@ def _open_run(folder: Path, options: dict[str, Any], cache: Path | None, progres
     second = None
     if (folder / "rankencoder").is_dir():
         second = RankEncoder.load(folder / "rankencoder", **options)
-    first = folder / "base"
-    if not first.is_dir():
-        given = record["config"].get("base_encoder") or []
-        given = [given] if isinstance(given, str) else given
-        one = isinstance(given, list) and len(given) == 1 and isinstance(given[0], str)
-        first = Path(given[0]) if one else first  # of several, none is the one
+    first = _first_encoder(folder, record["config"])
     if os.path.isdir(first):  # a name of any length
         with told_at(str(folder)):
             encoder = CachedEncoder(Encoder(first, **options), cache)
         subject = Subject("E1", encoder)
         if second is not None:
-            subject = _encoded_by(subject, second, progress)
+            sentences = second.reference.sentences
+            form = fit_form(second.form.name, encoder(sentences, progress=progress), **second.form.config())
+            subject = Subject("E1", encoder, sentences, form, second.rank_weight)
         subjects.append(subject)
     if second is not None:
-        subjects.append(_of_rank_encoder(second, "E2", cache))
+        subjects.append(_ranked("E2", second, cache))
     if not subjects:
         raise InputError(f"{folder} holds no encoder: its base and rankencoder folders are missing")
-    return Model(_name(folder), "run", str(folder), subjects, record)
+    return Model(_label(str(folder)), "run", str(folder), subjects, record)
 
 
-def _encoded_by(subject: Subject, other: RankEncoder, progress: bool) -> Subject:
-    """Give an encoder the reference sentences, the form and the rank weight of another RankEncoder."""
-    sentences = other.reference.sentences
-    vectors = subject.encoder(sentences, progress=progress)
-    form = fit_form(other.form.name, vectors, **other.form.config())
-    return Subject(subject.role, subject.encoder, sentences, form, other.rank_weight)
+def _first_encoder(folder: Path, config: dict[str, Any]) -> Path:
+    """Return where E1 of a training is: in its folder, or wherever the one that it was given is."""
+    given = config.get("base_encoder") or []
+    given = [given] if isinstance(given, str) else given
+    is_one = isinstance(given, list) and len(given) == 1 and isinstance(given[0], str)
+    return folder / "base" if (folder / "base").is_dir() or not is_one else Path(given[0])

@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankencoder.encoders import Encoder, first_line
-from rankencoder.errors import InputError
-from rankencoder.evaluation.embeddings import digest
-from rankencoder.evaluation.results import file_name
-from rankencoder.io.storage import RUN, new_file
-from rankencoder.persistence import CONFIG
+from rankencoder.errors import InputError, first_line
+from rankencoder.fingerprints import digest
+from rankencoder.io.files import file_name
+from rankencoder.io.storage import new_file
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -65,16 +63,16 @@ def load_as_sentence_transformer(
     model: str | Path, *, device: str | None = None, batch_size: int = 32
 ) -> SentenceTransformer:
     """Return a model that was given by name as a SentenceTransformer whose cosine is its similarity."""
-    from rankencoder.model import RankEncoder
+    from rankencoder.model import RankEncoder, open_model
 
-    folder = Path(model)
-    if (folder / RUN).exists():
-        folder = folder / ("rankencoder" if (folder / "rankencoder").is_dir() else "base")
-    if (folder / CONFIG).exists():
-        return RankEncoder.load(folder, device=device, batch_size=batch_size).to_sentence_transformer()
-    loaded = Encoder(str(folder), device=device, batch_size=batch_size).model
-    assert loaded is not None
-    return loaded
+    opened = open_model(model, device=device, batch_size=batch_size)
+    if isinstance(opened, RankEncoder):
+        return opened.to_sentence_transformer()
+    assert opened.model is not None
+    if opened.prompt:
+        opened.model.prompts = {"given": opened.prompt}
+        opened.model.default_prompt_name = "given"
+    return opened.model
 
 
 def _folder_name(model: str | Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -265,3 +266,12 @@ def _cut_rows(place: Place) -> list[Slice]:
             slices.append(Slice(place, start, number + 1, before))
             start, before = number + 1, before + held
     return slices
+
+
+def file_name(label: str) -> str:
+    """Return a label as the name of a file.
+
+    >>> file_name("sentence-transformers/all-MiniLM-L6-v2")
+    'sentence-transformers-all-MiniLM-L6-v2'
+    """
+    return re.sub(r"[^\w.-]+", "-", label).strip("-.") or "model"

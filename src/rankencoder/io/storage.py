@@ -317,11 +317,6 @@ def import_pyarrow() -> tuple[Any, Any]:
     return pa, pq
 
 
-def user_cache() -> Path:
-    """Return where what can be made or fetched again is kept between runs."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rankencoder"
-
-
 def absolute(name: Any) -> Any:
     """Return the whole path of what exists; hub names and the like stay as they are.
 
