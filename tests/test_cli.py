@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -106,9 +107,10 @@ def test_version(run_cli):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["info", "nowhere"], "no such folder: nowhere"),
-        (["info", "{encoder}"], "is a plain encoder"),
-        (["explain", "nowhere", "a", "b"], "no such folder: nowhere"),
+        (["info", "nowhere"], "cannot load encoder 'nowhere': no such folder"),
+        (["explain", "nowhere", "a", "b"], "cannot load encoder 'nowhere': no such folder"),
+        (["explain", "{encoder}", "a", "b"], "is a plain encoder: build a RankEncoder from it first"),
+        (["similarity", "{encoder}", "a", "b", "--rank-weight", "0.5"], "is a plain encoder: only a"),
         (["similarity", "{model}"], "give two sentences, or --pairs FILE"),
         (["similarity", "{model}", "a", "--pairs", "{corpus}"], "give two sentences, or --pairs FILE"),
         (["build"], "Missing argument 'encoder'. See: rankencoder build --help"),
@@ -125,7 +127,7 @@ def test_version(run_cli):
         (["similarity", "{model}", "--pairs", "nowhere.tsv"], "no such file: nowhere.tsv"),
         (
             ["similarity", "{model}", "--pairs", "{corpus}"],
-            "line 1: expected two sentences separated by a tab",
+            "line 1: expected 2 columns, got 1",
         ),
         (["build", "{encoder}", "nowhere.txt", "-o", "{new}"], "no such file or folder: nowhere.txt"),
         (["build", "someone/nothing", "{corpus}", "-o", "{new}"], "cannot load encoder 'someone/nothing'"),
@@ -230,3 +232,23 @@ def test_methods_are_listed(run_cli):
     assert code == 2
     assert err.startswith("error: ")
     assert err.count("\n") == 1
+
+
+def test_commands_take_any_encoder(run_cli, tiny_folder, tiny_saved, corpus_file, tmp_path):
+    code, out, _ = run_cli("info", tiny_folder, "--json")
+    assert (code, json.loads(out)["dimension"]) == (0, 32)
+    code, out, _ = run_cli("similarity", f"{tiny_folder}?prompt=query: ", "The cat", "The cat", "--json")
+    assert json.loads(out)[0]["similarity"] == pytest.approx(1, abs=1e-5)
+    code, _, _ = run_cli("encode", tiny_folder, corpus_file, "-o", tmp_path / "v.npy")
+    assert np.load(tmp_path / "v.npy").shape == (1200, 32)
+    run = tmp_path / "run"
+    shutil.copytree(tiny_saved, run / "rankencoder")
+    (run / "rankencoder-run.json").write_text("{}")
+    (tmp_path / "pairs.tsv").write_text("1\tThe cat\tThe dog\n2\tA river\tA house\n")
+    answers = [
+        run_cli("similarity", model, "--pairs", tmp_path / "pairs.tsv", "--json")
+        for model in (run, tiny_saved)
+    ]
+    assert answers[0] == answers[1]
+    assert len(json.loads(answers[0][1])) == 2
+    assert "compact (dim 64)" in run_cli("info", run)[1]

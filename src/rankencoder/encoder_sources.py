@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.errors import InputError, first_line
-from rankencoder.io.storage import CONFIG, RUN
+from rankencoder.io.storage import CONFIG, RUN, check_not_interrupted
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -41,10 +41,10 @@ def rankencoder_folder(source: Any) -> Path | None:
     """Return the folder of a saved RankEncoder, given that or its training run; None for anything else."""
     if not isinstance(source, (str, Path)):
         return None
-    folders = [Path(source)]
-    if (folders[0] / RUN).exists():
-        folders = [folders[0] / "rankencoder"]
-    return next((folder for folder in folders if (folder / CONFIG).exists()), None)
+    folder = Path(source)
+    if (folder / RUN).exists():
+        folder = folder / "rankencoder"
+    return folder if (folder / CONFIG).exists() else None
 
 
 def encoder_folder(name: str) -> str:
@@ -61,6 +61,15 @@ def encoder_folder(name: str) -> str:
     raise InputError(f"the training in {run} has not finished an encoder yet: resume it first")
 
 
+def check_model(source: Any) -> None:
+    """Check that there is a RankEncoder, a training run or an encoder of this name, without loading it.
+
+    :raises InputError: If there is none.
+    """
+    if isinstance(source, (str, Path)) and rankencoder_folder(source) is None:
+        check_encoder_name(str(source))
+
+
 def check_encoder_name(name: str, revision: str | None = None) -> None:
     """Check that there is an encoder of this name, without loading it.
 
@@ -68,6 +77,7 @@ def check_encoder_name(name: str, revision: str | None = None) -> None:
     """
     folder = Path(encoder_folder(split_prompt(name)[0]))
     if not folder.exists():
+        check_not_interrupted(folder)
         check_hub(str(folder), revision)
     elif not (folder / "config.json").exists() and not (folder / "modules.json").exists():
         raise InputError(

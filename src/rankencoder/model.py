@@ -14,7 +14,8 @@ import torch
 
 from rankencoder import persistence
 from rankencoder.blend import blend_vectors, blended_dimension, check_rank_weight, reweight_vectors
-from rankencoder.encoder_sources import check_encoder_name, rankencoder_folder
+from rankencoder.encoder_sources import check_model as check_model
+from rankencoder.encoder_sources import rankencoder_folder
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.explain import Described, Explanation, Neighbor, explain_described, nearest
@@ -337,12 +338,3 @@ def open_rankencoder(
     model = open_model(source, device=device, batch_size=batch_size)
     assert isinstance(model, RankEncoder)
     return model
-
-
-def check_model(source: Any) -> None:
-    """Check that `open_model` finds what is given by name, without loading it.
-
-    :raises InputError: If there is no such model.
-    """
-    if isinstance(source, (str, Path)) and rankencoder_folder(source) is None:
-        check_encoder_name(str(source))

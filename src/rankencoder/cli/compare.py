@@ -13,18 +13,21 @@ from rankencoder.cli.console import Device, Json, console, print_json, quiet_lib
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
+    from rankencoder.encoders import Encoder
     from rankencoder.explain import Explanation
+    from rankencoder.io.pairs import Pair
     from rankencoder.model import RankEncoder
 
-Model = Annotated[Path, typer.Argument(help="A RankEncoder folder.")]
+Model = Annotated[str, typer.Argument(help="A RankEncoder, or the folder of a training run.")]
+AnyModel = Annotated[str, typer.Argument(help="A RankEncoder, the folder of a training run, or any encoder.")]
 RankWeight = Annotated[float | None, typer.Option(help="Another rank weight than the stored one.")]
 
 
 def similarity(
-    model: Model,
+    model: AnyModel,
     a: Annotated[str | None, typer.Argument(help="A sentence.")] = None,
     b: Annotated[str | None, typer.Argument(help="Another sentence.")] = None,
-    pairs: Annotated[Path | None, typer.Option(help="Pairs: two tab-separated columns, or .jsonl.")] = None,
+    pairs: Annotated[Path | None, typer.Option(help="Pairs, also with scores: .tsv, .csv, .jsonl.")] = None,
     rank_weight: RankWeight = None,
     device: Device = None,
     as_json: Json = False,
@@ -42,20 +45,25 @@ def similarity(
     from rich.markup import escape
     from rich.table import Table
 
-    loaded = load(model, rank_weight, device)
-    if pairs is None:
-        rows = _scored(loaded, [(str(a), str(b))])
-    else:
-        from rankencoder.io.pairs import read_pairs
+    from rankencoder.io.pairs import Pair, read_pairs
 
-        rows = _scored(loaded, ((pair.a, pair.b) for pair in read_pairs(pairs)))
+    _prepare(model)
+    from rankencoder.model import RankEncoder, open_model
+
+    loaded = open_model(model, device=device)
+    columns = {"similarity": "similarity"}
+    if isinstance(loaded, RankEncoder):
+        columns = {"cosine": "cosine", "rank_similarity": loaded.form.label, **columns}
+        loaded.rank_weight = loaded.rank_weight if rank_weight is None else rank_weight
+    elif rank_weight is not None:
+        raise InputError(f"{model} is a plain encoder: only a RankEncoder has a rank weight")
+    rows = _score(loaded, [Pair(str(a), str(b))] if pairs is None else read_pairs(pairs))
     if as_json:
         print_json(list(rows))
         return
-    table = Table("cosine", loaded.form.label, "similarity", "a", "b", box=None, pad_edge=False)
+    table = Table(*columns.values(), "a", "b", box=None, pad_edge=False)
     for row in rows:
-        numbers = (f"{row[key]:.4f}" for key in ("cosine", "rank_similarity", "similarity"))
-        table.add_row(*numbers, escape(row["a"]), escape(row["b"]))
+        table.add_row(*(f"{row[key]:.4f}" for key in columns), escape(row["a"]), escape(row["b"]))
     console().print(table)
 
 
@@ -104,15 +112,20 @@ def explain(
     print_json(explanation.to_dict()) if as_json else print_explanation(explanation, loaded.form.label, show)
 
 
-def load(folder: Path, rank_weight: float | None, device: str | None) -> RankEncoder:
-    """Load a RankEncoder for a command."""
-    from rankencoder.persistence import read_config
+def _prepare(name: str) -> None:
+    """Check a model's name before the heavy imports."""
+    from rankencoder.encoder_sources import check_model
 
-    read_config(folder)  # before the heavy imports: a wrong name is told at once
+    check_model(name)
     quiet_libraries()
-    from rankencoder.model import RankEncoder
 
-    model = RankEncoder.load(folder, device=device)
+
+def load(name: str, rank_weight: float | None, device: str | None) -> RankEncoder:
+    """Open a RankEncoder for a command."""
+    _prepare(name)
+    from rankencoder.model import open_rankencoder
+
+    model = open_rankencoder(name, device=device)
     if rank_weight is not None:
         model.rank_weight = rank_weight
     return model
@@ -141,21 +154,29 @@ def print_explanation(explanation: Explanation, part: str, show: int) -> None:
         out.print(table)
 
 
-def _scored(model: RankEncoder, pairs: Iterable[tuple[str, str]]) -> Iterator[dict[str, Any]]:
-    """Yield cosine, rank similarity and blend of each pair, a thousand pairs at a time."""
+def _score(model: RankEncoder | Encoder, pairs: Iterable[Pair]) -> Iterator[dict[str, Any]]:
+    """Yield the similarities of each pair, a thousand pairs at a time: a RankEncoder has three."""
     from rankencoder.blend import blend
+    from rankencoder.model import RankEncoder
 
     rows = iter(pairs)
     while chunk := list(islice(rows, 1000)):
-        vectors = model._base_vectors([text for pair in chunk for text in pair])
-        ranks = model.form(vectors)
-        cosines = (vectors[0::2] * vectors[1::2]).sum(dim=1).tolist()
-        correlations = (ranks[0::2] * ranks[1::2]).sum(dim=1).tolist()
-        for (a, b), cosine, correlation in zip(chunk, cosines, correlations, strict=True):
+        sentences = [text for pair in chunk for text in pair]
+        if not isinstance(model, RankEncoder):
+            for pair, cosine in zip(chunk, _inner(model.encode(sentences)), strict=True):
+                yield {"a": pair.a, "b": pair.b, "similarity": cosine}
+            continue
+        vectors = model._base_vectors(sentences)
+        for pair, cosine, ranks in zip(chunk, _inner(vectors), _inner(model.form(vectors)), strict=True):
             yield {
-                "a": a,
-                "b": b,
+                "a": pair.a,
+                "b": pair.b,
                 "cosine": cosine,
-                "rank_similarity": correlation,
-                "similarity": blend(correlation, cosine, model.rank_weight),
+                "rank_similarity": ranks,
+                "similarity": blend(ranks, cosine, model.rank_weight),
             }
+
+
+def _inner(vectors: Any) -> list[float]:
+    """Return the inner products of each vector with the next one."""
+    return [float(product) for product in (vectors[0::2] * vectors[1::2]).sum(1)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -24,7 +23,9 @@ from rankencoder.cli.console import (
 
 
 def encode(
-    model: Annotated[Path, typer.Argument(help="A RankEncoder folder.")],
+    model: Annotated[
+        str, typer.Argument(help="A RankEncoder, the folder of a training run, or any encoder.")
+    ],
     source: Annotated[
         str, typer.Argument(metavar="INPUT", help="Sentences: a file, folder or address, as for build.")
     ],

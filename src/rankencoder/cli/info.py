@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from rankencoder._version import __version__
-from rankencoder.cli.console import Json, console, print_json
+from rankencoder.cli.console import Json, console, print_json, quiet_libraries
 
 
 def _print_version(wanted: bool) -> None:
@@ -27,15 +27,29 @@ def version(
 
 
 def info(
-    model: Annotated[Path, typer.Argument(help="A RankEncoder folder.")],
+    model: Annotated[
+        str, typer.Argument(help="A RankEncoder, the folder of a training run, or any encoder.")
+    ],
     as_json: Json = False,
 ) -> None:
     """Say what a RankEncoder is made of, and how faithful its form is to exact rank vectors.
 
     Example: `rankencoder info my-encoder`
     """
-    description = describe(model)
-    print_json(description) if as_json else print_description(description)
+    from rankencoder.encoder_sources import check_model, rankencoder_folder
+
+    folder = rankencoder_folder(model)
+    if folder is not None:
+        description = describe(folder)
+        print_json(description) if as_json else print_description(description)
+        return
+    check_model(model)
+    quiet_libraries()
+    from rankencoder.encoders import Encoder
+
+    encoder = Encoder(model)
+    about = {"encoder": encoder.name, "dimension": encoder.dimension, "prompt": encoder.prompt}
+    print_json(about) if as_json else _print_table(about)
 
 
 def describe(folder: Path) -> dict[str, Any]:
@@ -52,31 +66,34 @@ def describe(folder: Path) -> dict[str, Any]:
 
 def print_description(about: dict[str, Any]) -> None:
     """Print a description for a person."""
-    from rich.markup import escape
-    from rich.table import Table
-
     form, fidelity, counts = about["form"], about["fidelity"], about["reference"]["counts"] or {}
     settings = ", ".join(f"{key} {value}" for key, value in form["settings"].items())
     dropped = [f"{counts[key]:,} {key}" for key in ("empty", "overlong") if counts.get(key)]
     if counts.get("duplicates"):
         dropped.append(("about " if counts.get("estimated") else "") + f"{counts['duplicates']:,} duplicates")
+    kilobytes = 4 * about["dimension"] / 1000
+    _print_table(
+        {
+            "RankEncoder": about["folder"],
+            "encoder": about["encoder"] + ("" if about["encoder_saved"] else " (a callable, not on disk)"),
+            "reference": f"{about['reference_size']:,} sentences, seed {about['reference']['seed']}",
+            "corpus": f"{counts.get('seen', 0):,} lines"
+            + (f", dropped {', '.join(dropped)}" if dropped else ""),
+            "form": form["name"] + (f" ({settings})" if settings else ""),
+            "fidelity": f"Spearman {fidelity['spearman']:.4f} with exact rank similarities "
+            f"({fidelity['pairs']:,} pairs)",
+            "rank_weight": about["rank_weight"],
+            "a sentence": f"{about['dimension']:,} dimensions, {kilobytes:.1f} kB as float32",
+            "on disk": f"{about['bytes_on_disk'] / 1e6:.1f} MB",
+        }
+    )
+
+
+def _print_table(rows: dict[str, Any]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
     table = Table(box=None, show_header=False, pad_edge=False)
-    for name, value in (
-        ("RankEncoder", about["folder"]),
-        ("encoder", about["encoder"] + ("" if about["encoder_saved"] else " (a callable, not on disk)")),
-        ("reference", f"{about['reference_size']:,} sentences, seed {about['reference']['seed']}"),
-        (
-            "corpus",
-            f"{counts.get('seen', 0):,} lines" + (f", dropped {', '.join(dropped)}" if dropped else ""),
-        ),
-        ("form", form["name"] + (f" ({settings})" if settings else "")),
-        (
-            "fidelity",
-            f"Spearman {fidelity['spearman']:.4f} with exact rank similarities ({fidelity['pairs']:,} pairs)",
-        ),
-        ("rank_weight", str(about["rank_weight"])),
-        ("a sentence", f"{about['dimension']:,} numbers, {4 * about['dimension'] / 1000:.1f} kB as float32"),
-        ("on disk", f"{about['bytes_on_disk'] / 1e6:.1f} MB"),
-    ):
-        table.add_row(f"[bold]{name}[/]", escape(value))
+    for name, value in rows.items():
+        table.add_row(f"[bold]{name}[/]", escape(str(value)))
     console().print(table)

@@ -295,13 +295,25 @@ def read_array(path: Path, mmap_mode: Literal["r"] | None = None) -> np.ndarray:
 
 
 def missing(path: Path) -> str:
-    """Say that a file of a saved folder is not there, and where an interrupted save may have left it."""
-    folder = path.parent.resolve()
-    if _previous(folder).is_dir() and not folder.exists():
-        return f"{folder} is missing, but a save was interrupted: rename {_previous(folder)} to {folder}"
-    if not folder.exists():
+    """Return that a file of a saved folder is not there.
+
+    :raises InputError: If an interrupted save left the folder elsewhere.
+    """
+    check_not_interrupted(path.parent)
+    if not path.parent.exists():
         return f"no such folder: {path.parent}"
     return f"no {path.name} in {path.parent}: not a complete folder saved by rankencoder"
+
+
+def check_not_interrupted(folder: Path) -> None:
+    """Check that a folder is not missing because replacing it was interrupted.
+
+    :raises InputError: If it is; with where the previous one is.
+    """
+    folder = folder.resolve()
+    previous = _previous(folder)
+    if not folder.exists() and previous.is_dir():
+        raise InputError(f"{folder} is missing, but a save was interrupted: rename {previous} to {folder}")
 
 
 def import_pyarrow() -> tuple[Any, Any]:

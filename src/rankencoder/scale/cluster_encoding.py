@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from rankencoder.encoder_sources import rankencoder_folder
 from rankencoder.errors import InputError
 from rankencoder.fingerprints import digest
 from rankencoder.io.files import Place, Slice, whereabouts
@@ -56,6 +57,7 @@ def encode_with_ray(
     from tqdm.auto import tqdm
 
     _check(source, target)
+    folder = rankencoder_folder(folder) or folder
     dimension = int(read_config(Path(folder))["dimension"])
     config = Path(folder) / CONFIG
     model = digest([config.read_text(encoding="utf-8"), str(config.stat().st_mtime_ns)])
