@@ -14,6 +14,8 @@ from rankencoder.errors import InputError
 SAVED = Path(__file__).parent / "data" / "saved-before-19"
 EXPECTED = json.loads((SAVED / "expected.json").read_text(encoding="utf-8"))
 TEXTS = EXPECTED["texts"]
+NOUNS, VERBS = ("cat", "dog", "river", "house", "tree"), ("sees", "moves", "likes", "is")
+CORPUS = [f"the {a} {v} the {b}" for a in NOUNS for v in VERBS for b in NOUNS]
 
 pytestmark = pytest.mark.filterwarnings("ignore::rankencoder.errors.ReferenceWarning")
 
@@ -40,15 +42,6 @@ def test_a_rankencoder(form):
     assert np.allclose(model.encode(TEXTS), vectors(form), atol=1e-5)
 
 
-def test_a_damaged_rankencoder_is_still_refused(saved):
-    file = saved / "compact" / "form.safetensors"
-    data = bytearray(file.read_bytes())
-    data[-1] ^= 1
-    file.write_bytes(data)
-    with pytest.raises(InputError, match="damaged"):
-        RankEncoder.load(saved / "compact", device="cpu")
-
-
 def test_a_reference():
     reference = Reference.load(SAVED / "reference")
     assert len(reference.sentences) == 100
@@ -72,15 +65,14 @@ def test_a_finished_training(saved):
     assert any("E2" in name for name in scores)
 
 
-def test_an_interrupted_training_is_resumed_or_clearly_refused(saved, monkeypatch):
+def test_an_interrupted_training_is_clearly_refused(saved, monkeypatch):
+    """Its checkpoints have another manifest; the error says so before anything is overwritten."""
     monkeypatch.chdir(saved)
-    nouns, verbs = ("cat", "dog", "river", "house", "tree"), ("sees", "moves", "likes", "is")
-    corpus = [f"the {a} {v} the {b}" for a in nouns for v in verbs for b in nouns]
     settings = {"method": "simcse", "batch_size": 8, "max_steps": 2, "reference_size": 100}
     settings |= {"logging_steps": 1, "learning_rate": 1e-3, "save_steps": 1}
-    run = rankencoder.train(corpus, "interrupted", backbone="bert", progress=False, resume=True, **settings)
-    assert run.record["finished"]
-    assert run.record["stages"][0]["resumed_at"] == 1
+    with pytest.raises(InputError, match="earlier version"):
+        rankencoder.train(CORPUS, "interrupted", backbone="bert", progress=False, resume=True, **settings)
+    assert (saved / "interrupted/work/stage-1/checkpoint-1/model.safetensors").exists()
 
 
 def test_an_index(saved):
@@ -99,4 +91,4 @@ def test_an_evaluation(run_cli, tmp_path):
     assert code == 0, err
     report = (tmp_path / "report.md").read_text(encoding="utf-8")
     for scores in EXPECTED["scores"].values():
-        assert f"{scores['pairs']:.1f}" in report
+        assert f"{scores['pairs']:.2f}" in report
