@@ -84,7 +84,6 @@ KNOWN: dict[str, set[str]] = {
     "command line": {
         "explorer.compare_page: rankencoder evaluate",
         "explorer.search_results: rankencoder duplicates",
-        "report.rendering: rankencoder report",
         "server.endpoints: rankencoder serve",
     },
 }

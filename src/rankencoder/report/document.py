@@ -94,25 +94,18 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Dot:
-    """A sentence on a map."""
-
-    number: int
-    x: float
-    y: float
-    linked: bool
-    sentence: str
-
-
-@dataclass(frozen=True)
 class MapPanel:
-    """A map of sentences, drawn by the page itself so that each dot can tell its sentence."""
+    """A map of sentences, drawn by the page itself so that each dot can tell its sentence.
+
+    :param links: The ends of lines: x, y, x, y.
+    :param dots: Number, x, y, whether it is linked, and the sentence.
+    """
 
     title: str
     label: str
     space: str
     links: list[tuple[float, float, float, float]]
-    dots: list[Dot]
+    dots: list[tuple[int, float, float, bool, str]]
     width: int = 440
 
 

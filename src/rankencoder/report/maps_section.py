@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rankencoder.evaluation.space_figures import turned
-from rankencoder.report.document import Dot, Figure, MapPanel, Section, Value
+from rankencoder.report.document import Figure, MapPanel, Section, Value
 from rankencoder.report.encoder_views import View
 from rankencoder.report.formatting import clean, number, plural
 
@@ -38,9 +38,9 @@ def _figure(view: View, part: dict[str, Any], ident: str) -> Figure:
         label = f"{view.name}{view.run}: {plural(len(points), 'sentence')} {title[0].lower()}{title[1:]}; "
         label += f"linked pairs are {lengths[-1]} of the mean distance apart."
         placed = _place(points)
-        dots = [Dot(j, x, y, j in linked, sentences[j]) for j, (x, y) in enumerate(placed)]
+        dots = [(j, x, y, j in linked, sentences[j]) for j, (x, y) in enumerate(placed)]
         ends = [(*placed[a], *placed[b]) for a, b in links]
-        panels.append(MapPanel(title, label, space, ends, sorted(dots, key=lambda dot: dot.linked)))
+        panels.append(MapPanel(title, label, space, ends, sorted(dots, key=lambda dot: dot[3])))
     data: list[list[Value]] = [
         [text, *map(float, a), *map(float, b), "yes" if j in linked else "no"]
         for j, (text, a, b) in enumerate(zip(sentences, base, ranks, strict=True))

@@ -73,13 +73,3 @@ TRANSFER: dict[str, tuple[float, ...]] = {
     "RankEncoder of SimCSE with MLM": (82.14, 87.31, 95.35, 89.05, 86.66, 91.00, 76.06, 86.80),
 }
 """Table 3: accuracy in per cent on MR, CR, SUBJ, MPQA, SST-2, TREC, MRPC, average."""
-
-UNTRAINED: dict[str, tuple[float, ...]] = {
-    "[CLS]": (21.54, 32.11, 21.28, 37.89, 44.24, 20.30, 42.42, 31.40),
-    "mean": (30.87, 59.89, 47.73, 60.29, 63.73, 47.29, 58.22, 52.57),
-    "prompt": (60.96, 73.83, 62.18, 71.54, 68.68, 70.60, 67.16, 67.85),
-}
-"""BERT-base before any training, as others publish it (the prompt: PromptBERT); the columns of `STS`."""
-
-COST: tuple[float, float] = (200.0, 1.8)
-"""Per cent more time: of stage 2 over stage 1, and of inference with ranks over that without (cost table)."""

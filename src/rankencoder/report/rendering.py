@@ -13,7 +13,6 @@ from rankencoder.report.document import Section
 from rankencoder.report.formatting import clean, number
 from rankencoder.report.svg_plots import to_svg
 
-_GENERATOR = "rankencoder report"
 _TEMPLATES = {"html": "page.html.jinja", "md": "report.md.jinja"}
 _COMMAND = re.compile("`((?:rankencoder|--)[^`]*)`")
 _GLUE = "\N{WORD JOINER}"
@@ -44,7 +43,7 @@ def render(sections: Sequence[Section], title: str, format: str) -> str:
         "md": escape_markdown,
     }
     template = environment.get_template(_TEMPLATES[format])
-    text = template.render(sections=sections, title=clean(title), generator=f"{_GENERATOR} {__version__}")
+    text = template.render(sections=sections, title=clean(title), version=__version__)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
@@ -52,7 +51,7 @@ def is_report(path: Path) -> bool:
     """Say whether a file is a report that we wrote."""
     with path.open("rb") as file:
         head = file.read(1000).decode("utf-8", "replace")
-    return f'<meta name="generator" content="{_GENERATOR} ' in head or head.startswith(f"<!-- {_GENERATOR} ")
+    return '<meta name="generator" content="rankencoder ' in head or head.startswith("<!-- rankencoder ")
 
 
 def escape_markdown(text: object) -> str:
