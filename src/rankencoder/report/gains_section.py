@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from rankencoder.evaluation.statistics import Interval
-from rankencoder.report.document import Figure, Panel, Section, Text, Value
+from rankencoder.report.document import Figure, Panel, Section, Value
 from rankencoder.report.encoder_views import View, common_name
 from rankencoder.report.formatting import clean, listed, plural, points
 from rankencoder.report.score_gains import Gain
@@ -19,15 +19,9 @@ if TYPE_CHECKING:
 _MARKS = {"ranks": "s", "blend": "o", "other": "o"}
 
 
-def gains_section(gains: Sequence[Gain], over_first: Sequence[Gain], aggregation: str) -> Section:
+def gains_section(gains: Sequence[Gain], over_first: Sequence[Gain]) -> Section:
     """Draw the gains with their 95% intervals, set by set, and model against model."""
-    blocks: list[Figure | Text] = []
-    if gains:
-        blocks.append(_own_figure(gains))
-    if over_first:
-        blocks.append(_first_figure(over_first))
-    if blocks and aggregation != "all":
-        blocks.append(Text("The gains are over all pairs of a set, whatever the table above averages."))
+    blocks = [draw(some) for draw, some in ((_own_figure, gains), (_first_figure, over_first)) if some]
     return Section("gains", blocks, [_count_verdicts(gain) for gain in gains])
 
 
@@ -62,7 +56,7 @@ def _own_figure(gains: Sequence[Gain]) -> Figure:
         panels=[_own_panel(view, [gain for gain in gains if gain.view is view]) for view in views],
         head=["encoder", "similarity", "set", "gain", "low", "high", "verdict"],
         data=data,
-        finding="Gain over the encoder’s own cosine, with 95% intervals.",
+        finding="Gain over the encoder’s own cosine, over all pairs of a set, with 95% intervals.",
         findings=means,
     )
 

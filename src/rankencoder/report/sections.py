@@ -29,7 +29,7 @@ def report_sections(results: Sequence[Result], aggregation: str) -> tuple[str, l
     return title, [
         verdict_section(seen, gains, over_first),
         sts_section(seen, aggregation),
-        gains_section(gains, over_first, aggregation),
+        gains_section(gains, over_first),
         similar_section(seen),
         space_section(seen),
         neighbours_section(seen),

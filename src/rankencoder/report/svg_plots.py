@@ -80,7 +80,6 @@ _CHANGES = [
         (r'<g id="[^"]*"', "<g"),  # the same in every plot, and never linked to
         (r"xlink:href", "href"),
         (r" font-family: [^;\"]+;?", ""),
-        (r"(\d\.\d\d)\d+", r"\1"),  # pixels need no more
         (r"\s*\n\s*", " "),
     )
 ]
