@@ -401,7 +401,7 @@ def test_unknown_names_get_the_nearest(train, folders, tmp_path):
     with pytest.raises(InputError, match="unknown method 'promtbert': did you mean 'promptbert'?"):
         train(folders["bert"], method="promtbert")
     with pytest.raises(
-        InputError, match="method 'simcse' has no option 'temprature': did you mean 'temperature'?"
+        InputError, match="method 'consert' has no option 'temprature': did you mean 'temperature'?"
     ):
         train(folders["bert"], options={"temprature": 0.1})
     with pytest.raises(InputError, match="no option 'zzz': choose from temperature, roberta_bias_offset"):
@@ -412,25 +412,25 @@ def test_unknown_names_get_the_nearest(train, folders, tmp_path):
 @pytest.mark.parametrize(
     ("name", "option", "value", "wanted"),
     [
-        ("simcse", "temperature", 0, "greater than 0"),
+        ("simcse", "temperature", 0, "above 0"),
         ("simcse", "temperature", "inf", "a finite number"),
-        ("simcse-mlm", "mlm_probability", 0, "greater than 0"),
-        ("simcse-mlm", "mlm_weight", -1, "greater than or equal to 0"),
-        ("consert", "cutoff_rate", 1.5, "less than or equal to 1"),
-        ("consert", "dropout_rate", -0.1, "greater than or equal to 0"),
-        ("consert", "loss_weight", 0, "greater than 0"),
-        ("dclr", "ascent_steps", -1, "greater than or equal to 0"),
-        ("dclr", "noise_ratio", -1, "greater than or equal to 0"),
-        ("diffcse", "mask_ratio", 1.5, "less than or equal to 1"),
-        ("diffcse", "rtd_weight", -1, "greater than or equal to 0"),
-        ("esimcse", "momentum", -0.1, "greater than or equal to 0"),
-        ("esimcse", "queue_size", 1.5, "a valid integer"),
-        ("sncse", "alpha", "x", "a valid number"),
-        ("sncse", "lookup", "author", "'fixed' or 'authors'"),
+        ("simcse-mlm", "mlm_probability", 0, "above 0"),
+        ("simcse-mlm", "mlm_weight", -1, "at least 0"),
+        ("consert", "cutoff_rate", 1.5, "at most 1"),
+        ("consert", "dropout_rate", -0.1, "at least 0"),
+        ("consert", "loss_weight", 0, "above 0"),
+        ("dclr", "ascent_steps", -1, "at least 0"),
+        ("dclr", "noise_ratio", -1, "at least 0"),
+        ("diffcse", "mask_ratio", 1.5, "at most 1"),
+        ("diffcse", "rtd_weight", -1, "at least 0"),
+        ("esimcse", "momentum", -0.1, "at least 0"),
+        ("esimcse", "queue_size", 1.5, "a whole number"),
+        ("sncse", "alpha", "x", "a finite number"),
+        ("sncse", "lookup", "author", "one of 'fixed' or 'authors': did you mean"),
     ],
 )
 def test_options_that_make_no_sense(name, option, value, wanted):
-    message = f"^option {option} of '{name}' is {value!r}: input should be {wanted}"
+    message = f"^option {option} of '{name}' is {value!r}, but must be {wanted}"
     with pytest.raises(InputError, match=message):
         make_method(name, {option: value}, {})
 

@@ -1,12 +1,14 @@
 """Settings of the methods and presets, against the specification's tables."""
 
+import re
 from types import SimpleNamespace
 
 import pytest
 from loss_oracles import TARGETS
 
+from rankencoder.errors import InputError
 from rankencoder.training.backbones.backbone import Backbone
-from rankencoder.training.config import Given, read_given
+from rankencoder.training.config import Given, TrainConfig, default_text, describe_recipe, read_given
 from rankencoder.training.losses.formulas import (
     select_pairs,
 )
@@ -150,3 +152,158 @@ def test_what_is_given_goes_before_every_preset():
     )
     assert {name: getattr(chosen, name) for name in given} == given
     assert chosen.stage2_seed == 0
+
+
+# --- which recipe is chosen ---
+
+
+def test_the_default_is_best():
+    assert read_given({}).draft == read_given({"preset": "best"}).draft
+    best = read_given({})
+    assert (best.preset, best.method, best.teachers) == ("best", "consert", ["consert", "promptbert"])
+    assert (best.draft.target, best.draft.listwise, best.draft.combine) == ("cosine", "listnet", "sum")
+
+
+def test_a_method_means_its_own_recipe():
+    own = read_given({"method": "simcse"})
+    assert (own.preset, own.method, own.teachers) == ("paper", "simcse", [])
+    assert own.draft == read_given({"preset": "paper", "method": "simcse"}).draft
+    assert read_given({"preset": "paper"}).method == "simcse"
+    assert read_given({"preset": "best", "method": "simcse"}).teachers == ["consert", "promptbert"]
+
+
+OTHER = {
+    "options": {"temperature": 0.2},
+    "teachers": ["sncse"],
+    "base_encoder": ["a/b"],
+    "only_base": True,
+    "target": "ranks",
+    "combine": "max",
+    "rank_loss_weight": 0.0,
+    "lower": 0.25,
+    "diagonal": "always",
+    "student": "head",
+    "listwise": "none",
+    "listwise_weight": 2.0,
+    "listwise_temperature": 0.1,
+    "reference_size": 500,
+    "batch_size": 7,
+    "learning_rate": 1e-4,
+}
+
+
+@pytest.mark.parametrize("preset", ["best", "paper", "authors-code"])
+@pytest.mark.parametrize("name", OTHER)
+def test_any_other_setting_keeps_the_recipe_and_takes_effect(name, preset):
+    given = {name: OTHER[name], **({} if preset == "best" else {"preset": preset})}
+    plain = read_given({"preset": preset})
+    method = {"best": ConSERT}.get(preset, SimCSE)
+    chosen, before = (
+        found.resolve(stand_in("bert"), method).model_dump() for found in (read_given(given), plain)
+    )
+    if name == "options":
+        assert chosen["options"] == {**before["options"], "temperature": 0.2}
+    else:
+        assert chosen[name] == OTHER[name]
+    changed = {key for key in before if chosen[key] != before[key]}
+    assert changed <= ({name, "teachers"} if name in ("only_base", "base_encoder") else {name})
+
+
+def test_settings_of_a_teacher_are_those_given_without_the_students_options():
+    given = read_given({"options": {"cutoff_rate": 0.5}, "batch_size": 9, "listwise_temperature": 0.1})
+    teacher = given.resolve(stand_in("bert"), PromptBERT, method="promptbert")
+    assert (teacher.method, teacher.preset, teacher.only_base) == ("promptbert", "best", True)
+    assert (teacher.batch_size, teacher.learning_rate, teacher.teachers) == (9, 3e-5, [])
+    assert teacher.options == {"temperature": 0.05, "roberta_bias_offset": 2}
+    own = given.resolve(stand_in("bert"), ConSERT, method="consert")
+    assert (own.options["cutoff_rate"], own.batch_size, own.learning_rate) == (0.5, 9, 2e-5)
+    assert given.resolve(stand_in("bert"), ConSERT).teachers == ["consert", "promptbert"]
+
+
+def test_the_second_seed_is_the_first_unless_given():
+    assert read_given({"seed": 7}).draft.stage2_seed == 7
+    assert read_given({"seed": 7, "stage2_seed": 0}).draft.stage2_seed == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "first", "second"),
+    [
+        (
+            {"backbone": "some/bert", "max_steps": 6},
+            "recipe best: ConSERT and PromptBERT each train an encoder E1 on 64,000 sentences; their cosines "
+            "teach E2 (ConSERT; loss: contrastive + 10 × squared error + 1 × ListNet)",
+            "bert, batch 96, learning rate 2e-05, 6 steps, fp16, seed 42, 10,000 reference sentences",
+        ),
+        (
+            {"preset": "best", "only_base": True},
+            "recipe best: ConSERT trains an encoder E1 on 64,000 sentences",
+            "bert-base-uncased, batch 96, learning rate 2e-05, 1 epoch, fp16, seed 42",
+        ),
+        (
+            {"preset": "best", "base_encoder": ["a/b", "c"], "target": -0.25},
+            "recipe best: a/b and c given as E1; their cosines (power -0.25) teach E2 (ConSERT; loss: "
+            "contrastive + 10 × squared error + 1 × ListNet)",
+            "bert-base-uncased, batch 96, learning rate 2e-05, 1 epoch, fp16, seed 42, "
+            "10,000 reference sentences",
+        ),
+        (
+            {"method": "consert"},
+            "recipe paper: ConSERT trains an encoder E1 on 64,000 sentences; its ranks teach E2 (ConSERT; "
+            "loss: max(contrastive, 0.05 × squared error))",
+            "bert-base-uncased, batch 96, learning rate 5e-07, 10 epochs, fp16, seed 42, "
+            "100,000 reference sentences",
+        ),
+    ],
+)
+def test_a_recipe_is_described_in_two_lines(values, first, second):
+    config = read_given(values).resolve(stand_in("bert"), ConSERT)
+    assert describe_recipe(config, 64_000) == [first, second]
+
+
+# --- settings files ---
+
+
+def test_what_was_given_is_written_and_read_back(tmp_path):
+    given = read_given(
+        {"corpus": "a.txt", "dev": "d.tsv", "target": "-0.5", "options": {"temperature": 0.2}, "seed": 7}
+    )
+    given.write(tmp_path / "train.yaml", given.resolve(stand_in("bert"), ConSERT))
+    assert read_given({}, tmp_path / "train.yaml") == given
+    lines = (tmp_path / "train.yaml").read_text().splitlines()
+    assert [line.removeprefix("# ").partition(":")[0] for line in lines] == TrainConfig.names()
+    assert "seed: 7" in lines
+    assert {"# stage2_seed: 7", "# learning_rate: 2.0e-05", "# teachers: [consert, promptbert]"} < {*lines}
+    changed = read_given({"seed": 1, "column": None}, tmp_path / "train.yaml")
+    assert changed.values == {**given.values, "seed": 1}
+
+
+def test_a_file_of_the_version_before_is_read(tmp_path):
+    path = tmp_path / "train.yaml"
+    old = "preset: best\nmethod: consert\nteachers: [consert, promptbert]\nstage2_seed: null  # here 42\n"
+    path.write_text(old + "rounds: 1\nneighbors: 0\nreference_seed: 42\nlistwise: listnet\ndevice: null\n")
+    assert read_given({}, path).draft == read_given({}).draft
+    path.write_text(old + "rounds: 3\n")
+    with pytest.raises(InputError, match=r"train\.yaml, line 5: rounds was removed: .*gained nothing"):
+        read_given({}, path)
+    with pytest.raises(InputError, match="^neighbors was removed"):
+        read_given({"neighbors": 2})
+    with pytest.raises(InputError, match="^listwise listmle was removed: it did worse than listnet"):
+        read_given({"listwise": "listmle"})
+
+
+def test_a_mistake_is_found_where_it_is(tmp_path):
+    path = tmp_path / "train.yaml"
+    path.write_text("corpus: a.txt\n\nlearning_rate: -1\n")
+    with pytest.raises(InputError, match=r"train\.yaml, line 3: learning_rate is -1, but must be above 0$"):
+        read_given({}, path)
+    assert read_given({"learning_rate": 1e-3}, path).values["learning_rate"] == 1e-3
+    with pytest.raises(InputError, match="^learning_rate is -2.0, but must be above 0$"):
+        read_given({"learning_rate": -2.0}, path)
+
+
+def test_every_setting_has_a_type_a_default_and_a_help():
+    for name, field in TrainConfig.model_fields.items():
+        assert field.get_default(call_default_factory=True) is not None, name
+        assert re.fullmatch(r"[^\n]{8,90}\.", field.description), field.description
+    assert default_text("learning_rate") == "3e-05; or the method's"
+    assert default_text("teachers") == "best: consert, promptbert"

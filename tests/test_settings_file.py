@@ -97,7 +97,7 @@ def test_values_take_the_fields_type(tmp_path, line, value):
         ("batch_size: 0x" + "f" * 5000, "batch_size is a huge number, but must be at most 1000000000000"),
         ("learning_rate: .nan", "learning_rate is nan, but must be a finite number"),
         ("learning_rate: -.inf", "learning_rate is -inf, but must be a finite number"),
-        ("learning_rate: nan", "learning_rate is 'nan', but must be a finite number"),
+        ("learning_rate: nan", "learning_rate is nan, but must be a finite number"),
         ("learning_rate: 1e999", "must be a finite number"),
         (f"learning_rate: 1{'0' * 400}", "must be a finite number"),
         ("learning_rate: false", "learning_rate is False, but must be a finite number"),
@@ -111,7 +111,7 @@ def test_values_take_the_fields_type(tmp_path, line, value):
         ("pooling: last_token", "but must be one of 'cls', 'mean' or 'off'$"),
         ("pooling: off", r"pooling is False, but .* needs quotes"),
         ("target: rnks", "one of 'ranks' or 'cosine' or a finite number: did you mean 'ranks'"),
-        ("layers: [a, 1]", r"layers is \['a', 1\], but must be a list \(each item a string\)"),
+        ("layers: [a, 1]", "an item of layers is 1, but must be a string"),
         ("layers: {a: 1}", "must be a list"),
         ("options: [a]", "options is .* but must be a mapping"),
         ("options: {1: a}", "options is .* but must be"),
@@ -165,13 +165,11 @@ def test_merged_keys_are_no_duplicates(tmp_path):
     assert read(tmp_path, text) == yaml.safe_load(text)
 
 
-@pytest.mark.parametrize("module", ["yaml", "tomllib"])
-def test_what_to_install(tmp_path, monkeypatch, module):
-    if module == "tomllib" and sys.version_info >= (3, 11):
-        pytest.skip("TOML is part of Python")
-    monkeypatch.setitem(sys.modules, module, None)
+@pytest.mark.skipif(sys.version_info >= (3, 11), reason="TOML is part of Python")
+def test_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tomli", None)
     with pytest.raises(InputError, match=r"pip install 'rankencoder\[train\]'"):
-        read(tmp_path, "", "train.yaml" if module == "yaml" else "train.toml")
+        read(tmp_path, "", "train.toml")
 
 
 def test_values_from_elsewhere():

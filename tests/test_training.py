@@ -425,7 +425,7 @@ def test_resuming_with_other_settings_is_refused(train, train_killed):
             "method 'consert' has no option 'temprature': did you mean 'temperature'?",
         ),
         (["--option", "temperature"], "--option 'temperature' is not of the form NAME=VALUE"),
-        (["--option", "temperature=hot"], "temperature of 'consert' is 'hot': input should be"),
+        (["--option", "temperature=hot"], "temperature of 'consert' is 'hot', but must be a finite number"),
         (["--backbone", "bert-base-uncasd"], "did you mean 'bert-base-uncased'?"),
         (["--batch-size", "1"], "batch_size is 1, but must be at least 2"),
         (["--lower", "0.9", "--upper", "0.2"], "no pair is between lower 0.9 and upper 0.2"),

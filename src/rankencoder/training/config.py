@@ -312,7 +312,8 @@ def describe_recipe(config: TrainConfig, sentences: int = 0) -> list[str]:
     if config.base_encoder:
         first = f"{_together(config.base_encoder)} given as E1"
     lines = [f"recipe {config.preset}: {first}" + ("" if config.only_base else f"; {_stage_2(config)}")]
-    length = f"{config.max_steps:,} steps" if config.max_steps else f"{config.epochs:g} epochs"
+    epochs = f"{config.epochs:g} epoch{'s' * (config.epochs != 1)}"
+    length = f"{config.max_steps:,} steps" if config.max_steps else epochs
     rest = "" if config.only_base else f", {config.reference_size:,} reference sentences"
     lines.append(
         f"{Path(config.backbone).name}, batch {config.batch_size}, learning rate {config.learning_rate:g}, "

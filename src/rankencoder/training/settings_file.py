@@ -7,11 +7,12 @@ import reprlib
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import date, time
+from datetime import date
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Union, get_args, get_origin
 
+import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 
@@ -23,6 +24,34 @@ _NO_PATH = re.compile("[\0\ud800-\udfff]")
 _LINE_BREAKS = re.compile("[\r\n\x85\u2028\u2029]")
 # what the constructors of PyYAML raise on impossible values, such as the date 2024-13-01
 _IMPOSSIBLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses keys that are given twice."""
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        node = super().compose_mapping_node(anchor)
+        seen = set()
+        for key in [key for key, _ in node.value if isinstance(key, yaml.ScalarNode)]:
+            if (key.tag, key.value) in seen:
+                problem = f"{key.value!r} is given twice"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+            seen.add((key.tag, key.value))
+        return node
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts on one line, and whatever is there twice twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        style = '"' if _LINE_BREAKS.search(text) else None
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
 
 
 class Settings(BaseModel):
@@ -57,29 +86,38 @@ def validate(values: Mapping[str, Any], model: type[Settings], places: Mapping[s
     :param places: Where a value comes from, for messages: "train.yaml, line 3: ".
     :raises InputError: For the first value that is unknown or makes no sense.
     """
+    for name in values:
+        if name not in model.model_fields:
+            similar = nearest(name, model.model_fields)
+            raise InputError(f"{places.get(name, '')}unknown setting {name!r}:{similar}")
     try:
         found = model.model_validate(dict(values))
     except ValidationError as failed:
-        errors = failed.errors(include_url=False)
-        name = str(errors[0]["loc"][0]) if errors[0]["loc"] else ""
-        same = [error for error in errors if error["loc"][:1] == errors[0]["loc"][:1]]
-        raise InputError(places.get(name, "") + _explain(same, name, values, model)) from None
+        name = str(next(iter(failed.errors()[0]["loc"]), ""))
+        raise InputError(places.get(name, "") + explain(failed)) from None
     return {name: getattr(found, name) for name in values}
 
 
-def _explain(errors: list[Any], name: str, values: Mapping[str, Any], model: type[Settings]) -> str:
-    """Return what is wrong with one setting; a union has an error for each of its types."""
-    kind = errors[0]["type"]
-    if kind == "extra_forbidden":
-        return f"unknown setting {name!r}:{nearest(name, model.model_fields)}"
-    if kind == "value_error":
-        return str(errors[0]["ctx"]["error"])
-    value = values[name]
-    wanted = " or ".join(dict.fromkeys(map(_wanted, errors)))
-    choices = [str(c) for c in _choices(model.model_fields[name].annotation)]
-    text = f"{name} is {_shown(value)}, but must be {wanted}"
-    takes_text = "string" in wanted or (choices and float not in _kinds(model.model_fields[name].annotation))
-    if takes_text and isinstance(value, (bool, int, float, date, time)):
+def explain(failed: ValidationError, title: str = "{}") -> str:
+    """Return what is wrong with the first wrong setting; a union has an error for each of its types.
+
+    :param title: What to call it, with its name in place of the braces.
+    """
+    errors = failed.errors(include_url=False)
+    name, first = next(iter(errors[0]["loc"]), ""), errors[0]
+    if first["type"] == "value_error":
+        return str(first["ctx"]["error"])
+    same = [error for error in errors if error["loc"][:1] == (name,)]
+    wanted = " or ".join(dict.fromkeys(map(_wanted, same)))
+    value = first["input"]
+    item = "an item of " if any(isinstance(part, int) for part in first["loc"]) else ""
+    text = f"{item}{title.format(name)} is {_shown(value)}, but must be {wanted}"
+    choices = re.findall("'(.+?)'", wanted)
+    if (
+        "number" not in wanted
+        and isinstance(value, (bool, int, float, date))
+        and (choices or "string" in wanted)
+    ):
         return f"{text} (a string that looks like something else needs quotes)"
     similar = resembling(value, choices) if isinstance(value, str) else ""
     return text + f":{similar}" * bool(similar)
@@ -88,10 +126,9 @@ def _explain(errors: list[Any], name: str, values: Mapping[str, Any], model: typ
 _WANTED = {
     "string_type": "a string",
     "string_unicode": "a string of valid characters",
-    "int_type": "a whole number",
-    "float_type": "a finite number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing", "finite_number"), "a finite number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
     "list_type": "a list",
     "dict_type": "a mapping",
     "literal_error": "one of {expected}",
@@ -104,9 +141,7 @@ _WANTED = {
 
 def _wanted(error: Any) -> str:
     limits = {name: f"{x:g}" if isinstance(x, float) else x for name, x in error.get("ctx", {}).items()}
-    wanted = _WANTED.get(error["type"], error["msg"]).format(**limits)
-    numbered = any(isinstance(part, int) for part in error["loc"])
-    return f"a list (each item {wanted})" if numbered else wanted
+    return _WANTED.get(error["type"], str(error["msg"])).format(**limits)
 
 
 def _kinds(hint: Any) -> list[Any]:
@@ -114,11 +149,6 @@ def _kinds(hint: Any) -> list[Any]:
     if get_origin(hint) in (Union, UnionType):
         return [kind for arm in get_args(hint) for kind in _kinds(arm)]
     return _kinds(get_args(hint)[0]) if hasattr(hint, "__metadata__") else [get_origin(hint) or hint]
-
-
-def _choices(hint: Any) -> tuple[Any, ...]:
-    arms = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    return tuple(choice for arm in arms if get_origin(arm) is Literal for choice in get_args(arm))
 
 
 def _shown(value: Any) -> str:
@@ -171,15 +201,14 @@ def _parse_toml(text: str, path: Path) -> tuple[Any, dict[Any, int]]:
 
 
 def _parse_yaml(text: str, path: Path) -> tuple[Any, dict[Any, int]]:
-    yaml = _import_yaml()
     try:
-        loader = _yaml_loader()(text)
+        loader = _Loader(text)
         node = loader.get_single_node()
         if node is None:  # nothing but comments
             return {}, {}
         values = loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
+        mark: Any = error.problem_mark or error.context_mark
         raise InputError(f"{path}, line {mark.line + 1}: not YAML ({error.problem})") from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
@@ -197,33 +226,13 @@ def parse_pair(pair: str, what: str) -> tuple[str, Any]:
 
     :raises InputError: If it is not of that form.
     """
-    yaml = _import_yaml()
     name, separator, value = pair.partition("=")
     if not separator or not name:
         raise InputError(f"{what} {pair!r} is not of the form NAME=VALUE")
     try:
-        return name.strip().replace("-", "_"), _yaml_loader()(value).get_single_data()
+        return name.strip().replace("-", "_"), _Loader(value).get_single_data()
     except (yaml.YAMLError, *_IMPOSSIBLE) as error:
         raise InputError(f"{what} {pair!r}: {value!r} is not a value") from error
-
-
-def _yaml_loader() -> Any:
-    yaml = _import_yaml()
-
-    class Loader(yaml.SafeLoader):  # type: ignore[misc, name-defined]
-        def compose_mapping_node(self, anchor: Any) -> Any:
-            node = super().compose_mapping_node(anchor)
-            seen = set()
-            for key, _ in node.value:
-                if isinstance(key, yaml.ScalarNode):
-                    if (name := (key.tag, key.value)) in seen:
-                        raise yaml.MarkedYAMLError(
-                            problem=f"{key.value!r} is given twice", problem_mark=key.start_mark
-                        )
-                    seen.add(name)
-            return node
-
-    return Loader
 
 
 def write_settings(path: Path, values: Mapping[str, Any], others: Mapping[str, Any]) -> None:
@@ -242,25 +251,7 @@ def write_settings(path: Path, values: Mapping[str, Any], others: Mapping[str, A
 
 def _inline(value: Any) -> str:
     """Return a value as YAML on one line."""
-    yaml = _import_yaml()
-
-    class Dumper(yaml.SafeDumper):  # type: ignore[misc, name-defined]
-        def ignore_aliases(self, data: Any) -> bool:
-            return True
-
-        def represent_text(self, text: str) -> Any:
-            style = '"' if _LINE_BREAKS.search(text) else None
-            return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-    Dumper.add_representer(str, Dumper.represent_text)
-    options = {"default_flow_style": True, "allow_unicode": True, "sort_keys": False}
-    text: str = yaml.dump(value, Dumper=Dumper, width=sys.maxsize, **options)
+    text = yaml.dump(
+        value, Dumper=_Dumper, width=sys.maxsize, default_flow_style=True, allow_unicode=True, sort_keys=False
+    )
     return text.removesuffix("\n...\n").removesuffix("\n")
-
-
-def _import_yaml() -> Any:
-    try:
-        import yaml
-    except ImportError as error:
-        raise InputError(f"settings files need PyYAML: {_INSTALL}") from error
-    return yaml

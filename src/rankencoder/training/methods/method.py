@@ -13,6 +13,7 @@ from pydantic import ConfigDict, Field, PositiveFloat, TypeAdapter, ValidationEr
 
 from rankencoder.errors import InputError, nearest
 from rankencoder.io.storage import absolute
+from rankencoder.training.settings_file import explain
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -213,6 +214,4 @@ def make_method(name: str, options: dict[str, Any], defaults: dict[str, Any]) ->
     try:
         return TypeAdapter(cls).validate_python({**chosen, **options})
     except ValidationError as error:
-        first = error.errors()[0]
-        where = f"option {'.'.join(map(str, first['loc']))} of {name!r} is {first['input']!r}"
-        raise InputError(f"{where}: {first['msg'][0].lower()}{first['msg'][1:]}") from error
+        raise InputError(explain(error, f"option {{}} of {name!r}")) from error
