@@ -9,7 +9,7 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -30,6 +30,7 @@ RESULT = "_rankencoder.json"
 _ADDRESS = re.compile(r"(^|/)(s3|gs|gcs|az|abfs|adl|hf|https?|ftp|hdfs|memory|file):(?=/)")
 _BEGUN = re.compile(rf"\.{re.escape(RUN)}\..+-\d+\.new")  # what a training writes first
 _TORCH_WRITES = re.compile(r"inline_container|PytorchStreamWriter|iostream error")
+_KINDS = {str: "text", bool: "truth value", int: "number", float: "finite number", dict: "object"}
 _OURS = (CONFIG, "reference.json", RUN, RESULT)
 
 
@@ -168,18 +169,13 @@ def sync_tree(folder: Path) -> None:
     _sync(folder)
 
 
-def file_digest(path: Path, digest: Any = None) -> str:
-    """Return the SHA-256 of a file, or what another digest makes of it."""
-    digest = hashlib.sha256() if digest is None else digest
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    digest = hashlib.sha256()
     with open(path, "rb") as file:
         while block := file.read(2**20):
             digest.update(block)
-    return str(digest.hexdigest())
-
-
-def file_digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
-    """Return the SHA-256 of files of a folder, by their names in it."""
-    return {path.relative_to(folder).as_posix(): file_digest(path) for path in sorted(files)}
+    return digest.hexdigest()
 
 
 def is_empty(folder: Path) -> bool:
@@ -208,15 +204,23 @@ def read_json(path: Path) -> dict[str, Any]:
 
     :raises InputError: If there is no such file, or something else in it.
     """
-    try:
+    with _damage_named(path, "JSON", ValueError, RecursionError):
         value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(missing(path)) from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is damaged (not JSON: {error}); build it again") from error
     if not isinstance(value, dict):
         raise InputError(f"{path} is damaged (not a JSON object); build it again")
     return value
+
+
+@contextmanager
+def _damage_named(path: Path, what: str, *errors: type[Exception]) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError(missing(path)) from None
+    except OSError:
+        raise
+    except errors as error:
+        raise InputError(f"{path} is damaged (not {what}: {error}); build it again") from error
 
 
 def check_kinds(stored: dict[str, Any], path: Path, **kinds: type) -> dict[str, Any]:
@@ -227,7 +231,7 @@ def check_kinds(stored: dict[str, Any], path: Path, **kinds: type) -> dict[str, 
     """
     for name, kind in kinds.items():
         if not _is_of(kind, stored.get(name)):
-            what = "is missing" if name not in stored else f"is no {_KINDS[kind]}"
+            what = "is missing" if name not in stored else f"is no {_KINDS.get(kind, 'list')}"
             raise InputError(f"{path} is damaged ({name!r} {what}); build it again")
     return stored
 
@@ -239,16 +243,6 @@ def _is_of(kind: type, value: Any) -> bool:
     if kind is str and isinstance(value, str):
         return value == value.encode("utf-8", "replace").decode("utf-8")  # no lone surrogate
     return isinstance(value, kind)
-
-
-_KINDS = {
-    str: "text",
-    bool: "truth value",
-    int: "number",
-    float: "finite number",
-    dict: "object",
-    list: "list",
-}
 
 
 def write_tensors(path: Path, tensors: dict[str, np.ndarray]) -> None:
@@ -266,14 +260,8 @@ def read_tensors(path: Path) -> dict[str, np.ndarray]:
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    try:
+    with _damage_named(path, "a whole safetensors file", SafetensorError):
         return dict(load_file(path))
-    except FileNotFoundError:
-        raise InputError(missing(path)) from None
-    except SafetensorError as error:
-        raise InputError(
-            f"{path} is damaged (not a whole safetensors file: {error}); build it again"
-        ) from error
 
 
 def read_array(path: Path, mmap_mode: Literal["r"] | None = None) -> np.ndarray:
@@ -281,16 +269,10 @@ def read_array(path: Path, mmap_mode: Literal["r"] | None = None) -> np.ndarray:
 
     :raises InputError: If there is no such file, or it is not a whole one.
     """
-    try:
+    with _damage_named(path, "a whole .npy file", Exception):  # numpy's parser of the header raises anything
         found: np.ndarray = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
-    except FileNotFoundError:
-        raise InputError(missing(path)) from None
-    except OSError:
-        raise
-    except Exception as error:  # whatever numpy's parser of the header raises
-        raise InputError(f"{path} is damaged (not a whole .npy file: {error}); delete it") from error
     if not isinstance(found, np.ndarray):
-        raise InputError(f"{path} is damaged (not a .npy file); delete it")
+        raise InputError(f"{path} is damaged (not a .npy file); build it again")
     return found
 
 
