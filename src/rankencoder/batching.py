@@ -132,7 +132,7 @@ def _ahead(make: Callable[[list[str]], T], parts: Iterable[list[str]]) -> Genera
 
 
 def _is_plain(model: Any) -> bool:
-    """Say whether a model's ``encode`` does nothing but what is done here."""
+    """Return whether a model's ``encode`` does nothing but what is done here."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Transformer
 

@@ -12,14 +12,9 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 
 from rankencoder.batching import encode_by_length
-from rankencoder.encoder_sources import check_device as check_device
 from rankencoder.encoder_sources import check_encoder_name as check_encoder_name
-from rankencoder.encoder_sources import check_hub as check_hub
-from rankencoder.encoder_sources import check_readable as check_readable
 from rankencoder.encoder_sources import join_prompt, load_sentence_transformer, split_prompt
-from rankencoder.errors import InputError
-from rankencoder.errors import first_line as first_line
-from rankencoder.errors import shorten as shorten
+from rankencoder.errors import InputError, shorten
 from rankencoder.fingerprints import digest, model_digest, vectors_digest
 from rankencoder.io.corpus import check_sentences
 
@@ -149,7 +144,7 @@ class Encoder:
     def check_probe(
         self, probe: np.ndarray, owner: str, *, otherwise: str = "build the reference again"
     ) -> None:
-        """Make sure that vectors with this fingerprint came from this encoder.
+        """Check that vectors with this fingerprint came from this encoder.
 
         :param owner: What to call these vectors.
         :param otherwise: What to do where no such encoder is to be had.

@@ -1,4 +1,4 @@
-"""What goes wrong because of the input, told so that a person can mend it."""
+"""Errors and warnings about the input, in words that say what to do."""
 
 from __future__ import annotations
 

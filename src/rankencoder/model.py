@@ -50,7 +50,7 @@ class RankEncoder:
         use `Reference.build` for another number).
     :param form: "exact" (one number for each reference sentence, as in the paper), "compact" (their principal
         components) or "linear" (the reference's covariance to a power; no ranks and no corpus at inference).
-    :param dim: Numbers of the compact form, 256 by default.
+    :param dim: Dimensions of the compact form, 256 by default.
     :param power: Power of the linear form: +½ (the default) stands for ranks, 0 is the plain cosine, −½
         whitening.
     :param center: Whether the linear form subtracts the mean first; by default for negative powers.

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 from rankencoder._version import __version__
 from rankencoder.blend import blended_dimension, check_rank_weight
 from rankencoder.encoders import Encoder
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, located
 from rankencoder.forms import restore_form
 from rankencoder.forms.fidelity import Fidelity
 from rankencoder.io.manifest import check_manifest, write_manifest
-from rankencoder.io.pairs import told_at
 from rankencoder.io.storage import CONFIG as CONFIG
 from rankencoder.io.storage import (
     check_kinds,
@@ -120,7 +119,7 @@ def load(
     stored = read_tensors(folder / "form.safetensors")
     tensors = {name: torch.from_numpy(array) for name, array in stored.items()}
     vectors = torch.from_numpy(reference.vectors)
-    with told_at(str(folder)):
+    with located(str(folder)):
         form = restore_form(config["form"]["name"], config["form"]["settings"], vectors, tensors)
         rank_weight = check_rank_weight(config["rank_weight"])
     try:

@@ -145,7 +145,7 @@ class Reference:
         return cls(sample.sentences, vectors, probe, encode.name, seed, sample.counts())
 
     def check_encoder(self, encoder: Encoder) -> None:
-        """Make sure that these vectors came from this encoder.
+        """Check that these vectors came from this encoder.
 
         :raises InputError: If they came from another one.
         """

@@ -134,7 +134,7 @@ def _print_hits(opened: RankIndex, hits: list[Hit]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from rankencoder.encoders import shorten
+    from rankencoder.errors import shorten
 
     if not hits:
         console().print("nothing found")

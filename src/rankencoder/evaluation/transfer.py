@@ -12,8 +12,8 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 from tqdm.auto import tqdm
 
-from rankencoder.encoders import check_device, shorten
-from rankencoder.errors import InputError
+from rankencoder.encoder_sources import check_device
+from rankencoder.errors import InputError, shorten
 from rankencoder.evaluation.classifier import FAST, FULL, L2_WEIGHTS, Fold, Training, fit_classifiers
 from rankencoder.evaluation.transfer_data import Split, TransferTask
 

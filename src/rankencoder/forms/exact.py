@@ -1,4 +1,4 @@
-"""The exact form: the rank vector itself, n numbers a sentence."""
+"""The exact form: the rank vector itself, one dimension for each reference sentence."""
 
 from __future__ import annotations
 

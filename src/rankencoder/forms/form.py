@@ -54,7 +54,7 @@ class Form(torch.nn.Module, ABC):
     @property
     @abstractmethod
     def dimension(self) -> int:
-        """Numbers per sentence."""
+        """Dimensions of the rank part."""
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Form:
         """Follow a model to another device, but not to half precision: ranks are finer than that."""

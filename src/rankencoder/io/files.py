@@ -57,7 +57,7 @@ class Slice(NamedTuple):
 
 
 def is_address(place: Any) -> bool:
-    """Say whether something is to be found by fsspec.
+    """Return whether something is to be found by fsspec.
 
     >>> is_address("s3://bucket/corpus.txt"), is_address("corpus.txt")
     (True, False)
@@ -106,7 +106,7 @@ def list_files(place: Place) -> list[Place]:
 
 def _list_address(address: str) -> list[Place]:
     fs, path = file_system(address)
-    with _told(address):
+    with _errors_of(address):
         if not fs.exists(path):
             raise InputError(f"no such file or folder: {address}")
         if fs.isfile(path):
@@ -125,7 +125,7 @@ def fingerprint(place: Place) -> list[Any]:
     """Return what changes when a file does: its name, its size, and its time or version."""
     if is_address(place):
         fs, path = file_system(str(place))
-        with _told(place):
+        with _errors_of(place):
             found = fs.info(path)
         names = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated", "created")
         return [str(place), found.get("size"), next((str(found[n]) for n in names if n in found), None)]
@@ -151,15 +151,15 @@ def open_file(place: Place) -> Iterator[IO[bytes]]:
             yield file
         return
     fs, path = file_system(str(place))
-    with _told(place):
+    with _errors_of(place):
         file = fs.open(path, "rb")
     with file:
         yield file
 
 
 @contextmanager
-def _told(place: Place) -> Iterator[None]:
-    """Say in one line what a storage service did not like."""
+def _errors_of(place: Place) -> Iterator[None]:
+    """Turn the errors of a storage service into one line each."""
     try:
         yield
     except InputError:

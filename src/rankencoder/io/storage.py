@@ -115,7 +115,7 @@ def write_errors_named(target: Path) -> Iterator[None]:
 
 
 def check_local(target: str | Path) -> None:
-    """Make sure that a target is on a disk: a path would be made of an address, and a folder named "s3:".
+    """Check that a target is on a disk: a path would be made of an address, and a folder named "s3:".
 
     :raises InputError: If it is an address.
     """
@@ -163,7 +163,7 @@ def _previous(target: Path) -> Path:
 
 
 def sync_tree(folder: Path) -> None:
-    """Make sure that all files of a folder are on the disk."""
+    """Check that all files of a folder are on the disk."""
     for path in folder.rglob("*"):
         _sync(path)
     _sync(folder)
@@ -179,7 +179,7 @@ def file_digest(path: Path) -> str:
 
 
 def is_empty(folder: Path) -> bool:
-    """Say whether a folder holds nothing, but for what a killed process had begun to write."""
+    """Return whether a folder holds nothing, but for what a killed process had begun to write."""
     return all(_BEGUN.fullmatch(path.name) for path in folder.iterdir())
 
 

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from rankencoder.encoders import first_line
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, first_line
 
 HERE = "local"
 """The address of a cluster of this machine alone, which is started and ended with the work."""

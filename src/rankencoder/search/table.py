@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rankencoder.encoders import first_line
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, first_line
 from rankencoder.search.filters import quote, to_sql
 from rankencoder.search.index_rows import OWN
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
-from rankencoder.encoders import check_device, check_encoder_name
+from rankencoder.encoder_sources import check_device, check_encoder_name
 from rankencoder.errors import InputError, TrainingWarning, nearest
 
 if TYPE_CHECKING:
