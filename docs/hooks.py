@@ -240,3 +240,28 @@ def _default(parameter: Any) -> str:
     default = parameter.default
     plain = isinstance(default, (int, float, str)) and not isinstance(default, bool) and default != ""
     return f" Default: `{default}`." if plain else ""
+
+
+def settings_table() -> str:
+    """Return the settings of a training as a table, from their declarations."""
+    from rankencoder.training.config import TrainConfig, default_text
+
+    rows, group = ["| setting | default | |", "|---|---|---|"], ""
+    for name, field in TrainConfig.model_fields.items():
+        about: Any = field.json_schema_extra
+        if about["group"] != group:
+            group = about["group"]
+            rows.append(f"| **{group}** | | |")
+        rows.append(f"| `{name}` | {default_text(name)} | {field.description} |")
+    return "\n".join(rows)
+
+
+def with_settings_table(markdown: str) -> str:
+    """Return a page with the table of settings as it is now, between its marks."""
+    table = f"<!-- settings -->\n{settings_table()}\n<!-- end -->"
+    return re.sub(r"<!-- settings -->\n.*?<!-- end -->", lambda _: table, markdown, flags=re.DOTALL)
+
+
+if __name__ == "__main__":
+    training = ROOT / "docs/training.md"
+    training.write_text(with_settings_table(training.read_text(encoding="utf-8")), encoding="utf-8")

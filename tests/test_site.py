@@ -42,6 +42,16 @@ def test_settings_of_methods_are_options_of_train(site):
         assert set(re.findall("<td><code>(--[a-z-]+)</code>", path.read_text(encoding="utf-8"))) <= known
 
 
+def test_the_table_of_settings_is_what_the_code_says(monkeypatch):
+    pytest.importorskip("mkdocs")
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    import hooks
+
+    page = read("docs/training.md")
+    assert hooks.with_settings_table(page) == page, "run: python docs/hooks.py"
+    assert "| `learning_rate` | 3e-05; or the method's |" in page
+
+
 def test_tables_of_the_results_are_brought_in(site):
     assert "halves, guarded" in (site / "when.html").read_text(encoding="utf-8")
     assert "PromptBERT, E2" in (site / "rank-weight.html").read_text(encoding="utf-8")

@@ -286,13 +286,13 @@ def default_text(name: str) -> str:
     field = TrainConfig.model_fields[name]
     default = field.get_default(call_default_factory=True)
     about: Any = field.json_schema_extra
-    others = {preset: chosen[name] for preset, chosen in PRESETS.items() if name in chosen}
+    others = {key: chosen[name] for key, chosen in PRESETS.items() if chosen.get(name, default) != default}
     texts = [_shown(default), *(f"{preset}: {_shown(value)}" for preset, value in others.items())]
     return "; ".join(text for text in (*texts, "or the method's" * about["by_method"]) if text)
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, list):
+    if isinstance(value, list | dict):
         return ", ".join(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
