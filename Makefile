@@ -31,7 +31,7 @@ browser:
 	{ [ "$$(id -u)" = 0 ] && apt-get -qq update && apt-get -qq install -y --no-install-recommends chromium; } \
 	>/dev/null 2>&1 || echo "no Chromium here: the tests in a browser are skipped"
 
-test: browser $(VENV)/.ready  ## run the tests (about 11 minutes)
+test: browser $(VENV)/.ready  ## run the tests (about 6 minutes)
 	$(PYTEST)
 
 test-slow: browser $(VENV)/.ready  ## run the tests that take minutes too (all seven STS sets)

@@ -1,7 +1,6 @@
 """The experiments' jobs fit together, and running many of them does each once."""
 
 import json
-import subprocess
 import sys
 import threading
 import time
@@ -10,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import warm
 from experiment_groups import groups
 from experiment_job import DO, thinned, tidied
 from jobs import Job, run_all
@@ -51,7 +51,7 @@ def test_teachers_are_trained_by_the_jobs_that_are_needed():
 def test_the_plan_starts_nothing(tmp_path):
     command = [sys.executable, str(BENCHMARKS / "experiments.py"), "--plan", "--lanes", "2", "recipe"]
     where = ["--work", str(tmp_path / "work"), "--output", str(tmp_path / "runs")]
-    done = subprocess.run([*command, *where], capture_output=True, text=True, check=True)
+    done = warm.run([*command, *where], capture_output=True, text=True, check=True)
     assert "recipe: 13 of 13 to do" in done.stdout
     assert "tables: 2 of 2 to do" in done.stdout  # teachers
     assert not list(tmp_path.iterdir())

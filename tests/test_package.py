@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 from packaging.utils import canonicalize_name
@@ -65,6 +66,21 @@ def test_the_workflow_runs_the_same_on_every_python():
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
     named = {word for command in commands if command.startswith("make ") for word in command.split()[1:]}
     assert named <= targets
+
+
+def test_the_makefile_names_tests_that_exist():
+    text = (ROOT / "Makefile").read_text().replace("\\\n", " ")
+    lowest = re.search(r"^LOWEST_TESTS :=.*suffix \.py,([\w\s]+?)\)", text, flags=re.MULTILINE)[1].split()
+    fuzzed = re.search(r"^FUZZED := (.+)$", text, flags=re.MULTILINE)[1].split()
+    for path in (*fuzzed, *(f"tests/test_{name}.py" for name in lowest)):
+        assert (ROOT / path).exists(), path
+
+
+def test_the_fault_harness_names_constants_that_exist():
+    from fault_runs import PARTS
+
+    for name in PARTS:
+        assert isinstance(resolve_name(name), int), name
 
 
 def test_nothing_unpickles():
