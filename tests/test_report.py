@@ -17,9 +17,9 @@ from rankencoder.evaluation.sts_data import SEVEN
 from rankencoder.report import paper_scores, report
 from rankencoder.report.document import to_csv
 from rankencoder.report.encoder_views import views
+from rankencoder.report.gains_section import all_gains
 from rankencoder.report.pair_sections import fisher_interval
 from rankencoder.report.rendering import escape_markdown
-from rankencoder.report.score_gains import all_gains
 from rankencoder.report.svg_plots import COLOURS
 
 SECTIONS = [
@@ -524,9 +524,9 @@ def test_every_plot_has_words_and_the_colours_of_the_page(page_text, page):
     plots = [a for tag, a in page.elements if tag == "svg" and "plot" in a.get("class", "")]
     assert len(plots) > 8
     assert all(a["role"] == "img" and len(a["aria-label"]) > 10 for a in plots)
-    assert not any(colour in page_text.lower() for colour in COLOURS.values())
     for name in COLOURS:
         assert page_text.count(f"--{name}:") == 3  # light, dark, print
+        assert f"--{name}: {COLOURS[name]};" in page_text
     drawn = "".join(re.findall(r'<svg[^>]*class="plot".*?</svg>', page_text, re.S))
     assert not re.search(r"#[0-9a-f]{6}", drawn)
     assert "var(--ranks)" in drawn

@@ -1,22 +1,67 @@
-"""The figures of gains: dots with whiskers, set by set and model against model."""
+"""Gains with their uncertainty, of ranks and blend over an encoder's own cosine, and of model over model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rankencoder.evaluation.result_rows import averaged_sets
 from rankencoder.evaluation.statistics import Interval
 from rankencoder.report.document import Figure, Panel, Section, Value
-from rankencoder.report.encoder_views import View, common_name
+from rankencoder.report.encoder_views import View, common_name, set_order
 from rankencoder.report.formatting import clean, listed, plural, points
-from rankencoder.report.score_gains import Gain
 from rankencoder.report.svg_plots import COLOURS, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MARKS = {"ranks": "s", "blend": "o", "other": "o"}
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How much better one similarity is than another.
+
+    :param over: What it is compared with, in words.
+    :param sets: By set, in points.
+    :param means: The mean over several sets, by what to call them.
+    """
+
+    view: View
+    kind: str
+    over: str
+    sets: dict[str, Interval]
+    means: dict[str, Interval]
+
+    @property
+    def similarity(self) -> str:
+        """What to call the similarity."""
+        return self.view.similarity(self.kind)
+
+
+def all_gains(views: Sequence[View]) -> tuple[list[Gain], list[Gain]]:
+    """Compare ranks and blend of each encoder with its own cosine, and all encoders with the first.
+
+    :return: The gains over one's own cosine; the gains of the others' cosine and blend over the cosine of the
+        first encoder.
+    """
+    own = [_gain(view, kind, view) for view in views for kind in ("ranks", "blend") if kind in view.rows]
+    scored = [view for view in views if "cosine" in view.rows]
+    others = [(view, kind) for view in scored[1:] for kind in ("cosine", "blend") if kind in view.rows]
+    over_first = [_gain(view, kind, scored[0]) for view, kind in others]
+    return own, [gain for gain in over_first if gain.means]
+
+
+def _gain(view: View, kind: str, base: View) -> Gain:
+    """Compare a similarity with a cosine, on the sets whose pairs both have scored."""
+    row, other = view.rows[kind], base.rows["cosine"]
+    names = set_order(list(row.golds))
+    sets = {name: gain for name in names if (gain := row.gain_over(other, [name])) is not None}
+    groups = averaged_sets(list(sets)) if sets else {}
+    means = {called: gain for called, names in groups.items() if (gain := row.gain_over(other, names))}
+    return Gain(view, kind, f"{base.name}, cosine", sets, means)
 
 
 def gains_section(gains: Sequence[Gain], over_first: Sequence[Gain]) -> Section:
@@ -37,12 +82,12 @@ def _count_verdicts(gain: Gain) -> str:
 def _own_figure(gains: Sequence[Gain]) -> Figure:
     views = list({id(gain.view): gain.view for gain in gains}.values())
     data: list[list[Value]] = [
-        [gain.view.name, gain.view.similarity(gain.kind), name, *interval, interval.verdict]
+        [gain.view.name, gain.similarity, name, *interval, interval.verdict]
         for gain in gains
         for name, interval in _lines(gain).items()
     ]
     means = [
-        gain.view.tell(f"{gain.view.similarity(gain.kind)} on {called}: {points(interval)}.")
+        gain.view.tell(f"{gain.similarity} on {called}: {points(interval)}.")
         for gain in gains
         for called, interval in gain.means.items()
     ]
@@ -63,12 +108,8 @@ def _own_figure(gains: Sequence[Gain]) -> Figure:
 
 def _own_panel(view: View, gains: Sequence[Gain]) -> Panel:
     series = {gain.kind: _lines(gain) for gain in gains}
-    found = [
-        f"{view.similarity(kind)} on {name} {points(interval)}"
-        for kind, lines in series.items()
-        for name, interval in lines.items()
-    ]
-    label = f"Gains over cosine, {view.name}: {'; '.join(found)}"
+    means = [f"{g.similarity} on {name}: {points(i)}" for g in gains for name, i in g.means.items()]
+    label = f"Gains over cosine, {view.name}: {'; '.join(means)}"
     rows = len({name for lines in series.values() for name in lines})
     return Panel(view.title, label, partial(_draw_whiskers, series=series), height=36 * rows + 60)
 
@@ -83,14 +124,11 @@ def _lines(gain: Gain) -> dict[str, Interval]:
 
 def _first_figure(gains: Sequence[Gain]) -> Figure:
     over = gains[0].over
-    lines = {
-        f"{gain.view.name}, {gain.view.similarity(gain.kind)}": next(iter(gain.means.values()))
-        for gain in gains
-    }
+    lines = {f"{gain.view.name}, {gain.similarity}": next(iter(gain.means.values())) for gain in gains}
     findings = [f"{name}: {points(interval)}." for name, interval in lines.items()]
     draw = partial(_draw_whiskers, series={"other": lines}, above=True)
     data: list[list[Value]] = [
-        [gain.view.name, gain.view.similarity(gain.kind), over, called, *interval, interval.verdict]
+        [gain.view.name, gain.similarity, over, called, *interval, interval.verdict]
         for gain in gains
         for called, interval in gain.means.items()
     ]

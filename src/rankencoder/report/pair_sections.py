@@ -76,10 +76,7 @@ def _bin_panels(view: View, part: dict[str, Any]) -> list[Panel]:
         ("cosine of the pairs", [(one["from"] + one["to"]) / 2 for one in bins]),
         (f"shared among the {part['neighbours']} nearest", [one["overlap"] for one in bins]),
     ):
-        gains = [
-            f"{number(at)}: {number(one['gain'], 1, signed=True)}" for at, one in zip(x, bins, strict=True)
-        ]
-        label = f"{view.name}: gain of {ranks} by {what}: {'; '.join(gains)}"
+        label = f"{view.name}: gain of {ranks} in {len(bins)} bins, by {what}"
         title = f"By {what}" if view.is_alone else f"{view.name}: by {what}"
         draw = partial(_draw_bins, x=x, bins=bins, names=(what, f"gain of {ranks}, points"))
         panels.append(Panel(title, label, draw, height=270))

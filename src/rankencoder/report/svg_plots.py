@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import re
 from html import escape
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rankencoder.errors import InputError
 
@@ -13,36 +14,25 @@ if TYPE_CHECKING:
     from rankencoder.report.document import Panel
 
 COLOURS = {
-    name: f"#fe01a{digit:x}"
-    for digit, name in enumerate(("ink", "muted", "grid", "base", "ranks", "blend", "other", "surface"))
+    "ink": "#16202a",
+    "muted": "#51606f",
+    "grid": "#dbe1e7",
+    "base": "#0072b2",
+    "ranks": "#d55e00",
+    "blend": "#007a5a",
+    "other": "#9a4a80",
+    "surface": "#ffffff",
 }
-"""Placeholder colours; the page puts its own in their place: ``var(--ink)`` and so on."""
+"""Those of the page in light mode; in the page each is a variable, ``var(--ink)`` and so on."""
 
-_STYLE: dict[str, Any] = {
-    "svg.fonttype": "none",
-    "text.parse_math": False,
-    "axes.formatter.useoffset": False,
-    "font.size": 12.5,
-    "text.color": COLOURS["ink"],
-    "axes.labelcolor": COLOURS["muted"],
-    "axes.labelsize": 12.5,
-    "axes.edgecolor": COLOURS["grid"],
-    "axes.facecolor": "none",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": COLOURS["grid"],
-    "grid.linewidth": 0.8,
-    "xtick.labelcolor": COLOURS["muted"],
-    "ytick.labelcolor": COLOURS["muted"],
-    "xtick.major.size": 0,
-    "ytick.major.size": 0,
-    "xtick.minor.size": 0,
-    "lines.linewidth": 2.2,
-    "lines.markersize": 5.5,
-    "figure.facecolor": "none",
-}
+_STYLE = Path(__file__).with_name("plots.mplstyle")
+_CHANGES = (
+    (r"(?s)<style.*?</style>", ""),  # would hold for the whole page
+    (r'<g id="[^"]*"', "<g"),  # the same in every plot, and never linked to
+    (r"xlink:href", "href"),
+    (r" font-family: [^;\"]+;?", ""),
+    (r"\s*\n\s*", " "),
+)
 
 
 def to_svg(panel: Panel, ident: str) -> str:
@@ -52,37 +42,25 @@ def to_svg(panel: Panel, ident: str) -> str:
     :raises InputError: If matplotlib is not installed.
     """
     try:
-        import matplotlib
+        import matplotlib.style
         from matplotlib.figure import Figure  # draws without a window, and knows nothing of pyplot
     except ImportError as error:
         raise InputError("a report needs matplotlib: pip install 'rankencoder[report]'") from error
     file = io.StringIO()
-    with matplotlib.rc_context(cast(Any, {**_STYLE, "svg.hashsalt": ident})):
+    with matplotlib.style.context([_STYLE, {"svg.hashsalt": ident}]):
         figure = Figure(figsize=(panel.width / 72, panel.height / 72), dpi=72, layout="constrained")
         panel.draw(figure.add_subplot())
         figure.savefig(file, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     body = file.getvalue()
     body = body[body.index("<defs>") : body.rindex("</svg>")]
     for pattern, new in _CHANGES:
-        body = pattern.sub(new, body)
+        body = re.sub(pattern, new, body)
     for name, colour in COLOURS.items():
         body = body.replace(colour, f"var(--{name})")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" aria-label="{escape(panel.label)}" '
         f'viewBox="0 0 {panel.width} {panel.height}">{body}</svg>'
     )
-
-
-_CHANGES = [
-    (re.compile(pattern, re.S), new)
-    for pattern, new in (
-        (r"<style.*?</style>", ""),  # would hold for the whole page
-        (r'<g id="[^"]*"', "<g"),  # the same in every plot, and never linked to
-        (r"xlink:href", "href"),
-        (r" font-family: [^;\"]+;?", ""),
-        (r"\s*\n\s*", " "),
-    )
-]
 
 
 def shortened(text: str, length: int) -> str:

@@ -16,7 +16,7 @@ from rankencoder.report.choice_check import (
 from rankencoder.report.document import Cell, Group, Section, Table, Text, Verdict
 from rankencoder.report.encoder_views import View
 from rankencoder.report.formatting import NOTHING, clean, listed, number, plural, points
-from rankencoder.report.score_gains import Gain
+from rankencoder.report.gains_section import Gain
 
 _SHOWN = 5  # of the best candidates
 _VERBS = {"better": "better than", "worse": "worse than", "within chance": "within chance of"}
@@ -39,10 +39,7 @@ def verdict_section(views: Sequence[View], gains: Sequence[Gain], over_first: Se
         blocks.append(_verdict(view, [gain for gain in gains if gain.view is view]))
         blocks += [_candidates(view, choice) for choice in view.parts("choice")[:1] if choice.get("results")]
     if over_first:
-        compared = [
-            _compare(gain, f"{gain.view.name}, {gain.view.similarity(gain.kind)}", gain.over)
-            for gain in over_first
-        ]
+        compared = [_compare(gain, f"{gain.view.name}, {gain.similarity}", gain.over) for gain in over_first]
         blocks.append(Text("Model against model, by each one’s cosine and blend:", compared))
     return Section("verdict", blocks)
 
@@ -56,7 +53,7 @@ def _verdict(view: View, gains: Sequence[Gain]) -> Verdict:
     choices = view.parts("choice")
     check = check_choice(view)
     headline, tone = _headline(choices, view, gains, check)
-    tested = [_compare(gain, _alone(view.similarity(gain.kind)), "cosine") for gain in gains]
+    tested = [_compare(gain, _alone(gain.similarity), "cosine") for gain in gains]
     reasons = [_reason(choices), " ".join([*tested, *describe_check(view, check), *caveats(view)])]
     reasons += [f"Without labels: {clean(advice['sentence'])}" for advice in view.parts("advice")[:1]]
     advice = "choose" if not choices else "tune" if tone == "gain" else ""
