@@ -316,8 +316,8 @@ def test_what_cannot_be_tuned_is_said(judged, tiny_model, tiny_folder, tmp_path)
         ((tiny_model, [[("a", "", 1.0)] * 40]), "empty"),
         ((tiny_model, [[("a", "b", float("nan"))] * 40]), "finite"),
         ((tiny_model, tmp_path / "none.tsv"), "no such file"),
-        ((words, judged), "no RankEncoder: for a plain encoder, give a corpus"),
-        ((tiny_folder, judged), "no RankEncoder: for a plain encoder, give a corpus"),
+        ((words, judged), "words is a plain encoder: set `corpus`"),
+        ((tiny_folder, judged), "is a plain encoder: set `corpus`"),
     ):
         with pytest.raises(InputError, match=message):
             tune(*arguments)
@@ -378,9 +378,9 @@ def test_command_errors_are_one_line(run_cli, tiny_folder, tiny_saved, pairs_fil
         ((tiny_saved, *dev, *dev), "given twice"),
         ((tiny_saved, "-o", tmp_path / "x"), "leave -o out"),
         ((tiny_saved, *dev, "--corpus", corpus_file), "its own reference corpus"),
-        ((tiny_folder, *dev), "give a corpus"),
-        ((tmp_path / "nowhere", *dev), "no RankEncoder"),
-        ((run, *dev), "has no RankEncoder"),
+        ((tiny_folder, *dev), "is a plain encoder: set --corpus"),
+        ((tmp_path / "nowhere", *dev), "no such folder"),
+        ((run, *dev), "has not finished an encoder yet"),
         ((tiny_saved, *dev, "-o", run, "--overwrite"), "holds a training"),
         ((tiny_saved, *dev, "-o", tmp_path), "already exists"),
     ):

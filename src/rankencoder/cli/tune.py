@@ -31,7 +31,7 @@ def tune(
     model: Annotated[
         str,
         typer.Argument(
-            help="A RankEncoder folder, a training's, or, with --corpus, any SentenceTransformer."
+            help="RankEncoder or training folder, or, with --corpus, an encoder: folder or hub name."
         ),
     ],
     dev: Annotated[
@@ -67,16 +67,12 @@ def tune(
     """
     if output is not None:
         _check_output(output, bool(dev), overwrite)
-    from rankencoder.tuning.sources import check_source, read_dev
-
-    check_source(model, corpus)
-    sets = read_dev(dev or [])  # before the heavy imports: what is wrong with a file is told at once
     quiet_libraries()
     from rankencoder.tuning.tuner import tune as choose
 
     tuned = choose(
         model,
-        sets,
+        dev or [],
         corpus=corpus,
         size=size,
         seed=seed,
@@ -118,9 +114,11 @@ def _print(tuned: Tuned, output: Path | None, show_all: bool) -> None:
         out.print("Nothing was written: -o DIR writes the chosen RankEncoder.")
         return
     own = tuned.diagnosis.dimension
-    much = f"{tuned.model.dimension:,} numbers a sentence, the encoder alone has {own:,}"
-    much += ", which do the same" if tuned.choice.chosen.is_cosine else ""
-    out.print(f"Written to {output}: {much}.", soft_wrap=True, markup=False)
+    out.print(
+        f"Written to {output}: {tuned.model.dimension:,} dimensions, the encoder alone has {own:,}.",
+        soft_wrap=True,
+        markup=False,
+    )
 
 
 def _print_choice(choice: Choice, show_all: bool) -> None:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, located
 from rankencoder.io.corpus import LONGEST, check_sentences
 from rankencoder.io.files import bare_suffix, read_lines
-from rankencoder.io.pairs import ScoredPair, read_scored_pairs, to_score, told_at
+from rankencoder.io.pairs import ScoredPair, read_scored_pairs, to_score
 
 SEVEN = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 """The test sets that the field averages over, in its order."""
@@ -162,9 +162,9 @@ def make_pair(a: Any, b: Any, score: Any, place: str, score_place: str | None = 
     :param score_place: Where the score is from, if not from there.
     :raises InputError: If a sentence is empty or no text, or the score no finite number.
     """
-    with told_at(score_place or place):
+    with located(score_place or place):
         number = to_score(score)
-    with told_at(place):
+    with located(place):
         check_sentences([a, b])
     return ScoredPair(a, b, number)
 

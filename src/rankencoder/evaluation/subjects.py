@@ -12,12 +12,11 @@ import torch
 
 from rankencoder.blend import blend
 from rankencoder.encoders import Encoder
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, located
 from rankencoder.evaluation.pairwise import encode_pairs, pair_similarities
 from rankencoder.evaluation.vector_cache import CachedEncoder
 from rankencoder.fingerprints import digest
 from rankencoder.forms import fit_form
-from rankencoder.io.pairs import told_at
 from rankencoder.io.storage import RUN, check_kinds, read_json
 from rankencoder.model import RANK_WEIGHT, RankEncoder, open_model
 from rankencoder.reference import SIZE, Reference
@@ -165,7 +164,7 @@ def _open_run(folder: Path, options: dict[str, Any], cache: Path | None, progres
         second = RankEncoder.load(folder / "rankencoder", **options)
     first = _first_encoder(folder, record["config"])
     if os.path.isdir(first):  # a name of any length
-        with told_at(str(folder)):
+        with located(str(folder)):
             encoder = CachedEncoder(Encoder(first, **options), cache)
         subject = Subject("E1", encoder)
         if second is not None:

@@ -28,7 +28,7 @@ class Diagnosis:
     """The shape of an encoder's space.
 
     :param sentences: How many reference sentences were looked at.
-    :param dimension: The encoder's numbers per sentence.
+    :param dimension: The encoder's dimensions.
     :param uniformity: Wang and Isola's: near 0, all vectors are alike; −4 is about as spread as can be.
     :param hubness: Skewness of how often a sentence is among the ten nearest of the others.
     :param rank_hubness: The same by rank similarity.

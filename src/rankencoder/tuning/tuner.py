@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rankencoder.errors import InputError
 from rankencoder.evaluation.candidates import apply_candidate
 from rankencoder.evaluation.choice import Choice, choose_similarity
 from rankencoder.evaluation.cross_validation import check_pairs
 from rankencoder.io.storage import new_folder, write_json
+from rankencoder.model import RankEncoder, open_model
+from rankencoder.reference import SIZE, Reference
+from rankencoder.tuning.dev_pairs import Dev, read_dev
 from rankencoder.tuning.diagnosis import Diagnosis, diagnose
-from rankencoder.tuning.sources import open_model, read_dev
 
 if TYPE_CHECKING:
-    from rankencoder.encoders import EncoderLike
-    from rankencoder.model import RankEncoder
-    from rankencoder.tuning.sources import Dev
+    from rankencoder.encoders import Encoder, EncoderLike
 
 RECORD = "tuning.json"
 
@@ -58,11 +59,11 @@ class Tuned:
 
 
 def tune(
-    model: RankEncoder | EncoderLike,
+    model: RankEncoder | Encoder | EncoderLike,
     dev: Dev = (),
     *,
     corpus: Any = None,
-    size: int = 10_000,
+    size: int = SIZE,
     seed: int = 0,
     device: str | None = None,
     batch_size: int = 32,
@@ -73,8 +74,7 @@ def tune(
     Plain cosine is kept unless another is better by more than chance in cross-validation, the luck of
     choosing counted in. Without scored pairs nothing is chosen: the diagnosis gives advice.
 
-    :param model: A RankEncoder, its folder, the folder of a training, or, with a corpus, an encoder: a
-        SentenceTransformer, its folder or hub name, or a callable.
+    :param model: Whatever `open_model` opens; a plain encoder needs a corpus.
     :param dev: A file of scored pairs (see `read_scored_pairs`), a list of `ScoredPair`, or
         several of these (a list, or by name), whose correlations are averaged. Each needs at least 30 pairs.
     :param corpus: The corpus to draw a reference corpus from, for an encoder that has none.
@@ -100,7 +100,14 @@ def tune(
     for name, pairs in sets.items():
         check_pairs(name, pairs)
     watched = sys.stderr.isatty() if progress is None else progress
-    opened = open_model(model, corpus, size=size, device=device, batch_size=batch_size, progress=watched)
+    opened = open_model(model, device=device, batch_size=batch_size)
+    if not isinstance(opened, RankEncoder):
+        if corpus is None:
+            raise InputError(f"{opened.name} is a plain encoder: set `corpus` to sentences of your data")
+        reference = Reference.build(opened, corpus, size=size, progress=watched)
+        opened = RankEncoder(opened, reference, progress=False)
+    elif corpus is not None:
+        raise InputError("a RankEncoder has its own reference corpus: leave `corpus` out")
     diagnosis = diagnose(opened)
     if not sets:
         return Tuned(opened, None, diagnosis)
