@@ -141,8 +141,6 @@ def test_every_dependency_has_a_lowest_version():
         assert pins([extra], {})
 
 
-TOLD_WHEN_MISSING = {"umap"}
-"""What is used where it happens to be installed."""
 NAMES = {"sklearn": "scikit-learn", "yaml": "pyyaml", "lance": "pylance", "pydantic-core": "pydantic"}
 """Packages that are installed by another name than they are imported by."""
 
@@ -160,6 +158,6 @@ def test_what_is_imported_is_declared():
     declared = {name.lower().replace("_", "-") for name in re.findall(r'"([\w-]+)(?:\[\w+\])?[>=]=', project)}
     for path in (ROOT / "src").rglob("*.py"):
         modules = {name.partition(".")[0] for name in imported(path)}
-        modules -= {"rankencoder", *sys.stdlib_module_names, *TOLD_WHEN_MISSING}
+        modules -= {"rankencoder", *sys.stdlib_module_names}
         names = {name.lower().replace("_", "-") for name in modules}
         assert {NAMES.get(name, name) for name in names} <= declared, path

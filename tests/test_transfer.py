@@ -252,12 +252,16 @@ def test_each_is_as_trained_with_torch_optim(blobs, training):
     assert (found.predict(features, 8, 2) == expected).all()
 
 
-@pytest.mark.parametrize("threads", [1, 3])
-@pytest.mark.parametrize("batch_bytes", [1, 2**14, 2**20])
-def test_together_or_alone(blobs, monkeypatch, threads, batch_bytes):
+@pytest.fixture(scope="module")
+def alone(blobs):
+    """Classifiers that were trained one by one."""
+    return [fit_classifiers(*blobs, [fold], [[1e-4]], classes=3) for fold in uneven_folds(blobs[1])]
+
+
+@pytest.mark.parametrize(("threads", "batch_bytes"), [(1, 1), (3, 2**14), (3, 2**20)])
+def test_together_or_alone(blobs, alone, monkeypatch, threads, batch_bytes):
     features, labels = blobs
     folds = uneven_folds(labels)
-    alone = [fit_classifiers(features, labels, [fold], [[1e-4]], classes=3) for fold in folds]
     monkeypatch.setattr(classifier, "_BATCH_BYTES", {"cpu": batch_bytes})
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -347,7 +351,6 @@ def bag(texts):
 SENTEVAL = {
     ("TREC", False): {"accuracy": 41.2, "dev_accuracy": 40.65},
     ("MRPC", False): {"accuracy": 68.12, "dev_accuracy": 69.9, "f1": 78.63},
-    ("TREC", True): {"accuracy": 38.8, "dev_accuracy": 38.1},
     ("CR", True): {"accuracy": 64.0, "dev_accuracy": 64.01},
 }
 

@@ -44,7 +44,7 @@ def evaluate(
     size: Annotated[int, typer.Option(min=2, help="Sentences of that reference corpus.")] = 10_000,
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results.")] = Path(_DEFAULT),
     aggregation: Annotated[str, typer.Option(help="Of sub-sets: all (the field's), mean or wmean.")] = "all",
-    projection: Annotated[str, typer.Option(help="Of the map: pca, tsne or umap.")] = "pca",
+    projection: Annotated[str, typer.Option(help="Of the map: pca or tsne.")] = "pca",
     mteb: Annotated[
         list[str] | None, typer.Option(help="Run this mteb task, through mteb, instead; repeatable.")
     ] = None,

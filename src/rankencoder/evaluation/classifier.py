@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -98,7 +98,7 @@ def fit_classifiers(
     classes: int,
     training: Training = FULL,
     seed: int = 1111,
-    finished: Callable[[int], None] | None = None,
+    finished: Callable[[int], Any] | None = None,
 ) -> Classifiers:
     """Train logistic regressions with Adam, for all folds and weights of L2 at once.
 

@@ -16,7 +16,7 @@ from rankencoder.evaluation.sts_data import DEV, SEVEN, WHOLE_SICK, MissingDataE
 from rankencoder.evaluation.sts_figures import AGGREGATIONS
 from rankencoder.evaluation.sts_sources import read_sts
 from rankencoder.evaluation.subjects import open_subjects
-from rankencoder.evaluation.transfer_data import TRANSFER_TASKS
+from rankencoder.evaluation.transfer_data import TRANSFER_TASKS, read_transfer_task
 from rankencoder.io.cache import cache_root
 from rankencoder.model import check_model
 from rankencoder.reference import SIZE
@@ -91,7 +91,7 @@ def evaluate(
     :param corpus: Where the reference corpus of a plain encoder is drawn from.
     :param size: Sentences of that reference corpus.
     :param output: A folder for the results, one JSON file a model.
-    :param projection: Of the map: "pca", "tsne" or "umap".
+    :param projection: Of the map: "pca" or "tsne".
     :param cache: Whether, or in which folder, vectors are kept for the next time.
     :param device: Where to run encoders that are loaded by name.
     :param batch_size: Sentences per call of an encoder.
@@ -106,7 +106,7 @@ def evaluate(
     >>> evaluation.scores()
     {'letters, cosine': {'pairs': 100.0}}
     """
-    from rankencoder.evaluation.measurement import Measurement, read_transfer
+    from rankencoder.evaluation.measurement import Measurement
     from rankencoder.evaluation.space_figures import check_projection
 
     plan = _Plan.of([tasks] if isinstance(tasks, str) else tasks)
@@ -120,7 +120,7 @@ def evaluate(
     own = _own_sets([dev] if isinstance(dev, (str, Path)) else list(dev))
     plan = plan.with_own(own)
     sets = [*plan.read_sets(data, own), *own]
-    tasks_read = read_transfer(data or _fetched() or _advise(), plan.transfer) if plan.transfer else []
+    tasks_read = [read_transfer_task(data or _fetched() or _advise(), name) for name in plan.transfer]
     if output is not None:
         Path(output).mkdir(parents=True, exist_ok=True)  # what cannot be written is told of before the work
     kept = cache_root("vectors") if cache is True else Path(cache) if cache else None

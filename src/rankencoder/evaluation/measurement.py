@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,11 +22,11 @@ from rankencoder.evaluation.results import Result, new_result, with_transfer_ave
 from rankencoder.evaluation.space_figures import describe_space, draw_map
 from rankencoder.evaluation.sts_figures import score_sts
 from rankencoder.evaluation.transfer import score_transfer
-from rankencoder.evaluation.transfer_data import TransferTask, read_transfer_task
 
 if TYPE_CHECKING:
     from rankencoder.evaluation.sts_data import PairSet
     from rankencoder.evaluation.subjects import Model, Subject
+    from rankencoder.evaluation.transfer_data import TransferTask
     from rankencoder.io.pairs import ScoredPair
 
 
@@ -178,11 +177,6 @@ def _choose(subject: Subject, pairs: dict[str, list[ScoredPair]]) -> dict[str, A
         return choose_similarity(subject.encoder, subject.form, subject.rank_weight, pairs).to_dict()
     except InputError as error:
         return {"sentence": f"Nothing was chosen. {error}"}
-
-
-def read_transfer(folder: str | Path, names: Sequence[str]) -> list[TransferTask]:
-    """Return the transfer tasks of some names."""
-    return [read_transfer_task(Path(folder), name) for name in names]
 
 
 def _vectors(subject: Subject, texts: list[str], *, blended: bool, progress: bool) -> torch.Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 POSITIVE = 0.8  # gold/5 above this is a positive pair: more than 4 of 5
 MAP_SENTENCES = 1000
-PROJECTIONS = ("pca", "tsne", "umap")
+PROJECTIONS = ("pca", "tsne")
 
 
 def spaces(subject: Subject, vectors: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -57,7 +56,7 @@ def draw_map(
 ) -> dict[str, Any]:
     """Place up to 1,000 sentences of a set in the plane, once by base and once by rank vectors.
 
-    :param projection: "pca", "tsne" or "umap" (which needs umap-learn), on cosine distances.
+    :param projection: "pca" or "tsne", the latter on cosine distances.
     :return: The sentences, their places in both spaces, and which of them are positive pairs.
     """
     texts = sorted({text for pair in pair_set.pairs for text in pair[:2]})
@@ -84,15 +83,11 @@ def project(vectors: torch.Tensor, projection: str, seed: int) -> np.ndarray:
 
         number = min(2, *rows.shape)
         return np.pad(PCA(number, random_state=seed).fit_transform(rows), ((0, 0), (0, 2 - number)))
-    if projection == "tsne":
-        from sklearn.manifold import TSNE
+    from sklearn.manifold import TSNE
 
-        perplexity = min(30, (len(rows) - 1) / 3)
-        made = TSNE(2, metric="cosine", perplexity=perplexity, random_state=seed, init="pca")
-        return np.asarray(made.fit_transform(rows))
-    from umap import UMAP
-
-    return np.asarray(UMAP(metric="cosine", random_state=seed).fit_transform(rows))
+    perplexity = min(30, (len(rows) - 1) / 3)
+    made = TSNE(2, metric="cosine", perplexity=perplexity, random_state=seed, init="pca")
+    return np.asarray(made.fit_transform(rows))
 
 
 def turned(points: np.ndarray, onto: np.ndarray) -> np.ndarray:
@@ -104,9 +99,7 @@ def turned(points: np.ndarray, onto: np.ndarray) -> np.ndarray:
 def check_projection(projection: str) -> None:
     """Make sure that there is a projection of this name.
 
-    :raises InputError: If there is none, or it is not installed.
+    :raises InputError: If there is none.
     """
     if projection not in PROJECTIONS:
         raise InputError(f"unknown projection {projection!r}:{nearest(projection, PROJECTIONS)}")
-    if projection == "umap" and find_spec("umap") is None:
-        raise InputError("this map needs umap-learn: pip install umap-learn, or use pca or tsne")

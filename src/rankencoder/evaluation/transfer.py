@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,15 @@ from sklearn.model_selection import StratifiedKFold
 from tqdm.auto import tqdm
 
 from rankencoder.encoder_sources import check_device
-from rankencoder.errors import InputError, shorten
+from rankencoder.encoders import Encoder
+from rankencoder.errors import InputError
 from rankencoder.evaluation.classifier import FAST, FULL, L2_WEIGHTS, Fold, Training, fit_classifiers
 from rankencoder.evaluation.transfer_data import Split, TransferTask
 
 Encode = Callable[[list[str]], Any]
 """From sentences to an array with one row for each: raw vectors, just as the encoder gives them."""
 
-_Finished = Callable[[int], None]
+_Finished = Callable[[int], Any]
 
 
 def score_transfer(
@@ -56,8 +56,9 @@ def score_transfer(
     rows = _features(task, encode, torch.device(device or "cpu"))
     folds = 5 if fast else 10
     protocol = _Protocol(task.name, task.classes, seed, folds, FAST if fast else FULL)
-    with _progress_bar(task.name, protocol.fits(task), progress) as finished:
-        result = protocol.score(task.splits, rows, finished)
+    fits = protocol.fits(task)
+    with tqdm(total=fits, desc=task.name, unit=" folds", disable=not progress) as bar:
+        result = protocol.score(task.splits, rows, bar.update)
     sizes = {name: len(split.labels) for name, split in task.splits.items()}
     return {"task": task.name, **result, "n": sizes, "seed": seed, "fast": fast}
 
@@ -175,7 +176,7 @@ def _per_cent(right: np.ndarray) -> float:
 
 def _features(task: TransferTask, encode: Encode, device: torch.device) -> dict[str, torch.Tensor]:
     """Return what the classifiers see of each split."""
-    vectors = _vectors(task, encode).to(device)
+    vectors = Encoder(encode, batch_size=len(task.sentences)).raw(task.sentences).to(device)
     number = {sentence: i for i, sentence in enumerate(task.sentences)}
 
     def of(sentences: tuple[str, ...]) -> torch.Tensor:
@@ -189,33 +190,3 @@ def _features(task: TransferTask, encode: Encode, device: torch.device) -> dict[
             u = torch.cat([(u - v).abs(), u * v], dim=1)
         rows[name] = u
     return rows
-
-
-def _vectors(task: TransferTask, encode: Encode) -> torch.Tensor:
-    """Return the vectors of a task's sentences, or say what is wrong with them."""
-    found = encode(task.sentences)
-    if isinstance(found, torch.Tensor):
-        found = found.detach().cpu().float().numpy()
-    try:
-        vectors = np.asarray(found).astype(np.float32)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"the encoder did not return an array of numbers: {error}") from error
-    if vectors.ndim != 2 or len(vectors) != len(task.sentences) or not vectors.shape[1]:
-        raise InputError(
-            f"the encoder was given {len(task.sentences)} sentences and returned an array of shape "
-            f"{list(vectors.shape)}: it must return one row per sentence"
-        )
-    bad = np.logical_not(np.isfinite(vectors).all(axis=1))
-    if bad.any():
-        sentence = task.sentences[int(bad.argmax())]
-        raise InputError(
-            f"the encoder returned a NaN or infinite vector for {shorten(sentence)!r} "
-            f"({int(bad.sum())} of {len(bad)} sentences of {task.name}): mend the encoder"
-        )
-    return torch.from_numpy(vectors)
-
-
-@contextmanager
-def _progress_bar(name: str, fits: int, progress: bool) -> Iterator[_Finished]:
-    with tqdm(total=fits, desc=name, unit=" folds", disable=not progress) as bar:
-        yield bar.update
