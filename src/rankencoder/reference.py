@@ -245,7 +245,7 @@ class _KeptParts:
         self.vectors = np.empty((len(sentences), encoder.dimension), dtype=np.float32)
         self.parts: Parts | None = None
         if beside is not None:
-            key = {"work": "reference", "sentences": digest(sentences), "encoder": encoder.fingerprint()}
+            key = {"part": _PART, "sentences": digest(sentences), "encoder": encoder.fingerprint()}
             self.parts = Parts(beside, key)
 
     def encode(self, encode_parts: EncodeParts, progress: bool) -> np.ndarray:
