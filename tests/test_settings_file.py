@@ -10,14 +10,8 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from rankencoder.errors import InputError
-from rankencoder.training.settings_file import (
-    Settings,
-    nearest,
-    parse_pair,
-    read_settings,
-    validate,
-    write_settings,
-)
+from rankencoder.training.settings_file import parse_pair, read_settings, write_settings
+from rankencoder.training.settings_model import Settings, nearest, validate
 
 
 class Own(Settings):

@@ -14,7 +14,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from rankencoder.errors import InputError
 from rankencoder.training.presets import PRESETS, PRESETS_BY_METHOD
-from rankencoder.training.settings_file import Settings, read_settings, validate, write_settings
+from rankencoder.training.settings_file import read_settings, write_settings
+from rankencoder.training.settings_model import Settings, validate
 
 if TYPE_CHECKING:
     from rankencoder.training.methods.method import Method, Traits
@@ -55,11 +56,10 @@ def setting(
     :param bounds: ``ge``, ``gt``, ``le`` or ``lt``.
     """
     about: Any = {"group": group, "common": common, "by_method": by_method}
-    if isinstance(default, list | dict):
-        return Field(
-            default_factory=lambda: default.copy(), description=help, json_schema_extra=about, **bounds
-        )
-    return Field(default, description=help, json_schema_extra=about, **bounds)
+    start: Any = (
+        {"default_factory": default.copy} if isinstance(default, list | dict) else {"default": default}
+    )
+    return Field(**start, description=help, json_schema_extra=about, **bounds)
 
 
 class TrainConfig(Settings):

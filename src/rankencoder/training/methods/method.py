@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field, PositiveFloat, TypeAdapter, ValidationEr
 
 from rankencoder.errors import InputError, nearest
 from rankencoder.io.storage import absolute
-from rankencoder.training.settings_file import explain
+from rankencoder.training.settings_model import explain
 
 if TYPE_CHECKING:
     from datasets import Dataset
