@@ -17,7 +17,6 @@ from rankencoder.errors import InputError
 from rankencoder.training.backbones.backbone import load_backbone
 from rankencoder.training.methods.consert import (
     ConSERT,
-    attack,
     feature_cutoff,
     nt_xent,
     number_dropout,
@@ -27,7 +26,7 @@ from rankencoder.training.methods.consert import (
 )
 
 CHANGES = {"token-cutoff": token_cutoff, "feature-cutoff": feature_cutoff, "dropout": number_dropout}
-NAMES = ("none", "shuffle", *CHANGES, "adversarial")
+NAMES = ("none", "shuffle", *CHANGES)
 INPUTS = ("input_ids", "attention_mask")
 
 
@@ -261,8 +260,6 @@ def test_each_augmentation_trains_and_leaves_no_hook(build_loss, name):
     assert made.loss([made.features]).item() == loss.item()
     positive = made.loss.logged["positive_cosine"].item()
     assert positive == pytest.approx(1, abs=1e-6) if name == "none" else positive < 0.999
-    assert ConSERT(first=name).graphs == (name != "adversarial")
-    assert ConSERT(second=name).graphs == (name != "adversarial")
 
 
 def test_a_failed_pass_leaves_no_hook(build_loss):
@@ -281,62 +278,6 @@ def test_there_is_no_dropout_and_no_head(masked_models, build_loss):
     made = build_loss("bert", method)
     torch.testing.assert_close(loss.encode(inputs_of(made), 4), made.loss.encode(inputs_of(made), 4))
     assert not list(loss.head.parameters())
-
-
-# --- attacks ---
-
-
-def test_an_attack_has_its_size():
-    gradient = numbers(0, 3, 4, 5) * 1e-6
-    added = attack(gradient, 0.7)
-    torch.testing.assert_close(added.norm(dim=-1), torch.full((3, 4), 0.7))
-    cosines = torch.cosine_similarity(added, gradient, dim=-1, eps=1e-12)
-    torch.testing.assert_close(cosines, torch.ones(3, 4))
-    assert not attack(torch.zeros(2, 3), 1.0).any()
-
-
-@pytest.mark.parametrize("kind", MASKED)
-def test_an_attack_is_along_the_gradient_of_the_loss(build_loss, masked_models, kind):
-    from transformers import AutoModel
-
-    made = build_loss(kind, ConSERT(first="adversarial", second="none", adversarial_size=0.5))
-    inputs = inputs_of(made)
-    mask = inputs["attention_mask"].bool()
-    state = torch.get_rng_state()
-    added = made.loss.attacks(inputs)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert not any(p.grad is not None for p in made.model.parameters())
-    torch.testing.assert_close(added.norm(dim=-1)[:4], 0.5 * mask[:4])
-    assert not added[4:].any()
-
-    oracle = AutoModel.from_pretrained(masked_models[kind]).eval()
-    noise = torch.zeros(added.shape, requires_grad=True)
-    oracle.embeddings.register_forward_hook(lambda module, args, output: output + noise)
-    states = oracle(**inputs).last_hidden_state
-    unit = torch.stack([row[seen].mean(dim=0) for row, seen in zip(states, mask, strict=True)])
-    unit = torch.nn.functional.normalize(unit, dim=1)
-    logits = (unit @ unit.T / 0.1) - torch.diag(torch.full((8,), 1e9))
-    (-logits.log_softmax(dim=1)[range(8), [4, 5, 6, 7, 0, 1, 2, 3]].sum()).backward()
-    cosines = torch.cosine_similarity(added, noise.grad, dim=-1)[:4][mask[:4]]
-    assert cosines.min() > 0.999
-
-
-@pytest.mark.parametrize("second", ["none", "shuffle", "token-cutoff", "dropout", "adversarial"])
-def test_an_attack_raises_the_loss(build_loss, second):
-    made = build_loss("bert", ConSERT(first="adversarial", second=second, adversarial_size=0.02))
-    inputs = inputs_of(made)
-
-    def value(shift):
-        torch.manual_seed(7)
-        vectors = made.loss.augmented(inputs, shift).transpose(0, 1)
-        return made.loss.contrast(vectors, {})[0].item()
-
-    torch.manual_seed(7)
-    shift = made.loss.attacks(inputs)
-    assert value(-shift) < value(None) < value(shift)
-    torch.manual_seed(7)
-    with torch.no_grad():
-        assert made.loss([made.features]).item() == pytest.approx(value(shift), rel=1e-5)
 
 
 # --- the encoder ---
@@ -390,7 +331,6 @@ def test_the_authors_settings():
         "second": "shuffle",
         "cutoff_rate": 0.2,
         "dropout_rate": 0.2,
-        "adversarial_size": 1.0,
         "loss_weight": 0.15,
     }
 

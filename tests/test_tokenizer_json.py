@@ -1,6 +1,7 @@
 """The pipeline inside a templated tokenizer: full stops by the written rules, blanks, templates replaced."""
 
 import string
+from functools import cache
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -9,9 +10,9 @@ from tiny_backbones import KINDS, ROBERTA, TEXTS, metaspace_tokenizer, roberta_t
 from rankencoder.training.backbones.templates import (
     Template,
     add_full_stop,
-    sentence_ids,
+    template_length,
+    templated_ids,
     templated_tokenizer,
-    wrapped_length,
 )
 
 
@@ -41,18 +42,16 @@ def test_full_stops(text):
     assert add_full_stop(text, "none") == text
 
 
-TOKENIZERS = {}
+@cache
+def templated(kind, full_stop):
+    make_tokenizer, template, _ = KINDS[kind]
+    return templated_tokenizer(make_tokenizer(), template, full_stop=full_stop)
 
 
 @given(SENTENCES, st.sampled_from(sorted(KINDS)))
 def test_full_stops_inside_the_tokenizer(text, kind):
-    make_tokenizer, template, _ = KINDS[kind]
-    if kind not in TOKENIZERS:
-        TOKENIZERS[kind] = make_tokenizer()
-    base = TOKENIZERS[kind]
     for full_stop, rule in (("promptbert", by_promptbert), ("sncse", by_sncse)):
-        ids = sentence_ids(base, [text], template, full_stop=full_stop)
-        assert ids == sentence_ids(base, [rule(text)], template)
+        assert templated(kind, full_stop)(text) == templated(kind, "none")(rule(text))
 
 
 def test_blanks_are_a_matter_of_the_template():
@@ -63,10 +62,12 @@ def test_blanks_are_a_matter_of_the_template():
 
         for before, after in (("so '", "' is{mask}"), ("so ' ", " ' is{mask}"), ("", " is{mask}")):
             template = Template(before, after)
+            (ids,) = templated_ids(tokenizer, ["cat the"], template)
             prefix, suffix = template.tokens(tokenizer)
-            (sentence,) = sentence_ids(tokenizer, ["cat the"], template)
+            begin = template.start(tokenizer) - len(prefix)
+            end = len(ids) - template_length(tokenizer, template) + template.start(tokenizer) + len(suffix)
             expected = f"{before}cat the{after}".replace(" ", "_").replace("{mask}", "<mask>")
-            assert pieces([*prefix, *sentence, *suffix]).removeprefix("_") == expected
+            assert pieces(ids[begin:end]).removeprefix("_") == expected
 
 
 def test_a_second_template_replaces_the_first():
@@ -85,12 +86,12 @@ def test_a_second_template_replaces_the_first():
         assert thrice(TEXTS)["input_ids"] == once(TEXTS)["input_ids"]
         assert thrice.backend_tokenizer.to_str() == once.backend_tokenizer.to_str()
         assert other.tokens(once) == other.tokens(base)
-        assert wrapped_length(once, other) == wrapped_length(base, other)
+        assert template_length(once, other) == template_length(base, other)
 
 
 def test_what_a_tokenizer_was_set_to_before_does_not_matter():
     fresh, used = roberta_tokenizer(), roberta_tokenizer()
     used("A cat", padding="max_length", truncation=True, max_length=3)
     assert ROBERTA.tokens(used) == ROBERTA.tokens(fresh)
-    assert wrapped_length(used, ROBERTA) == wrapped_length(fresh, ROBERTA)
-    assert sentence_ids(used, TEXTS, ROBERTA) == sentence_ids(fresh, TEXTS, ROBERTA)
+    assert template_length(used, ROBERTA) == template_length(fresh, ROBERTA)
+    assert templated_ids(used, TEXTS, ROBERTA) == templated_ids(fresh, TEXTS, ROBERTA)

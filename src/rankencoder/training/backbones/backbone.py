@@ -70,12 +70,15 @@ class Backbone:
     @property
     def is_roberta(self) -> bool:
         """Whether it is of the RoBERTa family, for which the authors chose other settings."""
-        return _is_roberta(self.config)
+        return "roberta" in self.config.model_type or self.config.model_type == "camembert"
 
     @property
     def positions(self) -> int | None:
-        """Tokens that it can read at most, where that is limited."""
-        return _positions(self.config)
+        """Tokens that it can read at most, where that is limited; RoBERTa reserves its first ones."""
+        number = getattr(self.config, "max_position_embeddings", None)
+        if number is None:
+            return None
+        return int(number) - (int(self.config.pad_token_id or 0) + 1 if self.is_roberta else 0)
 
     @property
     def is_large(self) -> bool:
@@ -102,8 +105,6 @@ def load_backbone(
 
     config = _load_config(name, revision)
     kind = _kind(config, name)
-    positions = _positions(config)
-    length = max_seq_length if positions is None else min(max_seq_length, positions)
     if dropout is None and not any(_dropouts(config).values()):
         dropout = _DROPOUT
     given = {} if dropout is None else dict.fromkeys(_dropouts(config), dropout)
@@ -113,7 +114,6 @@ def load_backbone(
         with quiet_transformers():  # of heads that are not needed
             module = Transformer(
                 name,
-                max_seq_length=length,
                 model_kwargs={"revision": revision, "use_safetensors": True, "dtype": torch.float32},
                 processor_kwargs={"revision": revision},
                 config_kwargs={"revision": revision, **given},
@@ -122,8 +122,11 @@ def load_backbone(
         raise InputError(f"cannot load backbone {name!r}: {first_line(error)}") from error
     if module.tokenizer is None or not module.tokenizer.is_fast:
         raise InputError(f"backbone {name!r} has no fast tokenizer (a tokenizer.json): convert it first")
-    _freeze_pooler(module.model)
-    return Backbone(name, revision, module, module.tokenizer, kind, dropout)
+    if (pooler := getattr(module.model, "pooler", None)) is not None:
+        pooler.requires_grad_(False)  # no method reads it; the saved model still has all its parts
+    backbone = Backbone(name, revision, module, module.tokenizer, kind, dropout)
+    module.max_seq_length = min(max_seq_length, backbone.positions or max_seq_length)
+    return backbone
 
 
 def load_masked_language_model(name: str, revision: str | None) -> tuple[Any, bool]:
@@ -194,18 +197,6 @@ def _kind(config: PretrainedConfig, name: str) -> Literal["masked", "causal"]:
     )
 
 
-def _is_roberta(config: PretrainedConfig) -> bool:
-    return "roberta" in config.model_type or config.model_type == "camembert"
-
-
-def _positions(config: PretrainedConfig) -> int | None:
-    """Return how many tokens a model can read; RoBERTa's first positions are not for tokens."""
-    number = getattr(config, "max_position_embeddings", None)
-    if number is None:
-        return None
-    return int(number) - (int(config.pad_token_id or 0) + 1 if _is_roberta(config) else 0)
-
-
 def _dropouts(config: PretrainedConfig) -> dict[str, float]:
     values: dict[str, Any] = config.to_dict()
     return {
@@ -213,10 +204,3 @@ def _dropouts(config: PretrainedConfig) -> dict[str, float]:
         for key, value in values.items()
         if "dropout" in key and not key.startswith(_TASKS) and isinstance(value, (int, float))
     }
-
-
-def _freeze_pooler(model: Any) -> None:
-    """Keep BERT's pooler, which no method uses, out of training; the saved model still has all its parts."""
-    pooler = getattr(model, "pooler", None)
-    if pooler is not None:
-        pooler.requires_grad_(False)

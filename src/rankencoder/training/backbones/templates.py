@@ -1,10 +1,9 @@
-"""Sentences inside a prompt, in training as token ids and after it inside the exported tokenizer.
+"""Sentences inside a prompt, in training and in the exported tokenizer alike.
 
 PromptBERT and SNCSE read the state of the mask token in `This sentence of "X" means[MASK].`; causal language
 models are read at the last token of `This sentence : "X" means in one word:"`. Prefix, sentence and suffix
-are tokenised one by one and joined as ids, in training (`sentence_ids`, `wrap`) and in the exported tokenizer
-(`templated_tokenizer`, whose post-processor joins them) alike. A byte-level tokenizer that saw the whole text
-might merge the sentence's end with the quotation mark; here it never does, neither in training nor after.
+are tokenised one by one, and the tokenizer's post-processor joins them: a byte-level tokenizer that saw the
+whole text might merge the sentence's end with the quotation mark.
 
 The export is a plain SentenceTransformer: `install_template`, then `mask_pooling` or a pooling of the last
 token.
@@ -12,12 +11,11 @@ token.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, Literal
 
 from rankencoder.encoders import PROBE
 from rankencoder.errors import InputError
@@ -26,8 +24,6 @@ from rankencoder.training.backbones import tokenizer_json
 if TYPE_CHECKING:
     from sentence_transformers.sentence_transformer.modules import Module, Transformer
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
-
-    TemplateTokens = tuple[list[int], list[int]]
 
 FullStop = Literal["none", "promptbert", "sncse"]
 """What to put after a sentence without a final mark: nothing, "." or " ." (see `add_full_stop`)."""
@@ -58,15 +54,11 @@ class Template:
         """Whether a sentence's vector is the state of the mask token."""
         return "{mask}" in self.after
 
-    def tokens(self, tokenizer: PreTrainedTokenizerBase) -> TemplateTokens:
+    def tokens(self, tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
         """Return the ids of prefix and suffix, without special tokens.
 
         :raises InputError: If the tokenizer lacks a mask token that the template needs, or a fast backend.
         """
-        before, after = _cached(tokenizer, self, lambda: self._tokens(tokenizer))
-        return list(before), list(after)
-
-    def _tokens(self, tokenizer: PreTrainedTokenizerBase) -> TemplateTokens:
         after = self.after
         if self.has_mask:
             check_mask_token(tokenizer)
@@ -77,18 +69,21 @@ class Template:
             after = after.lstrip()
         return before, tokenizer_json.make_backend(state).encode(after, add_special_tokens=False).ids
 
+    def start(self, tokenizer: PreTrainedTokenizerBase) -> int:
+        """Return how many tokens stand before the sentence, special tokens included."""
+        begin, _ = tokenizer_json.special_ids(tokenizer_json.read_state(tokenizer))
+        return len(begin) + len(self.tokens(tokenizer)[0])
 
-def check_mask_token(tokenizer: PreTrainedTokenizerBase, name: str | None = None) -> None:
+
+def check_mask_token(tokenizer: PreTrainedTokenizerBase) -> None:
     """Make sure that a tokenizer has a mask token.
 
-    :param name: The backbone's name, for the message.
     :raises InputError: If it has none.
     """
     if not tokenizer.mask_token:
-        what = f"backbone {name!r}" if name else tokenizer_json.describe(tokenizer)
         raise InputError(
-            f"{what} has no mask token, and the method needs [MASK]: take a masked language model (BERT, "
-            "RoBERTa, ...), or a method for causal ones"
+            f"{tokenizer_json.describe(tokenizer)} has no mask token, and the method needs [MASK]: choose a "
+            "masked language model (BERT, RoBERTa, ...), or a method for causal ones"
         )
 
 
@@ -113,45 +108,31 @@ def _full_stop_rule(full_stop: FullStop) -> Any:
     return Replace(Regex(pattern), added)
 
 
-def sentence_ids(
+def templated_ids(
     tokenizer: PreTrainedTokenizerBase,
     sentences: Sequence[str],
     template: Template,
     *,
-    full_stop: FullStop = "none",
     max_length: int | None = None,
 ) -> list[list[int]]:
-    """Return the ids of sentences exactly as `templated_tokenizer` puts them between prefix and suffix.
+    """Return the ids of sentences in a template, as the exported tokenizer makes them.
 
     :param max_length: Tokens to cut a sentence to, the template's not counted.
     """
-    if not sentences:
-        return []
-    key = (template, full_stop)
-    templated = _cached(tokenizer, key, lambda: templated_tokenizer(tokenizer, template, full_stop=full_stop))
-    cut = {} if max_length is None else {"truncation": True, "max_length": max_length}
-    encoded = templated(list(sentences), add_special_tokens=False, verbose=False, **cut)
+    templated = _cached_tokenizer(tokenizer, template)
+    length = None if max_length is None else max_length + template_length(tokenizer, template)
+    encoded = templated(list(sentences), truncation=length is not None, max_length=length, verbose=False)
     return list(encoded["input_ids"])
 
 
-def wrap(
-    ids: Sequence[int], template_tokens: TemplateTokens, tokenizer: PreTrainedTokenizerBase
-) -> list[int]:
-    """Return the ids of a sentence in its template, with the special tokens around both.
-
-    :param ids: The sentence, as `sentence_ids` returns it.
-    :param template_tokens: Prefix and suffix, as `Template.tokens` returns them.
-    """
-    before, after = template_tokens
-    begin, end = _special_ids(tokenizer)
-    if tokenizer.mask_token_id not in after:
-        end = []  # the vector is the state of the last token, which has to be the template's
-    return [*begin, *before, *ids, *after, *end]
-
-
-def wrapped_length(tokenizer: PreTrainedTokenizerBase, template: Template) -> int:
+def template_length(tokenizer: PreTrainedTokenizerBase, template: Template) -> int:
     """Return the number of tokens that a template adds to a sentence, special tokens included."""
-    return len(wrap([], template.tokens(tokenizer), tokenizer))
+    return int(_cached_tokenizer(tokenizer, template).num_special_tokens_to_add())
+
+
+@lru_cache(maxsize=8)
+def _cached_tokenizer(tokenizer: PreTrainedTokenizerBase, template: Template) -> PreTrainedTokenizerFast:
+    return templated_tokenizer(tokenizer, template, full_stop="none")
 
 
 def templated_tokenizer(
@@ -170,8 +151,8 @@ def templated_tokenizer(
     from transformers import PreTrainedTokenizerFast
 
     prefix, suffix = template.tokens(tokenizer)
-    begin, end = _special_ids(tokenizer)
     state = tokenizer_json.read_state(tokenizer)
+    begin, end = tokenizer_json.special_ids(state)
     blank = template.before[-1:].isspace()
     own_blank = not template.before or tokenizer_json.own_blank(state, keep=blank)
     tokenizer_json.set_normalizer(state, full_stop=full_stop, blank=blank and not own_blank)
@@ -197,7 +178,7 @@ def templated_tokenizer(
 def mask_pooling(tokenizer: PreTrainedTokenizerBase, dimension: int) -> list[Module]:
     """Return the modules that make the state of the mask token the sentence's vector.
 
-    :param dimension: Numbers of a state.
+    :param dimension: Dimensions of a state.
     :raises InputError: If the tokenizer has no mask token.
     """
     from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
@@ -227,7 +208,7 @@ def install_template(
     if transformer.tokenizer is None:
         raise InputError(f"{type(transformer.processor).__name__} is no tokenizer: take a text encoder")
     tokenizer = templated_tokenizer(transformer.tokenizer, template, full_stop=full_stop)
-    length, added = transformer.max_seq_length, wrapped_length(tokenizer, template)
+    length, added = transformer.max_seq_length, tokenizer.num_special_tokens_to_add()
     if length is not None and length <= added:
         raise InputError(
             f"max_seq_length {length} leaves no room for a sentence: the template takes {added} tokens"
@@ -259,22 +240,3 @@ def _check_reload(tokenizer: PreTrainedTokenizerFast, config: Any) -> None:
             f"transformers loads the tokenizer of a {config.model_type!r} model as {type(loaded).__name__}, "
             "which drops a template's full stop or leading blank: use a template without, or another backbone"
         )
-
-
-_Value = TypeVar("_Value")
-_cache: WeakKeyDictionary[PreTrainedTokenizerBase, dict[Hashable, Any]] = WeakKeyDictionary()
-
-
-def _cached(tokenizer: PreTrainedTokenizerBase, key: Hashable, make: Callable[[], _Value]) -> _Value:
-    """Return what was made of a tokenizer before: trainers ask at every batch, and parsing a file is slow."""
-    made = _cache.setdefault(tokenizer, {})
-    if key not in made:
-        made[key] = make()
-    value: _Value = made[key]
-    return value
-
-
-def _special_ids(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
-    return _cached(
-        tokenizer, "special", lambda: tokenizer_json.special_ids(tokenizer_json.read_state(tokenizer))
-    )

@@ -12,7 +12,6 @@ from torch import nn
 from torch.nn import functional
 
 from rankencoder.errors import InputError
-from rankencoder.training.gather import gather
 from rankencoder.training.losses.contrastive import ContrastiveLoss, mean_cosines
 from rankencoder.training.losses.formulas import cosine_matrix
 from rankencoder.training.methods.method import Method, Share, register
@@ -24,15 +23,15 @@ if TYPE_CHECKING:
     from rankencoder.training.losses.contrastive import Features
     from rankencoder.training.methods.method import Traits
 
-Augmentation = Literal["none", "shuffle", "token-cutoff", "feature-cutoff", "dropout", "adversarial"]
-
-_SCALE = 1024.0  # of the loss whose gradient is wanted: in half precision, small ones would be lost
+Augmentation = Literal["none", "shuffle", "token-cutoff", "feature-cutoff", "dropout"]
 
 
 @register
 @dataclass(frozen=True)
 class ConSERT(Method):
     """Augmentations in place of dropout, and the mean of all tokens; there is no training head.
+
+    The paper's adversarial augmentation is left out: it needs labels.
 
     The authors trained on the texts of the STS sets themselves, and chose the learning rate for that: on
     other text it has to be found anew. Theirs was an AdamW without bias correction, with an ε of 1e-6, and
@@ -45,9 +44,6 @@ class ConSERT(Method):
     :param second: Augmentation of view 2.
     :param cutoff_rate: Share of tokens or features that are cut off.
     :param dropout_rate: Share of numbers that dropout sets to 0.
-    :param adversarial_size: Length of what "adversarial" adds to each token. The authors used it with labels
-        only, against whose loss it goes; here it goes against the contrastive loss. Its size is our choice:
-        about a tenth of a BERT's embedding.
     :param loss_weight: Factor of the loss.
     """
 
@@ -71,12 +67,7 @@ class ConSERT(Method):
     second: Augmentation = "shuffle"
     cutoff_rate: Share = 0.2
     dropout_rate: Share = 0.2
-    adversarial_size: PositiveFloat = 1.0
     loss_weight: PositiveFloat = 0.15
-
-    def __post_init__(self) -> None:
-        # a gradient amid the forward pass cannot be captured
-        object.__setattr__(self, "graphs", "adversarial" not in self.augmentations)
 
     @property
     def augmentations(self) -> tuple[Augmentation, Augmentation]:
@@ -198,15 +189,6 @@ def number_dropout(embeddings: torch.Tensor, mask: torch.Tensor, rate: float) ->
 _CHANGES = {"token-cutoff": token_cutoff, "feature-cutoff": feature_cutoff, "dropout": number_dropout}
 
 
-def attack(gradient: torch.Tensor, size: float) -> torch.Tensor:
-    """Return what raises the loss most, of a length ``size`` for each token.
-
-    >>> attack(torch.tensor([[0.3, 0.4], [0.0, 0.0]]), 2.0).tolist()
-    [[1.2000000476837158, 1.600000023841858], [0.0, 0.0]]
-    """
-    return size * functional.normalize(gradient, dim=-1)
-
-
 class ConSERTLoss(ContrastiveLoss):
     """NT-Xent of the augmented views' means of the last layer."""
 
@@ -217,7 +199,6 @@ class ConSERTLoss(ContrastiveLoss):
         body: Any = backbone.module.model
         self.on_embeddings = body.embeddings.register_forward_hook
         self.padding: int | None = getattr(body.embeddings, "padding_idx", None)
-        self.width = int(body.get_input_embeddings().weight.shape[1])
 
     def make_head(self, dimension: int) -> nn.Module:
         """Return nothing."""
@@ -225,22 +206,13 @@ class ConSERTLoss(ContrastiveLoss):
 
     def encode(self, inputs: Features, sentences: int) -> torch.Tensor:
         """Return the vectors of the augmented views, ``[N, 2, dimension]``."""
-        shift = self.attacks(inputs) if "adversarial" in self.method.augmentations else None
-        return self.augmented(inputs, shift)
-
-    def augmented(self, inputs: Features, shift: torch.Tensor | None = None) -> torch.Tensor:
-        """Return the vectors of the augmented views.
-
-        :param shift: Is added to the augmented embeddings.
-        """
         mask = inputs["attention_mask"]
         views = list(zip(self.method.augmentations, mask.chunk(2), strict=True))
         positions = torch.cat([self._positions(name, part) for name, part in views])
 
         def augment(module: nn.Module, arguments: Any, output: torch.Tensor) -> torch.Tensor:
             parts = zip(views, output.chunk(2), strict=True)
-            changed = torch.cat([self._embeddings(name, part, of) for (name, of), part in parts])
-            return changed if shift is None else changed + shift
+            return torch.cat([self._embeddings(name, part, of) for (name, of), part in parts])
 
         hook = self.on_embeddings(augment)
         try:
@@ -258,17 +230,6 @@ class ConSERTLoss(ContrastiveLoss):
         change = _CHANGES.get(name)
         rate = self.method.dropout_rate if name == "dropout" else self.method.cutoff_rate
         return embeddings if change is None else change(embeddings, mask, rate)
-
-    def attacks(self, inputs: Features) -> torch.Tensor:
-        """Return what to add to the embeddings of adversarial views, by a first pass with the same draws."""
-        mask = inputs["attention_mask"]
-        shift = torch.zeros(*mask.shape, self.width, device=mask.device, requires_grad=True)
-        devices = [mask.device] if mask.device.type == "cuda" else []
-        with torch.enable_grad(), torch.random.fork_rng(devices):
-            loss, _ = self.contrast(gather(self.augmented(inputs, shift)).transpose(0, 1), {})
-            (gradient,) = torch.autograd.grad(_SCALE * loss, shift)
-        sizes = [self.method.adversarial_size * (name == "adversarial") for name in self.method.augmentations]
-        return torch.cat([attack(part, size) for part, size in zip(gradient.chunk(2), sizes, strict=True)])
 
     def contrast(self, outputs: torch.Tensor, features: Features) -> tuple[torch.Tensor, Features]:
         """Return the weighted loss, and figures to log."""

@@ -79,14 +79,9 @@ class DiffCSE(SimCSE):
             "mask_ratio": 0.2 if roberta else 0.3,
         }
 
-    def encoder(self, backbone: Backbone) -> SentenceTransformer:
-        """Return SimCSE's encoder, of a backbone that has a mask token."""
-        check_mask_token(backbone.tokenizer, backbone.name)
-        return super().encoder(backbone)
-
     def check(self, backbone: Backbone) -> None:
         """Make sure that the generator is there and that the backbone can be a discriminator."""
-        check_mask_token(backbone.tokenizer, backbone.name)
+        check_mask_token(backbone.tokenizer)
         embeddings_of(backbone.module.model, backbone.name)
         self.load_generator(backbone)
 

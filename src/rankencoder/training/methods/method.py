@@ -7,7 +7,7 @@ import importlib
 import os
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, PositiveFloat, TypeAdapter, ValidationError
 
@@ -29,22 +29,6 @@ if TYPE_CHECKING:
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class Traits(Protocol):
-    """What the authors' settings depend on; every `Backbone` has it."""
-
-    @property
-    def kind(self) -> Literal["masked", "causal"]:
-        """The kind of language model."""
-
-    @property
-    def is_roberta(self) -> bool:
-        """Whether it is of the RoBERTa family."""
-
-    @property
-    def is_large(self) -> bool:
-        """Whether it is of the "large" size."""
-
-
 @dataclass(frozen=True)
 class Family:
     """A kind of backbone, without one: for showing settings."""
@@ -52,6 +36,10 @@ class Family:
     kind: Literal["masked", "causal"] = "masked"
     is_roberta: bool = False
     is_large: bool = False
+
+
+if TYPE_CHECKING:
+    Traits = Family | Backbone  # what the authors' settings depend on
 
 
 @dataclass(frozen=True)

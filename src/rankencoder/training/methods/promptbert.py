@@ -7,16 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from rankencoder.training.backbones.templates import (
-    Template,
-    check_mask_token,
-    install_template,
-    mask_pooling,
-    wrap,
-)
+from rankencoder.training.backbones.templates import Template, install_template, mask_pooling, templated_ids
 from rankencoder.training.losses.contrastive import ContrastiveLoss
 from rankencoder.training.methods.method import Method, register
-from rankencoder.training.methods.simcse import wrapped
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -70,7 +63,10 @@ class PromptBERT(Method):
 
     def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
         """Return the sentence, cut to ``max_length`` tokens, in both templates."""
-        return [wrapped(rows["text"], t, backbone, max_length) for t in self.templates(backbone)]
+        return [
+            templated_ids(backbone.tokenizer, rows["text"], template, max_length=max_length)
+            for template in self.templates(backbone)
+        ]
 
     def loss(self, model: SentenceTransformer, backbone: Backbone) -> PromptBERTLoss:
         """Return the contrastive loss of vectors less their template's bias."""
@@ -81,11 +77,9 @@ def prompted_encoder(backbone: Backbone, template: Template, *, full_stop: Any) 
     """Return an encoder that puts a sentence into a template and gives the state of [MASK]."""
     from sentence_transformers import SentenceTransformer
 
-    check_mask_token(backbone.tokenizer, backbone.name)
     install_template(backbone.module, template, full_stop=full_stop)
-    return SentenceTransformer(
-        modules=[backbone.module, *mask_pooling(backbone.tokenizer, backbone.dimension)]
-    )
+    pooling = mask_pooling(backbone.tokenizer, backbone.dimension)
+    return SentenceTransformer(modules=[backbone.module, *pooling])
 
 
 class PromptBERTLoss(ContrastiveLoss):
@@ -101,8 +95,8 @@ class PromptBERTLoss(ContrastiveLoss):
         super().__init__(model, method)
         tokenizer = backbone.tokenizer
         templates = method.templates(backbone)
-        self.empty = [wrap([], template.tokens(tokenizer), tokenizer) for template in templates]
-        self.before = [_begin(template, tokenizer) for template in templates]
+        self.empty = [templated_ids(tokenizer, [""], template)[0] for template in templates]
+        self.before = [template.start(tokenizer) for template in templates]
         self.pad_id = int(tokenizer.pad_token_id)
         self.rows: dict[tuple[int, torch.device], dict[str, torch.Tensor]] = {}
         self.positions = backbone.is_roberta and method.roberta_bias_offset == 0
@@ -135,9 +129,3 @@ class PromptBERTLoss(ContrastiveLoss):
         row = [*ids[:before], *[unseen] * n, *ids[before:], *[self.pad_id] * padding]
         mask = [1] * before + [0] * n + [1] * after + [0] * padding
         return row, mask, list(range(len(row)))
-
-
-def _begin(template: Template, tokenizer: Any) -> int:
-    """Return how many tokens stand before the sentence."""
-    before, after = template.tokens(tokenizer)
-    return wrap([-1], (before, after), tokenizer).index(-1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from rankencoder.training.backbones.templates import Template, install_template, sentence_ids, wrap
+from rankencoder.training.backbones.templates import Template, install_template, templated_ids
 from rankencoder.training.methods.method import Method, register
 
 if TYPE_CHECKING:
@@ -62,12 +62,5 @@ class SimCSE(Method):
         """Return the sentence twice, cut to ``max_length`` tokens; a prompt comes on top."""
         if backbone.kind == "masked":
             return super().views(rows, backbone, max_length)
-        ids = wrapped(rows["text"], CAUSAL_PROMPT, backbone, max_length)
+        ids = templated_ids(backbone.tokenizer, rows["text"], CAUSAL_PROMPT, max_length=max_length)
         return [ids, ids]
-
-
-def wrapped(texts: list[str], template: Template, backbone: Backbone, max_length: int) -> list[list[int]]:
-    """Return the token ids of sentences inside a template, the sentences cut to ``max_length`` tokens."""
-    tokens = template.tokens(backbone.tokenizer)
-    bare = sentence_ids(backbone.tokenizer, texts, template, max_length=max_length)
-    return [wrap(ids, tokens, backbone.tokenizer) for ids in bare]

@@ -44,10 +44,9 @@ class SimCSEWithMLM(SimCSE):
     mlm_weight: NonNegativeFloat = 0.1
     mlm_probability: Annotated[float, Field(gt=0, le=1)] = 0.15
 
-    def encoder(self, backbone: Backbone) -> SentenceTransformer:
-        """Return SimCSE's encoder, of a backbone that has a mask token."""
-        check_mask_token(backbone.tokenizer, backbone.name)
-        return super().encoder(backbone)
+    def check(self, backbone: Backbone) -> None:
+        """Make sure that there is a mask token."""
+        check_mask_token(backbone.tokenizer)
 
     def loss(self, model: SentenceTransformer, backbone: Backbone) -> MlmContrastiveLoss:
         """Return SimCSE's loss with the other one beside it."""

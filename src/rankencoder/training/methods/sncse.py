@@ -10,11 +10,10 @@ from pydantic import NonNegativeFloat
 from torch.nn import functional
 
 from rankencoder.errors import InputError
-from rankencoder.training.backbones.templates import Template, add_full_stop, wrapped_length
+from rankencoder.training.backbones.templates import Template, add_full_stop, template_length, templated_ids
 from rankencoder.training.losses.contrastive import ContrastiveLoss
 from rankencoder.training.methods.method import Method, register
 from rankencoder.training.methods.promptbert import prompted_encoder
-from rankencoder.training.methods.simcse import wrapped
 from rankencoder.training.negation import load_parser, negate_sentences
 
 if TYPE_CHECKING:
@@ -103,14 +102,14 @@ class SNCSE(Method):
         texts = [add_full_stop(text, "sncse") for text in rows["text"]]
         pairs = zip(rows["text"], rows["negation"], strict=True)
         negations = [add_full_stop(self._negation(*pair), "sncse") for pair in pairs]
-        longest = max(wrapped_length(backbone.tokenizer, template) for template in (_COLON, _OF))
+        longest = max(template_length(backbone.tokenizer, template) for template in (_COLON, _OF))
         if max_length <= longest:
             raise InputError(
                 f"max_length {max_length} leaves no room for a sentence: templates take {longest}"
             )
         room = max_length - longest
         pieces = ((texts, _COLON), (texts, _OF), (negations, _OF))
-        return [wrapped(text, template, backbone, room) for text, template in pieces]
+        return [templated_ids(backbone.tokenizer, *piece, max_length=room) for piece in pieces]
 
     def _negation(self, text: str, negation: str) -> str:
         ended = add_full_stop(text, "sncse")
