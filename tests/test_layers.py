@@ -58,7 +58,6 @@ KNOWN: dict[str, set[str]] = {
     },
     "training": {
         "training.loop.stage -> training.teaching.targets",
-        "training.losses.contrastive -> training.methods.method",
         "training.losses.rankencoder_loss -> training.teaching.targets",
         "training.teaching.teachers -> training.run",
     },
@@ -66,7 +65,6 @@ KNOWN: dict[str, set[str]] = {
         "cli, explorer",
     },
     "module cycle": {
-        "training.losses.contrastive, training.methods.method",
         "training.run, training.teaching.teachers",
     },
     "name": {
@@ -79,7 +77,6 @@ KNOWN: dict[str, set[str]] = {
         "server.serving: --port",
         "training.run_folder: --overwrite",
         "training.run_folder: --resume",
-        "training.sentences: --overwrite",
     },
     "command line": {
         "explorer.compare_page: rankencoder evaluate",

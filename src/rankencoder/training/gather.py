@@ -15,7 +15,7 @@ WAIT = timedelta(days=1)
 
 
 def is_first_process() -> bool:
-    """Say whether this is the process that writes and speaks, even before they have found each other."""
+    """Return whether this is rank 0. Works before the process group exists."""
     return os.environ.get("RANK", "0") == "0"
 
 

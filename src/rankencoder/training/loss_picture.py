@@ -35,6 +35,7 @@ def draw_losses(history: Sequence[Mapping[str, float]], path: Path, *, title: st
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure  # draws without a window, and knows nothing of pyplot
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
     except ImportError as error:
         raise InputError("pictures need matplotlib: pip install 'rankencoder[train]'") from error
     stages = sorted({int(record["stage"]) for record in history if _LOSSES.keys() & record.keys()})
@@ -42,9 +43,10 @@ def draw_losses(history: Sequence[Mapping[str, float]], path: Path, *, title: st
         raise InputError("no losses were logged, so there are none to draw: lower `logging_steps`")
     # a salt for the ids and no date: the same losses make the same file
     with rc_context({"svg.hashsalt": "rankencoder"}), new_file(path) as temporary:
-        figure = Figure(figsize=(max(6.5, 5 * len(stages)), 4), dpi=100, layout="constrained")
+        figure = Figure(
+            figsize=(max(6.5, 5 * len(stages)), 4), dpi=100, layout=ConstrainedLayoutEngine(wspace=0.04)
+        )
         figure.suptitle(title, fontsize=13, parse_math=False)
-        figure.get_layout_engine().set(wspace=0.04)
         for axes, stage in zip(figure.subplots(1, len(stages), squeeze=False)[0], stages, strict=True):
             _draw_stage(axes, [record for record in history if record["stage"] == stage], stage)
         figure.savefig(temporary, format="svg", metadata={"Date": None})

@@ -146,12 +146,13 @@ def _write_parts(
 
     texts = (text.strip() for part in parts.values() for text in sentences[part.start : part.stop])
     bar = tqdm(total=sum(map(len, parts.values())), desc="Negating", unit=" sentences", disable=not progress)
-    with bar, closing(parser.pipe(texts, batch_size=256, n_process=processes)) as docs:
+    negations = (negate(doc) for doc in parser.pipe(texts, batch_size=256, n_process=processes))
+    with bar, closing(negations):  # which ends spaCy's processes
         for path, part in parts.items():
-            negations = []
-            for doc in islice(docs, len(part)):
-                negations.append(negate(doc))
+            made = []
+            for negation in islice(negations, len(part)):
+                made.append(negation)
                 bar.update()
-            table = pa.table({"negation": pa.array(negations, pa.string())})
+            table = pa.table({"negation": pa.array(made, pa.string())})
             with new_file(path) as file, pa.ipc.new_stream(str(file), table.schema) as stream:
                 stream.write_table(table)

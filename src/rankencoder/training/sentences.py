@@ -111,7 +111,7 @@ def load_sentences(folder: Path) -> Sentences:
             raise ValueError(f"{len(rows)} rows for {counts.sentences} sentences")
         return Sentences(rows, counts, about["sha256"])
     except (KeyError, TypeError, ValueError, FileNotFoundError, pa.ArrowException) as error:
-        raise InputError(f"{folder} is damaged ({error}): train anew, with --overwrite") from error
+        raise InputError(f"{folder} is damaged ({error}): train anew with `overwrite`") from error
 
 
 def _distinct(rows: Iterator[Sentence], counts: Counts, digest: Any) -> Iterator[str]:

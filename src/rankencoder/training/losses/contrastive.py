@@ -14,8 +14,6 @@ from rankencoder.training.losses.formulas import cosine_matrix, info_nce
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    from rankencoder.training.methods.method import Method
-
 Features = dict[str, torch.Tensor]
 
 INPUTS = ("input_ids", "attention_mask")
@@ -61,13 +59,13 @@ class Objective:
 class ContrastiveLoss(nn.Module):
     """Let the views of one sentence be nearer to each other than to those of the batch's other sentences."""
 
-    def __init__(self, model: SentenceTransformer, method: Method) -> None:
+    def __init__(self, model: SentenceTransformer, method: Any) -> None:
         """
         The loss of SimCSE; other methods derive from it and say what they do otherwise.
 
         Args:
             model: SentenceTransformer model.
-            method: The method, whose options (the temperature) it takes.
+            method: The `Method`, whose options (the temperature) it takes.
 
         References:
             - SimCSE: Simple Contrastive Learning of Sentence Embeddings: https://arxiv.org/abs/2104.08821
@@ -158,4 +156,4 @@ class ContrastiveLoss(nn.Module):
     @property
     def citation(self) -> str:
         """The method's BibTeX entry, for the model card."""
-        return self.method.citation
+        return str(self.method.citation)
