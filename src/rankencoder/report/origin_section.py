@@ -66,8 +66,7 @@ def cost_section(views: Sequence[View]) -> Section:
             added = f"{view.does('ranks', 'add', 'adds')} {_milliseconds(form)} to the encoder’s "
             share = f"{_milliseconds(model)} a sentence ({number(100 * form / model, 0)}%)."
             findings.append(view.tell(added + share))
-    notes = ["Medians of three rounds on the sentences of one set; other work on the machine slows them."]
-    table = Table("Time and memory", ["", *(view.name for view, _ in measured)], [Group("", rows)], notes)
+    table = Table("Time and memory", ["", *(view.name for view, _ in measured)], [Group("", rows)])
     return Section("cost", [table], findings)
 
 
@@ -138,25 +137,19 @@ def _data(results: Sequence[Result]) -> Table:
 
 def _runs(results: Sequence[Result]) -> Table:
     """Tabulate commands, software and machines, each with the models and sections that were made so."""
-    found: dict[tuple[str, str], dict[str, list[str]]] = {}
+    rows: dict[tuple[str, str], list[str]] = {}
     mixed = []
     for result in results:
-        label = clean(result["model"]["label"])
-        machines = set()
+        made: dict[tuple[str, str], list[str]] = {}
         for section, about in (result.get("made") or {"": result}).items():
             run = clean(about.get("command") or NOTHING), _circumstances(about)
-            found.setdefault(run, {}).setdefault(label, []).append(clean(section))
-            machines.add(run[1])
-        if len(machines) > 1:
+            made.setdefault(run, []).append(clean(section))
+        label = clean(result["model"]["label"])
+        for run, sections in made.items():
+            rows.setdefault(run, []).append(f"{label}: {', '.join(sections)}" if len(made) > 1 else label)
+        if len({circumstances for _, circumstances in made}) > 1:
             mixed.append(f"{label} ({result['model']['fingerprint'][:8]})")
-    lines = []
-    for run, models in found.items():
-        of = []
-        for label, sections in models.items():
-            is_split = sum(label in others for others in found.values()) > 1
-            named = ", ".join(dict.fromkeys(filter(None, sections)))
-            of.append(f"{label}: {named}" if is_split and named else label)
-        lines.append(("; ".join(of), [Cell(text) for text in run]))
+    lines = [("; ".join(of), [Cell(text) for text in run]) for run, of in rows.items()]
     note = f"Not all sections of {', '.join(mixed)} were made with the same versions on the same machine: "
     notes = [f"{note}figures may differ slightly for that alone."] if mixed else []
     head = ["of", "command", "versions and machine"]

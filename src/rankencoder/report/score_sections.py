@@ -129,9 +129,8 @@ def _similar_table(
                 cells = [spread_cell([part[g]["scores"].get(row.system) for part in parts]) for g in parts[0]]
                 groups.setdefault(title, []).append((view.system(kind), cells))
     head = [f"{group}, {low:g}–{high:g}" for group, low, high in GROUPS]
-    notes = ["Groups by gold score, scaled to 0–1. –: too few pairs, or all equal."]
     made = [Group(title, rows) for title, rows in groups.items()]
-    return Table(caption, ["similarity", *head], made, notes, folded=folded)
+    return Table(caption, ["similarity", *head], made, folded=folded)
 
 
 def _similar_gain(view: View, name: str) -> str:

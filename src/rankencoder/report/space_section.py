@@ -19,13 +19,6 @@ _COLUMNS = (
     ("first_ten_share", "1st ten, %", 1, 100),
     ("mean_norm", "mean norm", 2, 1),
 )
-_NOTE = (
-    "Uniformity: near 0 all vectors are alike, about −4 they are spread evenly; lower is better. Alignment: "
-    "mean squared distance of pairs with a gold score above 4 of 5; lower is better. Hubness: skewness of "
-    "how often a sentence is among the ten nearest of others; 0 is best. Eff. rank: how many directions "
-    "are in use. 1st dir., 1st ten: the share of the first one and ten directions in the variance. Mean "
-    "norm: the length of the mean vector; near 1 all point the same way."
-)
 
 
 def space_section(views: Sequence[View]) -> Section:
@@ -46,7 +39,7 @@ def space_section(views: Sequence[View]) -> Section:
     ]
     groups.append(Group("Published, BERT-base: another backbone, on STS-B", published, published=True))
     head = ["", *(title for _, title, _, _ in _COLUMNS)]
-    table = Table("Table 2 of the paper, and more", head, groups, [_NOTE, *form_notes(views)])
+    table = Table("Table 2 of the paper, and more", head, groups, form_notes(views))
     return Section("space", [table], findings)
 
 
