@@ -3,7 +3,7 @@
 Each is a linear layer trained with Adam until its accuracy on held-out rows has failed to rise often enough.
 All start from the same seed, so classifiers with equally many rows see them in the same order. Those that
 differ in nothing but L2 therefore share every batch, and folds of equal size become one batched product. What
-is computed for each is what it would be alone, but for the rounding of sums.
+is kept of each is what it would be alone, but for the rounding of sums.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch.nn.functional import linear, one_hot, pad
+from torch.nn.functional import linear, one_hot
 
 from rankencoder.errors import InputError
 
@@ -29,7 +29,6 @@ _THREADS = 2  # more wait for Python's lock: on 16 cores CR took 13 s with 2, 19
 # of the sentence vectors in a step: what fits into the cache of a core, and what keeps a GPU busy
 _BATCH_BYTES = {"cpu": 2**20, "cuda": 2**28}
 _SCORED = 256  # held-out rows of each fold that are scored at once
-_ALIGNED = 8  # rows of vectors start at multiples of so many numbers
 
 
 @dataclass(frozen=True)
@@ -112,10 +111,9 @@ def fit_classifiers(
     :raises InputError: If a fold is too small to set aside or to train on a row.
     """
     decay = torch.as_tensor(np.asarray(l2, dtype=np.float64), dtype=torch.float32, device=features.device)
-    rows = _with_ones(features)
+    rows = torch.cat([features.to(torch.float32), torch.ones_like(features[:, :1])], dim=1)  # for the bias
     truth = torch.as_tensor(np.asarray(labels), dtype=torch.int64, device=features.device)
-    first = _first_weights(features.shape[1], classes, seed)
-    first = pad(first, (0, rows.shape[1] - first.shape[1])).to(features.device)
+    first = _first_weights(features.shape[1], classes, seed).to(features.device)
     best = first.expand(*decay.shape, -1, -1).clone()
     accuracy = np.zeros(decay.shape)
     rounds = np.zeros(decay.shape, dtype=np.int64)
@@ -127,19 +125,7 @@ def fit_classifiers(
             finished(len(members))
 
     _for_each(train, _groups(folds, rows.shape[1], training, features.device), features.device)
-    width = features.shape[1]
-    return Classifiers(best[..., :width], best[..., width], accuracy, rounds)
-
-
-def _with_ones(features: torch.Tensor) -> torch.Tensor:
-    """Return features with a column of ones, whose weight is the bias, and zeros up to an aligned width.
-
-    The weights of the zeros start at nought, and no gradient moves them.
-    """
-    width = features.shape[1] + 1
-    rows = pad(features.to(torch.float32), (0, ceil(width / _ALIGNED) * _ALIGNED - width + 1))
-    rows[:, width - 1] = 1
-    return rows
+    return Classifiers(best[..., :-1], best[..., -1], accuracy, rounds)
 
 
 def _first_weights(dimension: int, classes: int, seed: int) -> torch.Tensor:
@@ -192,7 +178,7 @@ def _threads_per_step(number: int) -> Iterator[None]:
 
 
 class _Adam:
-    """Adam as in torch.optim, for one tensor whose rows may leave."""
+    """Adam as in torch.optim, for one tensor whose folds may leave."""
 
     def __init__(self, weights: torch.Tensor) -> None:
         self.mean = torch.zeros_like(weights)
@@ -206,8 +192,8 @@ class _Adam:
         scale = self.square.sqrt().div_((1 - 0.999**self.steps) ** 0.5).add_(1e-8)
         weights.addcdiv_(self.mean, scale, value=-0.001 / (1 - 0.9**self.steps))
 
-    def keep(self, kept: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        self.mean, self.square = kept(self.mean), kept(self.square)
+    def keep(self, folds: torch.Tensor) -> None:
+        self.mean, self.square = self.mean[folds], self.square[folds]
 
 
 class _RMSprop:
@@ -220,15 +206,15 @@ class _RMSprop:
         self.square.mul_(0.99).addcmul_(gradient, gradient, value=0.01)
         weights.addcdiv_(gradient, self.square.sqrt().add_(1e-8), value=-0.01)
 
-    def keep(self, kept: Callable[[torch.Tensor], torch.Tensor]) -> None:
-        self.square = kept(self.square)
+    def keep(self, folds: torch.Tensor) -> None:
+        self.square = self.square[folds]
 
 
 _OPTIMISERS: dict[str, Callable[[torch.Tensor], _Adam | _RMSprop]] = {"adam": _Adam, "rmsprop": _RMSprop}
 
 
 class _State:
-    """Folds of equal size in training. Classifiers leave when they stop, so that nothing is spent on them.
+    """Folds of equal size in training. A fold leaves when all of its classifiers have stopped.
 
     In the shapes, f are the folds in training, c the classifiers of each, k the classes and d the dimension.
     """
@@ -253,17 +239,15 @@ class _State:
         self.weights = first.repeat(*l2.shape, 1)  # [f, ck, d]
         self.decay = l2.repeat_interleave(self.classes, dim=1)[..., None]  # [f, ck, 1]
         self.optimiser = _OPTIMISERS[training.optimiser](self.weights)
-        self.stopped = torch.zeros_like(l2, dtype=torch.bool)  # [f, c]
-        # which of all classifiers is where, [f, c]; what follows is kept for all
-        self.numbers = torch.arange(l2.numel(), device=features.device).view(l2.shape)
-        self.right = torch.full_like(self.numbers, -1)
-        self.misses = torch.zeros_like(self.numbers)
-        self.rounds = torch.zeros_like(self.numbers)
-        self.best = first.repeat(l2.numel(), 1, 1)
+        self.folds = torch.arange(len(folds), device=features.device)  # those in training
+        # what follows is kept for all folds
+        self.right = torch.full_like(l2, -1, dtype=torch.int64)
+        self.misses = torch.zeros_like(self.right)
+        self.rounds = torch.zeros_like(self.right)
+        self.best = first.repeat(*l2.shape, 1, 1)
 
     def run(self) -> tuple[torch.Tensor, np.ndarray, np.ndarray]:
         """Return the best weights, their accuracies, and the numbers of rounds."""
-        shape = self.right.shape
         size = self.held_out.shape[1]
         for _ in range(0, self.training.max_passes + 1, self.training.passes):
             for _ in range(self.training.passes):
@@ -272,7 +256,7 @@ class _State:
             if not self._keep():
                 break
         accuracy = self.right.cpu().numpy() / size
-        return self.best.view(*shape, *self.best.shape[1:]), accuracy, self.rounds.cpu().numpy()
+        return self.best, accuracy, self.rounds.cpu().numpy()
 
     def _pass(self) -> None:
         order = torch.from_numpy(self.random.permutation(self.train.shape[1]))
@@ -292,44 +276,27 @@ class _State:
 
     def _score(self) -> None:
         """Score the held-out rows, and take note of weights that are better than before."""
-        right = torch.zeros_like(self.stopped, dtype=torch.int64)
+        right = torch.zeros_like(self.right[self.folds])
         for rows in self.held_out.split(_SCORED, dim=1):
             logits = torch.bmm(self.weights, self._gather(rows).transpose(1, 2))
             chosen = logits.unflatten(1, (-1, self.classes)).argmax(dim=2)
             right += (chosen == self.labels[rows][:, None]).sum(dim=2)
-        training = ~self.stopped
-        before = self.right.view(-1)[self.numbers]
-        better = training & (right > before)
-        self.right.view(-1)[self.numbers[better]] = right[better]
-        self.best[self.numbers[better]] = self.weights.unflatten(1, (-1, self.classes))[better]
-        missed = training & ~better
-        self.misses.view(-1)[self.numbers[missed]] += 1
-        self.rounds.view(-1)[self.numbers[training]] += 1
-        self.stopped |= self.misses.view(-1)[self.numbers] > self.training.tenacity
+        is_training = self.misses[self.folds] <= self.training.tenacity
+        better = is_training & (right > self.right[self.folds])
+        fold, choice = better.nonzero(as_tuple=True)
+        self.right[self.folds[fold], choice] = right[better]
+        self.best[self.folds[fold], choice] = self.weights.unflatten(1, (-1, self.classes))[better]
+        self.misses[self.folds] += is_training & ~better
+        self.rounds[self.folds] += is_training
 
     def _keep(self) -> bool:
-        """Let classifiers that have stopped leave; return whether any are left.
-
-        A fold with fewer left than others keeps some that have stopped, for the shape's sake.
-        """
-        left = (~self.stopped).sum(dim=1)
-        folds = left.nonzero()[:, 0]
-        width = int(left.max())
-        if (len(folds), width) == tuple(self.stopped.shape):
-            return True
-        order = self.stopped.to(torch.uint8).argsort(dim=1, stable=True)[folds, :width]
-
-        def kept(values: torch.Tensor) -> torch.Tensor:
-            each: torch.Tensor = values.unflatten(1, (-1, self.classes))
-            return each[folds[:, None], order].flatten(1, 2)
-
-        self.weights, self.decay = kept(self.weights), kept(self.decay)
-        self.optimiser.keep(kept)
-        self.numbers, self.stopped = (
-            values[folds[:, None], order] for values in (self.numbers, self.stopped)
-        )
-        self.train, self.held_out = self.train[folds], self.held_out[folds]
-        return width > 0
+        """Let folds leave whose classifiers have all stopped; return whether any are left."""
+        left = (self.misses[self.folds] <= self.training.tenacity).any(dim=1)
+        if not left.all():
+            self.folds, self.weights, self.decay = self.folds[left], self.weights[left], self.decay[left]
+            self.train, self.held_out = self.train[left], self.held_out[left]
+            self.optimiser.keep(left)
+        return bool(left.any())
 
 
 def _rows(folds: list[Fold], random: np.random.RandomState) -> tuple[np.ndarray, np.ndarray]:
