@@ -113,3 +113,14 @@ def test_mteb_runs_on_the_export(tiny_model, form):
     rows = task.dataset["test"]
     ours = model.similarity_pairwise(list(rows["sentence1"]), list(rows["sentence2"]))
     assert scores["cosine_spearman"] == pytest.approx(spearmanr(ours, rows["score"]).statistic)
+
+
+def test_the_prompt_is_exported(tiny_folder, sentences, tmp_path):
+    settings = {"form": "linear", "rank_weight": 1, "prompt": "query: "}
+    model = RankEncoder(tiny_folder, sentences, **settings, progress=False)
+    model.to_sentence_transformer().save_pretrained(str(tmp_path / "exported"))
+    exported = SentenceTransformer(str(tmp_path / "exported"), device="cpu")
+    vectors = exported.encode(["The cat sees the dog.", "A river"])
+    ours = model.encode(["The cat sees the dog.", "A river"])
+    assert vectors.shape == ours.shape == (2, 32)
+    assert np.allclose(vectors @ vectors.T, ours @ ours.T, atol=1e-5)
