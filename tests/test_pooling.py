@@ -49,12 +49,3 @@ def test_every_method_built_on_simcse_has_the_option(folders, name):
     assert method.encoder(backbone)[1].pooling_mode == "mean"
     with pytest.raises(InputError, match="pooling"):
         make_method(name, {"pooling": "max"}, {})
-
-
-def test_a_training_with_the_option_is_another(train):
-    first = train("mean", options={"pooling": "mean"}, only_base=True)
-    second = train("cls", only_base=True)
-    assert first.record["config"]["options"]["pooling"] == "mean"
-    assert second.record["config"]["options"]["pooling"] == "auto"
-    vectors = [SentenceTransformer(str(run.encoder)).encode(SENTENCES) for run in (first, second)]
-    assert abs(vectors[0] - vectors[1]).max() > 0.01
