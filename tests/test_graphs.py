@@ -218,7 +218,6 @@ def test_a_machine_without_a_compiler(build_loss, monkeypatch):
         ({"cuda_graphs": False}, SimCSE(), "cuda_graphs is off"),
         ({"gradient_accumulation": 2}, SimCSE(), "one batch a step"),
         ({}, ESimCSE(), "those of 'esimcse' cannot be"),
-        ({}, ConSERT(first="adversarial"), "those of 'consert' cannot be"),
     ],
 )
 def test_where_compile_is_ignored_it_is_said(monkeypatch, settings, method, why):
