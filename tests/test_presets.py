@@ -282,6 +282,8 @@ def test_a_file_of_the_version_before_is_read(tmp_path):
     old = "preset: best\nmethod: consert\nteachers: [consert, promptbert]\nstage2_seed: null  # here 42\n"
     path.write_text(old + "rounds: 1\nneighbors: 0\nreference_seed: 42\nlistwise: listnet\ndevice: null\n")
     assert read_given({}, path).draft == read_given({}).draft
+    path.write_text(old + "listwise: null\n")
+    assert read_given({}, path).draft.listwise == "none"
     path.write_text(old + "rounds: 3\n")
     with pytest.raises(InputError, match=r"train\.yaml, line 5: rounds was removed: .*gained nothing"):
         read_given({}, path)

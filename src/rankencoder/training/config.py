@@ -256,6 +256,8 @@ def read_given(values: Mapping[str, Any], file: str | Path | None = None) -> Giv
     :raises InputError: If a setting is unknown or makes no sense; with file, line and the nearest name.
     """
     stored, places = read_settings(Path(file)) if file is not None else ({}, {})
+    if stored.get("listwise", "none") is None:
+        stored["listwise"] = "none"  # as earlier versions wrote it
     places = {name: place for name, place in places.items() if values.get(name) is None}
     merged = {**stored, **{name: value for name, value in values.items() if value is not None}}
     _drop_removed(merged, places)
