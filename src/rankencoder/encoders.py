@@ -249,7 +249,7 @@ def _parallel_tokenizers() -> Iterator[None]:
     try:
         yield
     finally:
-        os.environ.pop(name)
+        os.environ.pop(name, None)  # another thread may have been here
         if before is not None:
             os.environ[name] = before
 
