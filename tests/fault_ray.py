@@ -54,6 +54,7 @@ def dropped(lab, case, expected, cluster, node):
     import pyarrow.parquet as pq
 
     from rankencoder.scale import cluster_encoding as encode
+    from rankencoder.scale.cluster import RayCluster
 
     draw, folder = random.Random(str(case)), lab.new_folder("ray")
     encode.PIECE = 200 // PIECES
@@ -65,14 +66,10 @@ def dropped(lab, case, expected, cluster, node):
     killer = threading.Thread(target=_kill, args=(parts, wanted, cluster if whole_node else None, over))
     killer.start()
     try:
-        encode.encode_with_ray(
-            lab.model,
-            lab.corpus,
-            folder / "out/vectors",
-            column="text",
-            address=cluster.address,
-            batch_size=1,
-        )
+        with RayCluster(cluster.address) as connected:
+            encode.encode_with_ray(
+                lab.model, lab.corpus, folder / "out/vectors", connected, column="text", batch_size=1
+            )
     except Exception as error:
         return Verdict(FAILED, "encode", f"{type(error).__name__}: {error}")
     finally:

@@ -1,8 +1,11 @@
 """A real Ray cluster of two workers on this machine, one of which is killed."""
 
 import json
+import os
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +15,7 @@ import pytest
 from rankencoder import RankEncoder
 from rankencoder.errors import InputError
 from rankencoder.scale.cluster import RayCluster
-from rankencoder.scale.cluster_encoding import encode_with_ray
+from rankencoder.scale.cluster_encoding import _PieceEncoder, encode_with_ray
 from rankencoder.vector_files import encode_file
 
 pytest.importorskip("ray", reason="needs Ray: pip install 'rankencoder[ray]'")
@@ -65,38 +68,60 @@ def same(a, b):
     return np.allclose(a["vector"].to_pylist(), b["vector"].to_pylist(), atol=1e-5)
 
 
+class Gated(_PieceEncoder):
+    """Encodes one piece, says so by a file, and then waits until a node was killed.
+
+    So both workers are in the middle of their work when that happens, however slow the machine is.
+    """
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.gate = Path(self.output.work).parent / "gate"
+
+    def __call__(self, piece):
+        (self.gate / f"worker-{os.getpid()}").touch()
+        while self.gate.joinpath(f"done-{os.getpid()}").exists() and not self.gate.joinpath("open").exists():
+            time.sleep(0.01)
+        note = super().__call__(piece)
+        (self.gate / f"done-{os.getpid()}").touch()
+        return note
+
+
 def test_one_of_two_workers_is_killed(cluster, tiny_saved, corpus, tmp_path, monkeypatch):
+    from ray import cloudpickle
+
     monkeypatch.setattr("rankencoder.scale.cluster_encoding.PIECE", 40)
+    monkeypatch.setattr("rankencoder.scale.cluster_encoding._PieceEncoder", Gated)
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import this file
     plain = encode_file(tiny_saved, corpus, tmp_path / "plain.parquet", skip_invalid=True)
-    parts = tmp_path / ".vectors.parts"
-    finished, working = [], set()
+    gate = tmp_path / "gate"
+    gate.mkdir()
+    finished, over = [], threading.Event()
 
     def kill():
-        """Kill a node when both nodes' workers have been seen writing."""
-        deadline = time.monotonic() + 120
-        while len(working) < 2 and time.monotonic() < deadline:
-            working.update(path.name.split("-")[-1] for path in parts.glob(".part-*.new"))
-            time.sleep(0.005)
-        finished.append(len(list(parts.glob("part-*"))))
+        """Kill a node when the workers of both nodes have written a piece."""
+        while len(list(gate.glob("done-*"))) < 2 and not over.is_set():
+            time.sleep(0.01)
+        finished.append(len(list((tmp_path / ".vectors.parts").glob("part-*"))))
         cluster.remove_node(*cluster.worker_nodes, allow_graceful=False)
+        (gate / "open").touch()
 
     killer = threading.Thread(target=kill)
     killer.start()
-    counts = encode_with_ray(
-        tiny_saved,
-        corpus,
-        tmp_path / "vectors",
-        address=cluster.address,
-        skip_invalid=True,
-        batch_size=1,  # slowly, so that something is left to be done
-    )
-    killer.join()
+    try:
+        with RayCluster(cluster.address) as connected:
+            counts = encode_with_ray(
+                tiny_saved, corpus, tmp_path / "vectors", connected, skip_invalid=True, batch_size=8
+            )
+    finally:
+        over.set()
+        killer.join()
+        cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
     assert counts == plain == {"encoded": 1200, "resumed": 0, "skipped": 8}
-    assert len(working) == 2
-    assert finished[0] < 36
+    assert finished == [2]
     assert len(list((tmp_path / "vectors").glob("part-*.parquet"))) == 36
     assert same(pq.read_table(tmp_path / "vectors"), pq.read_table(tmp_path / "plain.parquet"))
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["corpus", "plain.parquet", "vectors"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["corpus", "gate", "plain.parquet", "vectors"]
 
 
 def test_what_was_finished_is_not_done_again(cluster, tiny_saved, tmp_path, sentences, monkeypatch, run_cli):
@@ -109,7 +134,7 @@ def test_what_was_finished_is_not_done_again(cluster, tiny_saved, tmp_path, sent
     with RayCluster(cluster.address) as connected:  # which the functions inside of it use
         assert connected.workers == 1
         with pytest.raises(InputError, match=r"in\.txt, line 121: the sentence is empty"):
-            encode_with_ray(tiny_saved, address, target)
+            encode_with_ray(tiny_saved, address, target, connected)
         assert not target.exists()
         code, out, err = run_cli(
             "encode", tiny_saved, address, "-o", target, "--ray", "--skip-invalid", "--json"

@@ -174,10 +174,10 @@ def test_requests_that_cannot_be(tiny_saved, tmp_path, run_cli):
     source.write_text("The cat\n")
     for name, message in (("v.npy", "a folder of Parquet files is written"), ("in.txt/v", "lies in")):
         with pytest.raises(InputError, match=message):
-            encode_with_ray(tiny_saved, source, tmp_path / name)
+            encode_with_ray(tiny_saved, source, tmp_path / name, None)
     code, _, err = run_cli("encode", tiny_saved, source, "-o", tmp_path / "v.npy", "--workers", "2")
     assert code == 2
-    assert err == "error: --workers is for a cluster: give --ray too, or leave it out\n"
+    assert err == "error: --workers is for a cluster: set --ray too, or leave it out\n"
 
 
 def test_without_ray_one_line_says_what_to_install(tiny_saved, tmp_path, run_cli, monkeypatch):
@@ -219,7 +219,7 @@ def test_slices_are_found_from_any_folder(tmp_path, monkeypatch):
 def test_what_is_read_is_not_written_over(tmp_path, tiny_saved, source, target):
     (tmp_path / "a").mkdir()
     with pytest.raises(InputError, match="lies in .* or holds it"):
-        encode_with_ray(tiny_saved, source.format(tmp_path), target.format(tmp_path), overwrite=True)
+        encode_with_ray(tiny_saved, source.format(tmp_path), target.format(tmp_path), None, overwrite=True)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -31,6 +31,16 @@ if TYPE_CHECKING:
     from rankencoder.encoders import EncoderLike
 
     EncodeParts = Callable[[Iterable[tuple[int, list[str]]]], Iterable[tuple[int, np.ndarray]]]
+
+    class Machines(Protocol):
+        """Other machines that do the work of a reference corpus."""
+
+        def sample(self, corpus: Any, size: int, seed: int, *, column: str | None, max_chars: int) -> Sample:
+            """Draw the sample that `sample_sentences` draws of `read_sentences`."""
+
+        def encode_parts(self, parts: Iterable[tuple[int, list[str]]]) -> Iterable[tuple[int, np.ndarray]]:
+            """Encode numbered parts of the sample, in any order."""
+
 
 SIZE = 10_000
 SEED = 42
@@ -86,6 +96,7 @@ class Reference:
         max_chars: int = MAX_CHARS,
         progress: bool = False,
         resume_beside: str | Path | None = None,
+        machines: Machines | None = None,
     ) -> Reference:
         """Sample a corpus and encode the sample.
 
@@ -102,42 +113,24 @@ class Reference:
         :param progress: Show a progress bar.
         :param resume_beside: Keep finished parts beside this path, so that interrupted work can be taken up
             again; `rankencoder.io.parts.clear_parts` removes them.
+        :param machines: Do the work elsewhere, such as `rankencoder.scale.cluster_reference.RayMachines`.
         :raises InputError: If fewer than 2 sentences are usable, or the corpus or encoder is at fault.
         """
         if size < 2:
             raise InputError(f"a reference corpus needs at least 2 sentences, not {size}")
-        rows = read_sentences(corpus, column=column, max_chars=max_chars, progress=progress)
-        sample = sample_sentences(rows, size, seed)
-        return cls.of_sample(
-            encoder, sample, seed=seed, max_chars=max_chars, progress=progress, resume_beside=resume_beside
-        )
-
-    @classmethod
-    def of_sample(
-        cls,
-        encoder: EncoderLike | Encoder,
-        sample: Sample,
-        *,
-        seed: int = SEED,
-        max_chars: int = MAX_CHARS,
-        progress: bool = False,
-        resume_beside: str | Path | None = None,
-        encode_parts: EncodeParts | None = None,
-    ) -> Reference:
-        """Encode a sample of a corpus.
-
-        :param sample: What `sample_sentences` draws, with this seed and ``max_chars``.
-        :param encode_parts: Encodes numbered parts of it, in any order; by default the encoder does.
-        :raises InputError: If fewer than 2 sentences are usable, or the encoder is at fault.
-        """
+        if machines is not None:
+            sample = machines.sample(corpus, size, seed, column=column, max_chars=max_chars)
+        else:
+            rows = read_sentences(corpus, column=column, max_chars=max_chars, progress=progress)
+            sample = sample_sentences(rows, size, seed)
         _check_number(sample, max_chars)
         encode = encoder if isinstance(encoder, Encoder) else Encoder(encoder)
         probe = encode.probe()
-        if resume_beside is None and encode_parts is None:
+        if resume_beside is None and machines is None:
             vectors = np.asarray(encode(sample.sentences, progress=progress).cpu().numpy())
         else:
             parts = _KeptParts(sample.sentences, encode, resume_beside)
-            vectors = parts.encode(encode_parts or _one_by_one(encode), progress)
+            vectors = parts.encode(machines.encode_parts if machines else _one_by_one(encode), progress)
         if np.ptp(vectors, axis=0).max() < 1e-6:
             raise InputError(
                 f"encoder {encode.name!r} gives all sentences the same vector: nothing can be ranked"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,7 +15,7 @@ from rankencoder.cli.console import (
     Overwrite,
     Ray,
     Workers,
-    check_workers,
+    connected,
     is_watched,
     print_json,
     quiet_libraries,
@@ -69,31 +69,29 @@ def build(
     check_free(output, overwrite=overwrite)
     check_rank_weight(rank_weight)
     check_settings(form, dim=dim, power=power, center=center)
-    check_workers(workers, ray)
     quiet_libraries()
     from rankencoder.encoders import Encoder
     from rankencoder.model import RankEncoder
     from rankencoder.reference import Reference
 
-    loaded = Encoder(encoder, revision=revision, device=device, batch_size=batch_size)
-    drawing: dict[str, Any] = {
-        "size": size,
-        "seed": seed,
-        "column": column,
-        "max_chars": max_chars,
-        "progress": is_watched(),
-        "resume_beside": output,
-    }
-    if ray is not None:
-        from rankencoder.scale.cluster import RayCluster
-        from rankencoder.scale.cluster_reference import reference_with_ray
+    with connected(ray, workers) as cluster:
+        loaded = Encoder(encoder, revision=revision, device=device, batch_size=batch_size)
+        machines = None
+        if cluster is not None:
+            from rankencoder.scale.cluster_reference import RayMachines
 
-        with RayCluster(ray, workers=workers) as cluster:
-            reference = reference_with_ray(
-                loaded, corpus, cluster, revision=revision, device=device, **drawing
-            )
-    else:
-        reference = Reference.build(loaded, corpus, **drawing)
+            machines = RayMachines(cluster, loaded, revision=revision, device=device)
+        reference = Reference.build(
+            loaded,
+            corpus,
+            size=size,
+            seed=seed,
+            column=column,
+            max_chars=max_chars,
+            progress=is_watched(),
+            resume_beside=output,
+            machines=machines,
+        )
     model = RankEncoder(
         loaded,
         reference,

@@ -7,7 +7,8 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -18,6 +19,8 @@ from rankencoder.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.segment import Segment
+
+    from rankencoder.scale.cluster import RayCluster
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Device = Annotated[str | None, typer.Option(help="Where to run the encoder, e.g. cpu or cuda.")]
@@ -123,13 +126,21 @@ def with_addresses(arguments: list[str]) -> list[str]:
     return complete
 
 
-def check_workers(workers: int | None, ray: str | None) -> None:
-    """Refuse a number of workers where there is no cluster.
+@contextmanager
+def connected(ray: str | None, workers: int | None) -> Iterator[RayCluster | None]:
+    """Give the Ray cluster that a command was told to work on, if it was.
 
-    :raises InputError: If it is given.
+    :raises InputError: If there is no such cluster, or a number of workers without one.
     """
-    if workers is not None and ray is None:
-        raise InputError("--workers is for a cluster: give --ray too, or leave it out")
+    if ray is None:
+        if workers is not None:
+            raise InputError("`workers` is for a cluster: set `ray` too, or leave it out")
+        yield None
+        return
+    from rankencoder.scale.cluster import RayCluster
+
+    with RayCluster(ray, workers=workers) as cluster:
+        yield cluster
 
 
 def console() -> Console:

@@ -14,7 +14,7 @@ from rankencoder.cli.console import (
     Overwrite,
     Ray,
     Workers,
-    check_workers,
+    connected,
     console,
     is_watched,
     print_json,
@@ -62,7 +62,6 @@ def encode(
     - `rankencoder encode my-encoder s3://bucket/corpus --ray 10.0.0.1:6379 -o s3://bucket/vectors`
 
     """
-    check_workers(workers, ray)
     quiet_libraries()
     settings: dict[str, Any] = {
         "column": column,
@@ -72,14 +71,15 @@ def encode(
         "device": device,
         "batch_size": batch_size,
     }
-    if ray is not None:
-        from rankencoder.scale.cluster_encoding import encode_with_ray
+    with connected(ray, workers) as cluster:
+        if cluster is None:
+            from rankencoder.vector_files import encode_file
 
-        counts = encode_with_ray(model, source, output, address=ray, workers=workers, **settings)
-    else:
-        from rankencoder.vector_files import encode_file
+            counts = encode_file(model, source, output, **settings)
+        else:
+            from rankencoder.scale.cluster_encoding import encode_with_ray
 
-        counts = encode_file(model, source, output, **settings)
+            counts = encode_with_ray(model, source, output, cluster, **settings)
     if as_json:
         print_json({"output": str(output), **counts})
         return

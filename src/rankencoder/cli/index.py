@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +14,7 @@ from rankencoder.cli.console import (
     Json,
     Ray,
     Workers,
-    check_workers,
+    connected,
     console,
     is_watched,
     print_json,
@@ -55,29 +55,19 @@ def index(
     """
     from rankencoder.model import check_model
 
-    check_workers(workers, ray)
     check_model(model)  # before the heavy imports: a wrong name is told at once
     quiet_libraries()
     from rankencoder.search.rank_index import RankIndex
 
-    made = RankIndex.create(model, output, table=table, device=device, batch_size=batch_size)
-    if ray is not None:
-        from rankencoder.scale.cluster import RayCluster
-        from rankencoder.scale.cluster_indexing import index_with_ray
+    settings: dict[str, Any] = {"column": column, "id_column": id_column, "progress": is_watched()}
+    with connected(ray, workers) as cluster:
+        made = RankIndex.create(model, output, table=table, device=device, batch_size=batch_size)
+        if cluster is None:
+            counts = made.add(corpus, **settings)
+        else:
+            from rankencoder.scale.cluster_indexing import index_with_ray
 
-        with RayCluster(ray, workers=workers) as cluster:
-            counts = index_with_ray(
-                made,
-                corpus,
-                cluster,
-                column=column,
-                id_column=id_column,
-                progress=is_watched(),
-                device=device,
-                batch_size=batch_size,
-            )
-    else:
-        counts = made.add(corpus, column=column, id_column=id_column, progress=is_watched())
+            counts = index_with_ray(made, corpus, cluster, device=device, batch_size=batch_size, **settings)
     made.optimize()
     if as_json:
         print_json({"index": str(output), "sentences": len(made), **counts})

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rankencoder.encoder_sources import rankencoder_folder
 from rankencoder.errors import InputError
-from rankencoder.fingerprints import digest
 from rankencoder.io.files import Place, Slice, whereabouts
-from rankencoder.persistence import CONFIG, read_config
 from rankencoder.scale.cluster import RayCluster
 from rankencoder.scale.output import Note, Output
 from rankencoder.scale.pieces import PIECE, Numbered, Piece, Reading, find_slices, read_pieces
@@ -22,12 +19,11 @@ _SINGLE = (".npy", ".jsonl")  # formats of one file, which no two machines can w
 
 
 def encode_with_ray(
-    folder: str | Path,
+    model: str | Path,
     source: Place,
     target: Place,
+    cluster: RayCluster,
     *,
-    address: str | None = None,
-    workers: int | None = None,
     column: str | None = None,
     skip_invalid: bool = False,
     overwrite: bool = False,
@@ -35,44 +31,38 @@ def encode_with_ray(
     device: str | None = None,
     batch_size: int = 32,
 ) -> dict[str, int]:
-    """Encode the sentences of a corpus with a saved RankEncoder, on a Ray cluster.
+    """Encode the sentences of a corpus as `rankencoder.vector_files.encode_file` does, on a Ray cluster.
 
     The machines need rankencoder and access to source and target, but not the model: that is sent to them.
     Lost workers are replaced. Interrupted work goes on where it stopped when it is called again.
 
-    :param folder: A saved RankEncoder.
+    :param model: A folder or hub name that `rankencoder.model.open_model` opens.
     :param source: A file or folder, or an address that fsspec knows.
     :param target: The folder to write, or its address: Parquet files with source, line, text and vector, or
         a Lance dataset where its name ends with ``.lance``.
-    :param address: As for `RayCluster`, like ``workers``.
-    :param column: The column that holds the sentences.
-    :param skip_invalid: Leave out empty and over-long sentences and count them, instead of stopping at one.
-    :param overwrite: Replace the target.
-    :param progress: Show a progress bar.
+    :param cluster: In its ``with`` block.
+    :param column: As for `encode_file`, like all that follows and what is returned.
     :param device: Where to run the encoders: by default on GPUs where there are any.
-    :param batch_size: Sentences per call of the encoder.
-    :return: How many sentences were ``encoded`` now, taken over as ``resumed``, and ``skipped``.
     :raises InputError: If the input is at fault.
     """
     from tqdm.auto import tqdm
 
+    from rankencoder.model import open_model
+
     _check(source, target)
-    folder = rankencoder_folder(folder) or folder
-    dimension = int(read_config(Path(folder))["dimension"])
-    config = Path(folder) / CONFIG
-    model = digest([config.read_text(encoding="utf-8"), str(config.stat().st_mtime_ns)])
-    key = {"model": model, "source": source_stamp(source), "column": column, "part": PIECE}
+    stamp = source_stamp(source)
+    opened = open_model(model, device="cpu", batch_size=batch_size)
+    dimension = opened.dimension
+    key = {"model": opened.fingerprint(), "source": stamp, "column": column, "part": PIECE}
+    del opened
     output = Output(target, key, overwrite=overwrite)
     # a piece that left something out is read again by a run that is to stop there
     notes = [note for note in output.finished() if skip_invalid or not note.skipped]
     counts = {"encoded": 0, "resumed": sum(note.rows for note in notes), "skipped": 0}
     reading = Reading(column, invalid="skip" if skip_invalid else "stop", size=PIECE)
-    with (
-        RayCluster(address, workers=workers) as cluster,
-        tqdm(desc="Encoding", unit=" sentences", disable=not progress, initial=counts["resumed"]) as bar,
-    ):
+    with tqdm(desc="Encoding", unit=" sentences", disable=not progress, initial=counts["resumed"]) as bar:
         left = unfinished(find_slices(cluster, source), notes, reading)
-        arguments = (Shipped(cluster.ray, folder), output, dimension, device, batch_size)
+        arguments = (Shipped(cluster.ray, model), output, dimension, device, batch_size)
         done: Iterator[Note] = (
             cluster.encode(left, read_pieces, _PieceEncoder, *arguments, device=device) if left else iter(())
         )
@@ -119,10 +109,10 @@ class _PieceEncoder:
     def __init__(
         self, model: Shipped, output: Output, dimension: int, device: str | None, batch_size: int
     ) -> None:
-        from rankencoder.model import RankEncoder
+        from rankencoder.model import open_model
 
-        with model.unpacked() as folder:
-            self.model = RankEncoder.load(folder, device=device, batch_size=batch_size)
+        with model.unpacked() as source:
+            self.model = open_model(source, device=device, batch_size=batch_size)
         self.output, self.schema = output, vector_schema(dimension)
 
     def __call__(self, piece: Piece) -> Note:
@@ -130,7 +120,6 @@ class _PieceEncoder:
         return self.output.note(piece.name) or self.output.write(piece, self.schema, self._batches(piece))
 
     def _batches(self, piece: Piece) -> Iterator[Any]:
-        encode: Callable[[list[str]], Any] = self.model.encode
         for start in range(0, len(piece.rows), PART):
             rows = piece.rows[start : start + PART]
-            yield make_batch(rows, encode([row.text or "" for row in rows]))
+            yield make_batch(rows, self.model.encode([row.text or "" for row in rows]))

@@ -3,71 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
-from rankencoder.io.corpus import MAX_CHARS, read_slice
+from rankencoder.io.corpus import read_slice
 from rankencoder.io.files import Place, Slice
-from rankencoder.io.sampling import Sampler
-from rankencoder.reference import SEED, SIZE, Reference
+from rankencoder.io.sampling import Sample, Sampler
 from rankencoder.scale.cluster import RayCluster
 from rankencoder.scale.pieces import find_slices
 from rankencoder.scale.shipped import Shipped
 
 
-def reference_with_ray(
-    encoder: Encoder,
-    corpus: Place,
-    cluster: RayCluster,
-    *,
-    size: int = SIZE,
-    seed: int = SEED,
-    column: str | None = None,
-    max_chars: int = MAX_CHARS,
-    progress: bool = False,
-    resume_beside: str | Path | None = None,
-    revision: str | None = None,
-    device: str | None = None,
-) -> Reference:
-    """Sample a corpus and encode the sample, as `Reference.build` does, but on a Ray cluster.
+class RayMachines:
+    """Machines of a Ray cluster that draw and encode a reference corpus, for `Reference.build`.
 
-    The same sentences are drawn. Each machine samples what it reads, and the samples are put together here.
+    The same sentences are drawn as on one machine: each machine samples what it reads, and the samples are
+    put together here.
 
-    :param encoder: One that was loaded from a folder or the hub: the machines load it too.
-    :param corpus: A file, a folder, or an address that fsspec knows.
     :param cluster: In its ``with`` block.
-    :param size: As for `Reference.build`, like all that follows.
+    :param encoder: One that was loaded from a folder or the hub: the machines load it too.
     :param revision: The branch, tag or commit of a hub name.
     :param device: Where the machines run the encoder.
-    :raises InputError: As `Reference.build`.
+    :raises InputError: If the encoder is a callable.
     """
-    if size < 2:
-        raise InputError(f"a reference corpus needs at least 2 sentences, not {size}")
-    if encoder.model is None:
-        raise InputError("machines of a cluster load the encoder from a folder or the hub: give one of these")
-    drawn = Sampler(size, seed)
-    draw = _Draw(size, seed, column, max_chars)
-    for part in cluster.map(find_slices(cluster, corpus), draw):
-        drawn.merge(part)
 
-    def encode_parts(parts: Iterable[tuple[int, list[str]]]) -> Iterator[tuple[int, np.ndarray]]:
-        arguments = (Shipped(cluster.ray, encoder.name), revision, device, encoder.batch_size)
+    def __init__(
+        self, cluster: RayCluster, encoder: Encoder, *, revision: str | None = None, device: str | None = None
+    ) -> None:
+        if encoder.model is None:
+            raise InputError(
+                "machines of a cluster load the encoder from a folder or the hub: give one of these"
+            )
+        self.cluster, self.encoder, self.revision, self.device = cluster, encoder, revision, device
+
+    def sample(self, corpus: Place, size: int, seed: int, *, column: str | None, max_chars: int) -> Sample:
+        """Draw a sample of a corpus: a file, a folder, or an address that fsspec knows."""
+        drawn = Sampler(size, seed)
+        draw = _Draw(size, seed, column, max_chars)
+        for part in self.cluster.map(find_slices(self.cluster, corpus), draw):
+            drawn.merge(part)
+        return drawn.sample()
+
+    def encode_parts(self, parts: Iterable[tuple[int, list[str]]]) -> Iterator[tuple[int, np.ndarray]]:
+        """Encode numbered parts of the sample, in any order."""
         given = list(parts)
-        return cluster.encode(given, _itself, _PartEncoder, *arguments, device=device) if given else iter(())
-
-    return Reference.of_sample(
-        encoder,
-        drawn.sample(),
-        seed=seed,
-        max_chars=max_chars,
-        progress=progress,
-        resume_beside=resume_beside,
-        encode_parts=encode_parts,
-    )
+        if not given:
+            return iter(())
+        shipped = Shipped(self.cluster.ray, self.encoder.name)
+        arguments = (shipped, self.revision, self.device, self.encoder.batch_size)
+        return self.cluster.encode(given, _itself, _PartEncoder, *arguments, device=self.device)
 
 
 class _Draw:

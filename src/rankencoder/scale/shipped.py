@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rankencoder.encoder_sources import join_prompt, split_prompt
 from rankencoder.io.storage import absolute
 
 
@@ -16,11 +17,12 @@ class Shipped:
     """A model's folder as bytes in Ray's object store; a hub name stays a name.
 
     :param ray: The module.
-    :param source: A folder or a hub name.
+    :param source: A folder or a hub name, with or without a prompt.
     """
 
     def __init__(self, ray: Any, source: str | Path) -> None:
-        self.source = str(absolute(str(source)))
+        name, self.prompt = split_prompt(str(source))
+        self.source = str(absolute(name))
         folder = Path(self.source)
         self.files = {str(path.relative_to(folder)): ray.put(path.read_bytes()) for path in _files(folder)}
         self.stamp = _stamp(folder)
@@ -31,14 +33,14 @@ class Shipped:
         import ray
 
         if not self.files or _stamp(Path(self.source)) == self.stamp:
-            yield self.source
+            yield join_prompt(self.source, self.prompt)
             return
         with tempfile.TemporaryDirectory(prefix="rankencoder-") as folder:
             for name, reference in self.files.items():
                 path = Path(folder, name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(ray.get(reference))
-            yield folder
+            yield join_prompt(folder, self.prompt)
 
 
 def _files(folder: Path) -> list[Path]:
