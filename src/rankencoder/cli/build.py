@@ -37,7 +37,6 @@ def build(
     form: Annotated[str, typer.Option(help="exact, compact or linear.")] = "compact",
     dim: Annotated[int | None, typer.Option(help="Numbers of the compact form (256).")] = None,
     power: Annotated[float | None, typer.Option(help="Power of the linear form (0.5).")] = None,
-    center: Annotated[bool | None, typer.Option(help="Center the linear form (for negative powers).")] = None,
     rank_weight: Annotated[float, typer.Option(help="Weight of the ranks, 0 to 1.")] = 0.1,
     column: Column = None,
     max_chars: Annotated[int, typer.Option(min=1, help="Drop longer lines.")] = 2000,
@@ -68,7 +67,7 @@ def build(
     clear_leftover_parts(output)
     check_free(output, overwrite=overwrite)
     check_rank_weight(rank_weight)
-    check_settings(form, dim=dim, power=power, center=center)
+    check_settings(form, dim=dim, power=power)
     quiet_libraries()
     from rankencoder.encoders import Encoder
     from rankencoder.model import RankEncoder
@@ -98,7 +97,6 @@ def build(
         form=form,
         dim=dim,
         power=power,
-        center=center,
         rank_weight=rank_weight,
         progress=False,
     )

@@ -53,7 +53,7 @@ def duplicates(
     - `rankencoder duplicates my-index --threshold 0.95 --groups`
 
     """
-    from rankencoder.model import check_model
+    from rankencoder.encoder_sources import check_model
 
     if not corpus.exists():
         raise InputError(f"no such file or folder: {corpus}")

@@ -53,7 +53,7 @@ def index(
     - `rankencoder search my-index "a treaty that ended a war" -k 5`
 
     """
-    from rankencoder.model import check_model
+    from rankencoder.encoder_sources import check_model
 
     check_model(model)  # before the heavy imports: a wrong name is told at once
     quiet_libraries()

@@ -53,10 +53,9 @@ def _parse(text: str) -> dict[str, Any]:
             raise InputError(f"cannot filter by {text!r}: write column=value, or JSON such as {_EXAMPLE}")
         return {name.strip(): value.strip()}
     try:
-        found = json.loads(text, object_pairs_hook=_distinct)
+        return dict(json.loads(text, object_pairs_hook=_distinct))
     except (json.JSONDecodeError, RecursionError) as error:
         raise InputError(f"cannot filter by {text!r}, which is no JSON ({error})") from error
-    return dict(found)
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

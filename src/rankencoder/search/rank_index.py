@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rankencoder.encoder_sources import rankencoder_folder
+from rankencoder.encoder_sources import check_model, rankencoder_folder
 from rankencoder.errors import InputError
 from rankencoder.io.corpus import LONGEST, check_sentences, read_sentences
 from rankencoder.io.storage import import_pyarrow, new_folder
@@ -88,8 +88,6 @@ class RankIndex:
         :param batch_size: Sentences per call of the encoder.
         :raises InputError: If the index that is there was made with another model.
         """
-        from rankencoder.model import check_model
-
         check_model(model)
         import_lancedb()
         if table is not None and "://" not in table:
@@ -227,16 +225,11 @@ class RankIndex:
         counts["unchanged"] += len(part) - len(new)
         if not new:
             return
-        array = pa.array(encode(new).ravel())
-        own = {"id": [row.id for row in new], "text": [row.text for row in new]}
+        vectors = pa.FixedSizeListArray.from_arrays(pa.array(encode(new).ravel()), self.about.dimension)
+        own = {"id": [row.id for row in new], "text": [row.text for row in new], "vector": vectors}
         with self.folder.locked():
             columns = columns_of(new, self.rows.schema)
-            self.rows.make_room(columns)
-            table = pa.table(
-                {**own, "vector": pa.FixedSizeListArray.from_arrays(array, self.about.dimension)}
-            )
-            for name in columns.schema.names:
-                table = table.append_column(name, columns[name])
+            table = pa.table({**own, **{name: columns[name] for name in columns.schema.names}})
             self.rows.write(table, replace=any(row.named for row in new))
         replaced = sum(row.id in known for row in new)
         counts["replaced"] += replaced

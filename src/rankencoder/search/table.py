@@ -33,7 +33,7 @@ class LanceRows:
     """A table of ids, texts, vectors and columns.
 
     :param uri: A folder, or an address such as ``s3://bucket/folder``.
-    :param dimension: Numbers of a vector, to make the table where there is none.
+    :param dimension: Dimensions of a vector, to make the table where there is none.
     :raises InputError: If there is no such table, or lancedb is missing.
     """
 
@@ -42,7 +42,7 @@ class LanceRows:
         self.uri = uri
         if dimension is None and "://" not in uri and not os.path.isdir(uri):
             raise InputError(f"no table in {uri}: no such folder")  # LanceDB would make it
-        with _told(f"cannot open the table in {uri}"):
+        with _lance_errors(f"cannot open the table in {uri}"):
             # each look sees what other processes committed
             database = lancedb.connect(uri, read_consistency_interval=timedelta(0))
             if dimension is not None:
@@ -75,29 +75,25 @@ class LanceRows:
 
     def find(self, ids: list[str]) -> dict[str, dict[str, Any]]:
         """Return the rows with these ids, their vectors aside."""
-        with _told(f"cannot read the table in {self.uri}"):
+        with _lance_errors(f"cannot read the table in {self.uri}"):
             query = self.table.search().where(with_ids(ids)).select(["id", "text", *self.columns])
             return {row["id"]: row for row in query.to_list()}
 
-    def make_room(self, columns: Any) -> None:
-        """Add the columns that are missing."""
-        _, pa = import_lancedb()
-        known = self.schema.names
-        new = [field.with_nullable(True) for field in columns.schema if field.name not in known]
-        if new:
-            with _told(f"cannot add the columns to the table in {self.uri}"):
-                self.table.add_columns(pa.schema(new))
-
     def write(self, rows: Any, *, replace: bool) -> None:
-        """Commit rows whose ids are new, all or none of them.
+        """Commit rows whose ids are new, all or none of them, once the columns that are missing are added.
 
         :param rows: An Arrow table.
         :param replace: Let rows with known ids take the place of these.
         """
-        merge = self.table.merge_insert("id").when_not_matched_insert_all()
-        if replace:
-            merge = merge.when_matched_update_all()
-        with _told(f"cannot write to the table in {self.uri}"):
+        _, pa = import_lancedb()
+        known = self.schema.names
+        new = [field.with_nullable(True) for field in rows.schema if field.name not in known]
+        with _lance_errors(f"cannot write to the table in {self.uri}"):
+            if new:
+                self.table.add_columns(pa.schema(new))
+            merge = self.table.merge_insert("id").when_not_matched_insert_all()
+            if replace:
+                merge = merge.when_matched_update_all()
             merge.execute(_complete(rows, self.schema))
             self._commits += 1
             if self._commits == self._next:
@@ -106,7 +102,7 @@ class LanceRows:
 
     def delete(self, where: str) -> int:
         """Delete the rows that meet an SQL condition and return how many there were."""
-        with _told(f"cannot delete from the table in {self.uri}"):
+        with _lance_errors(f"cannot delete from the table in {self.uri}"):
             return int(self.table.delete(where).num_deleted_rows)
 
     def delete_ids(self, ids: list[str]) -> int:
@@ -126,36 +122,34 @@ class LanceRows:
         if exact:
             query = query.bypass_vector_index()
         else:  # a filter may leave so few rows that more partitions must be looked at
-            query = query.minimum_nprobes(self._probes()).maximum_nprobes(0).refine_factor(_REFINE)
+            probes = max(_PROBES, ceil(len(self) / _PARTITION / 4))
+            query = query.minimum_nprobes(probes).maximum_nprobes(0).refine_factor(_REFINE)
         if where is not None:
             query = query.where(where)
-        with _told(f"cannot search the table in {self.uri}"):
+        with _lance_errors(f"cannot search the table in {self.uri}"):
             rows = query.to_list()
         found: list[list[dict[str, Any]]] = [[] for _ in vectors]
         for row in rows:
             found[row.pop("query_index", 0)].append(row)
         return found
 
-    def _probes(self) -> int:
-        return max(_PROBES, ceil(len(self) / _PARTITION / 4))
-
     def batches(self, columns: list[str], size: int = 4096) -> Iterator[Any]:
         """Yield some columns of all rows as Arrow batches."""
-        with _told(f"cannot read the table in {self.uri}"):
+        with _lance_errors(f"cannot read the table in {self.uri}"):
             yield from self.table.search().select(columns).to_batches(size)
 
     def sample(self, size: int, seed: int = 0) -> np.ndarray:
         """Return the vectors of some random rows."""
         number = len(self)
         chosen = np.random.default_rng(seed).choice(number, size=min(size, number), replace=False)
-        with _told(f"cannot read the table in {self.uri}"):
+        with _lance_errors(f"cannot read the table in {self.uri}"):
             return vectors_of(self.table.take_offsets(np.sort(chosen).tolist()).select(["vector"]).to_arrow())
 
     def optimize(self) -> None:
         """Put small files together, and make or refresh the indexes that a large table is searched by."""
         from lancedb.index import BTree, IvfPq
 
-        with _told(f"cannot put the table in order in {self.uri}"):
+        with _lance_errors(f"cannot put the table in order in {self.uri}"):
             self.table.optimize(cleanup_older_than=_KEPT)  # indexes are made faster of few files
             if len(self) < APPROXIMATE:
                 return
@@ -165,14 +159,13 @@ class LanceRows:
                 self.table.create_index("id", config=BTree())
             if "vector" in made:
                 return
-            dimension = self.schema.field("vector").type.list_size
-            parts = _sub_vectors(dimension)
-            training = {
-                "max_iterations": _ITERATIONS,
-                "sample_rate": _SAMPLE,
-                "target_partition_size": _PARTITION,
-            }
-            config = IvfPq(distance_type="cosine", num_sub_vectors=parts, **training)
+            config = IvfPq(
+                distance_type="cosine",
+                num_sub_vectors=_sub_vectors(self.schema.field("vector").type.list_size),
+                max_iterations=_ITERATIONS,
+                sample_rate=_SAMPLE,
+                target_partition_size=_PARTITION,
+            )
             self.table.create_index("vector", config=config)
 
 
@@ -205,8 +198,8 @@ def _complete(rows: Any, schema: Any) -> Any:
 
 
 @contextmanager
-def _told(what: str) -> Iterator[None]:
-    """Say in one line what LanceDB did not like."""
+def _lance_errors(what: str) -> Iterator[None]:
+    """Raise errors of LanceDB as one line."""
     try:
         yield
     except InputError:
