@@ -20,6 +20,7 @@ from rankencoder import RankEncoder, RankIndex
 from rankencoder.errors import InputError
 from rankencoder.evaluation.public_data import unpack_senteval
 from rankencoder.io.corpus import read_sentences
+from rankencoder.io.manifest import write_manifest
 from rankencoder.report import report
 
 SENTENCES = {
@@ -342,6 +343,7 @@ def test_an_index_that_names_a_table_elsewhere_makes_nothing_there(tmp_path, cal
     RankIndex.build(callable_encoder, ["one text", "another"], folder)
     about = json.loads((folder / "index.json").read_text())
     (folder / "index.json").write_text(json.dumps({**about, "table": str(elsewhere)}))
+    write_manifest(folder, [folder / "index.json", folder / "probe.safetensors"])
     with pytest.raises(InputError, match="elsewhere"):
         RankIndex.load(folder, callable_encoder)
     assert not elsewhere.exists()

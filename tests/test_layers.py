@@ -20,6 +20,7 @@ LAYERS = (
     ("tuning",),
     ("search",),
     ("report",),
+    ("web_process",),
     ("server", "explorer"),
     ("scale",),
     ("demo",),
