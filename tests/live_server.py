@@ -17,24 +17,21 @@ SOURCE = Path(__file__).parents[1] / "src"
 @contextmanager
 def serving(model, index=None, **settings):
     """Serve a model in a thread; yield the address."""
-    from rankencoder.server.api import create_app
-    from rankencoder.server.server_settings import Settings
+    from rankencoder.server.server_app import create_app
+    from rankencoder.server.server_settings import ServerSettings
 
-    given = Settings(**settings)
+    given = ServerSettings(**settings)
     with running(create_app(model, given, index=index), timeout=given.timeout) as url:
         yield url
 
 
 @contextmanager
-def running(app, timeout=60.0, max_connections=1000):
+def running(app, timeout=60.0):
     """Run an application in a thread; yield its address."""
-    import uvicorn
-
-    from rankencoder.server.serving import address, bind, configure
+    from rankencoder.web_process import WebServer, address, bind
 
     listener = bind("127.0.0.1", 0)
-    config = configure(app, timeout=timeout, max_connections=max_connections, streams=False)
-    server = uvicorn.Server(config)
+    server = WebServer(app, timeout=timeout, grace=30)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
@@ -42,18 +39,21 @@ def running(app, timeout=60.0, max_connections=1000):
         yield address(listener)
     finally:
         server.should_exit = True
-        thread.join(30)
+        thread.join()
 
 
 class Process:
-    """A server as a process of its own, started by a command."""
+    """A server as a process of its own, started by a command.
 
-    def __init__(self, *command, log, **environment):
+    :param start: How; by `subprocess.Popen` it inherits the limits of this process.
+    """
+
+    def __init__(self, *command, log, start=warm.Popen, **environment):
         self.log = log
         known = {name: value for name, value in os.environ.items() if name != "RANKENCODER_API_KEY"}
         path = os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])
         with log.open("wb") as out:
-            self.process = warm.Popen(
+            self.process = start(
                 [sys.executable, *map(str, command)],
                 stdout=out,
                 stderr=warm.STDOUT,
@@ -70,7 +70,7 @@ class Process:
         self.process.send_signal(signal.SIGTERM)
 
     def wait(self):
-        return self.process.wait(60)
+        return self.process.wait(300)
 
     def __enter__(self):
         return self
@@ -81,7 +81,7 @@ class Process:
         self.process.wait()
 
 
-def wait_for(condition, seconds=60):
+def wait_for(condition, seconds=300):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "waited in vain"

@@ -6,7 +6,8 @@ import json
 import re
 import shutil
 import subprocess
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
+from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -133,7 +134,7 @@ def given(sentences, model, encoder):
 
 def listen_for_a_moment(monkeypatch, stack, stands_for):
     """Let servers come back from serving: in a thread, on a free port, until the page is read."""
-    from rankencoder.server import serving as server
+    from rankencoder import web_process as server
 
     bind = server.bind
 
@@ -143,8 +144,9 @@ def listen_for_a_moment(monkeypatch, stack, stands_for):
 
     monkeypatch.setattr(server, "bind", lambda host, port: bind("127.0.0.1", 0))
     monkeypatch.setattr(server, "run", serve)
-    monkeypatch.setattr(server, "log_to_stderr", lambda: None)
-    monkeypatch.setattr("os._exit", lambda code: None)  # the explorer's end
+    for command in ("serve", "explore"):
+        module = import_module(f"rankencoder.cli.{command}")
+        monkeypatch.setattr(module, "log_to_stderr", lambda **_: nullcontext())
 
 
 def before(page):

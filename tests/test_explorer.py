@@ -18,11 +18,11 @@ from rankencoder import RankEncoder
 from rankencoder.blend import blend
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
-from rankencoder.explorer import maps, search
-from rankencoder.explorer.background import Example
+from rankencoder.explorer import search_results, space_maps
 from rankencoder.explorer.comparison import compare
-from rankencoder.explorer.explorer_state import Explored
+from rankencoder.explorer.explorer_state import ExplorerState
 from rankencoder.explorer.layout import render
+from rankencoder.explorer.random_pairs import Example
 from rankencoder.search.near_duplicates import find_duplicates
 
 ROOT = Path(__file__).parents[1]
@@ -36,8 +36,8 @@ def model(tiny_saved):
 
 
 @pytest.fixture(scope="module")
-def explored(model):
-    return Explored(model, name="tiny")
+def state(model):
+    return ExplorerState(model, name="tiny")
 
 
 @pytest.fixture
@@ -55,8 +55,8 @@ def encoded(monkeypatch):
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
-def test_pairs_are_those_of_explain(explored, model, weight):
-    seen = compare(explored, (A, B, C), weight, 20)
+def test_pairs_are_those_of_explain(state, model, weight):
+    seen = compare(state, (A, B, C), weight, 20)
     assert [(pair.a, pair.b) for pair in seen.pairs] == [("A", "B"), ("A", "C"), ("B", "C")]
     texts = {"A": A, "B": B, "C": C}
     for pair in seen.pairs:
@@ -77,19 +77,19 @@ def test_pairs_are_those_of_explain(explored, model, weight):
             ]
 
 
-def test_meanings_are_shares_of_the_pairs_of_reference_sentences(explored, model):
+def test_meanings_are_shares_of_the_pairs_of_reference_sentences(state, model):
     reference = model.encoder(model.reference.sentences)
     ranks = model.form(reference)
     above = np.triu_indices(len(reference), 1)
     matrix = blend((ranks @ ranks.T).numpy(), (reference @ reference.T).numpy(), 0.4)[above]
-    assert explored.background().pairs == len(matrix)
+    assert state.pairs.number == len(matrix)
     for similarity in np.quantile(matrix, [0.1, 0.5, 0.97, 0.9999]):
-        found = explored.background().calibration(0.4).percentile(similarity)
+        found = state.pairs.calibration(0.4).percentile(similarity)
         assert found == pytest.approx(100 * (matrix < similarity).mean(), rel=0.01)
 
 
-def test_examples_are_told_apart_by_cosine_and_ranks(explored, model):
-    examples = explored.background().examples
+def test_examples_are_told_apart_by_cosine_and_ranks(state, model):
+    examples = state.pairs.examples
     assert len(examples) > 5
     for a, b, c in examples:
         first, second = model.explain(a, b), model.explain(a, c)
@@ -97,37 +97,37 @@ def test_examples_are_told_apart_by_cosine_and_ranks(explored, model):
         assert first.rank_similarity < second.rank_similarity
     texts = [text for example in examples for text in example]
     assert len(set(texts)) == len(texts)
-    assert Explored(model).background().examples == examples
+    assert ExplorerState(model).pairs.examples == examples
 
 
 def test_an_encoder_whose_ranks_say_the_same_as_cosine_has_an_example_too(model):
     plain = model.with_form("linear", power=0)
-    example = Explored(plain).background().examples[0]
+    example = ExplorerState(plain).pairs.examples[0]
     assert isinstance(example, Example)
     similarities = model.form.reference @ model.form.reference.T
     similarities.fill_diagonal_(-1)
     assert plain.explain(example.a, example.b).cosine == pytest.approx(float(similarities.max()), abs=1e-4)
-    seen = compare(Explored(plain), (A, B), 0.5, 10)
+    seen = compare(ExplorerState(plain), (A, B), 0.5, 10)
     assert [line.name for line in seen.pairs[0].lines] == ["cosine", "power +0", "blend, λ 0.50"]
-    assert "alike" in seen.told[0]
+    assert "alike" in seen.finding
 
 
-def test_the_order_is_told_truly(explored, model):
-    a, b, c = explored.background().examples[0]
+def test_the_order_is_told_truly(state, model):
+    a, b, c = state.pairs.examples[0]
     for weight, follows in ((0.0, "cosine"), (1.0, "ranks")):
-        told = compare(explored, (a, b, c), weight, 5).told[0]
+        told = compare(state, (a, b, c), weight, 5).finding
         assert told.startswith("They disagree.")
         assert told.endswith(f"goes with {follows}.")
-    assert compare(explored, (A, A, A), 0.2, 5).told == ["All pairs are equally similar."]
-    plain = Explored(model.with_form("linear", power=0))
-    assert compare(plain, (A, B, C), 0.2, 5).told[0].startswith("Cosine and power +0 agree on the order")
+    assert compare(state, (A, A, A), 0.2, 5).finding == "All pairs are equally similar."
+    plain = ExplorerState(model.with_form("linear", power=0))
+    assert compare(plain, (A, B, C), 0.2, 5).finding.startswith("Cosine and power +0 agree on the order")
 
 
-def test_a_pair_is_told_of_truly(explored, model):
-    assert compare(explored, (A, A), 0.2, 5).told == ["By cosine as by ranks, no random pair is as similar."]
+def test_a_pair_is_told_of_truly(state, model):
+    assert compare(state, (A, A), 0.2, 5).finding == "By cosine as by ranks, no random pair is as similar."
     reference = model.form.reference
     cosines = (reference @ reference.T).numpy()[np.triu_indices(len(reference), 1)]
-    told = compare(explored, (A, C), 0.2, 5).told[0]
+    told = compare(state, (A, C), 0.2, 5).finding
     share = (cosines >= model.explain(A, C).cosine).mean()
     if share > 0.5:
         assert "Most random pairs are as similar by cosine" in told
@@ -136,33 +136,33 @@ def test_a_pair_is_told_of_truly(explored, model):
         assert float(counted.replace(",", "")) == pytest.approx(1 / share, rel=0.1)
 
 
-def test_nothing_is_encoded_twice(explored, encoded):
-    compare(explored, (A, B, "a new sentence"), 0.1, 10)
+def test_nothing_is_encoded_twice(state, encoded):
+    compare(state, (A, B, "a new sentence"), 0.1, 10)
     encoded.clear()
-    compare(explored, (A, B, "a new sentence"), 0.8, 50)
+    compare(state, (A, B, "a new sentence"), 0.8, 50)
     assert encoded == []
-    compare(explored, (A, B, "a newer sentence"), 0.8, 50)
+    compare(state, (A, B, "a newer sentence"), 0.8, 50)
     assert encoded == ["a newer sentence"]
 
 
-def test_what_cannot_be_compared_is_told_kindly(explored):
-    assert compare(explored, ("", " ", None), 0.1, 10).wanted == ["Type two sentences to compare them."]
-    one = compare(explored, (A, "", ""), 0.1, 10)
-    assert one.wanted == ["Type a second sentence."]
+def test_what_cannot_be_compared_is_told_kindly(state):
+    assert compare(state, ("", " ", None), 0.1, 10).hints == ["Type two sentences to compare them."]
+    one = compare(state, (A, "", ""), 0.1, 10)
+    assert one.hints == ["Type a second sentence."]
     assert [column.letter for column in one.columns] == ["A"]
-    long = compare(explored, (A, "cat " * 4000, C), 0.1, 10)
-    assert long.wanted[0].startswith("Sentence B has 15,999 characters, and 10,000 are the most.")
+    long = compare(state, (A, "cat " * 4000, C), 0.1, 10)
+    assert long.hints[0].startswith("Sentence B has 15,999 characters, and 10,000 are the most.")
     assert [(pair.a, pair.b) for pair in long.pairs] == [("A", "C")]
-    assert compare(explored, (A, "half \ud800", ""), 0.1, 10).wanted[0].startswith("Sentence B cannot be")
-    cut = compare(explored, (A, "cat " * 100, ""), 0.1, 10)
-    assert cut.wanted == ["The encoder reads the first 64 of the 102 tokens of sentence B."]
+    assert compare(state, (A, "half \ud800", ""), 0.1, 10).hints[0].startswith("Sentence B cannot be")
+    cut = compare(state, (A, "cat " * 100, ""), 0.1, 10)
+    assert cut.hints == ["The encoder reads the first 64 of the 102 tokens of sentence B."]
     assert len(cut.pairs) == 1
     for weight, k in ((2, 10), (-0.1, 10), (None, 10), (0.5, 0), (0.5, 101), (0.5, None)):
-        assert "from 0 to 1" in compare(explored, (A, B, ""), weight, k).wanted[0]
+        assert "from 0 to 1" in compare(state, (A, B, ""), weight, k).hints[0]
 
 
 def test_maps_are_principal_components_of_both_spaces(model):
-    drawn = maps.draw(model, most=300)
+    drawn = space_maps.draw(model, most=300)
     assert drawn.sentences == model.reference.sentences[:300]
     vectors = {"base": model.form.reference[:300], "ranks": model.form(model.form.reference[:300])}
     for space in drawn.spaces:
@@ -183,22 +183,22 @@ def test_maps_are_principal_components_of_both_spaces(model):
     assert f"hold {100 * drawn.spaces[0].share:.0f}% of the variance" in drawn.told
 
 
-def test_search_in_the_reference_corpus(explored, model):
-    found = explored.searched().search(A, 7)
+def test_search_in_the_reference_corpus(state, model):
+    found = state.search.search(A, 7)
     similarities = model.similarity(A, model.reference.sentences)[0]
     best = np.argsort(-similarities)[:7]
     np.testing.assert_allclose([hit.score for hit in found], similarities[best], atol=1e-5)
     assert found[0].text == model.reference.sentences[best[0]]
-    assert "1,200 sentences of the model's reference corpus" in explored.searched().what
+    assert "1,200 sentences of the model's reference corpus" in state.search.what
     with pytest.raises(InputError, match="no columns to filter by"):
-        explored.searched().search(A, 7, "text = 'a'")
+        state.search.search(A, 7, "text=a")
     for query, k in ((" ", 5), ("cat " * 4000, 5), (A, 0), (A, 101)):
         with pytest.raises(InputError):
-            explored.searched().search(query, k)
+            state.search.search(query, k)
 
 
-def test_duplicates_of_the_reference_corpus(explored, model, monkeypatch):
-    ours = explored.searched().near_duplicates("99.9%")
+def test_duplicates_of_the_reference_corpus(state, model, monkeypatch):
+    ours = state.search.near_duplicates("99.9%")
     theirs = find_duplicates(model.reference.sentences, model, threshold="99.9%")
     assert ours.threshold == pytest.approx(theirs.threshold, abs=1e-5)
     clear = ours.threshold + 1e-5  # vectors of another batch differ in the last digits
@@ -207,30 +207,41 @@ def test_duplicates_of_the_reference_corpus(explored, model, monkeypatch):
     assert len(ours.pairs) > 100
     assert [p.similarity for p in ours.pairs] == sorted((p.similarity for p in ours.pairs), reverse=True)
     with pytest.raises(InputError, match="threshold 'much' is neither"):
-        explored.searched().near_duplicates("much")
+        state.search.near_duplicates("much")
     with pytest.raises(InputError, match="more than 20,000 pairs are that similar: choose a higher"):
-        explored.searched().near_duplicates("-1")
-    assert explored.searched().usual == "99.9998%"  # of 719,400 pairs
+        state.search.near_duplicates("-1")
+    assert state.search.usual == "99.9998%"  # of 719,400 pairs
 
 
-def test_duplicates_of_an_index_are_limited(explored, model, tmp_path, monkeypatch):
+def test_duplicates_of_an_index_are_limited(state, model, tmp_path, monkeypatch):
     pytest.importorskip("lancedb")
     from rankencoder.search import RankIndex
 
     index = RankIndex.build(model, model.reference.sentences[:300], tmp_path / "index")
-    searched = Explored(model, index).searched()
+    search = ExplorerState(model, index).search
     with pytest.raises(InputError, match="more than 20,000 pairs are that similar"):
-        searched.near_duplicates("-1")
-    monkeypatch.setattr(search, "EXACT", 299)
+        search.near_duplicates("-1")
+    monkeypatch.setattr(search_results, "EXACT", 299)
     with pytest.raises(InputError, match="300 sentences are too many to compare on a page"):
-        searched.near_duplicates("0.99")
+        search.near_duplicates("0.99")
+
+
+def test_a_plain_encoder_takes_its_reference_corpus_from_the_index(tiny_folder, sentences, tmp_path):
+    pytest.importorskip("lancedb")
+    from rankencoder.explorer.launch import open_explored
+    from rankencoder.search import RankIndex
+
+    index = RankIndex.build(str(tiny_folder), sentences, tmp_path / "index")
+    state = ExplorerState(*open_explored(tiny_folder, tmp_path / "index", device="cpu"))
+    assert set(state.model.reference.sentences) == set(sentences)
+    assert [hit.id for hit in state.search.search(A, 5)] == [hit.id for hit in index.search(A, 5)]
 
 
 def test_a_large_exact_form_is_searched_in_part(tiny_model, monkeypatch):
-    monkeypatch.setattr(search, "_NUMBERS", 100 * tiny_model.dimension)
-    searched = Explored(tiny_model).searched()
-    assert searched.what.startswith("100 of the 1,200 sentences")
-    assert {hit.text for hit in searched.search(A, 100)} == set(tiny_model.reference.sentences[:100])
+    monkeypatch.setattr(search_results, "_HELD", 100 * tiny_model.dimension)
+    search = ExplorerState(tiny_model).search
+    assert search.what.startswith("100 of the 1,200 sentences")
+    assert {hit.text for hit in search.search(A, 100)} == set(tiny_model.reference.sentences[:100])
 
 
 class Tags(HTMLParser):
@@ -248,18 +259,17 @@ class Tags(HTMLParser):
 
 
 def test_sentences_stay_text(tiny_folder, sentences):
-    from rankencoder.explorer.search_page import duplicates
-    from rankencoder.explorer.search_page import search as shown
+    from rankencoder.explorer.search_tab import show_duplicates, show_hits
 
     corpus = [*sentences, HOSTILE, f"{HOSTILE} again"]
-    hostile = Explored(RankEncoder(str(tiny_folder), corpus, dim=64, progress=False), name=HOSTILE)
+    hostile = ExplorerState(RankEncoder(str(tiny_folder), corpus, dim=64, progress=False), name=HOSTILE)
     seen = compare(hostile, (HOSTILE, A, f"{HOSTILE} twice"), 0.5, 10)
     pages = [
         render("compare", seen=seen, note=HOSTILE),
-        shown(hostile, HOSTILE, 5, ""),
-        shown(hostile, HOSTILE, 5, f"{HOSTILE} = 1"),
-        duplicates(hostile, "99.9%"),
-        duplicates(hostile, HOSTILE),
+        show_hits(hostile, HOSTILE, 5, ""),
+        show_hits(hostile, HOSTILE, 5, f"{HOSTILE} = 1"),
+        show_duplicates(hostile, "99.9%"),
+        show_duplicates(hostile, HOSTILE),
         render("lead", text=HOSTILE),
         render("head", name=HOSTILE, size="1", encoder=HOSTILE, form="f", weight="1", index=HOSTILE),
     ]
@@ -279,11 +289,11 @@ def test_importing_the_explorer_is_light():
 def test_command_tells_in_one_line_what_is_missing(
     run_cli, tiny_saved, tiny_folder, tiny_model, tmp_path, monkeypatch
 ):
-    code, _, said = run_cli("explore", tiny_folder)
+    code, _, said = run_cli("explore", tiny_folder, "--port", 0)
     assert (code, said.count("\n")) == (2, 1)
     assert "is a plain encoder: build a RankEncoder from it first" in said
-    assert "no such folder" in run_cli("explore", tmp_path / "none")[2]
-    assert "An index is made by: rankencoder index" in run_cli("explore", tiny_saved, "--index", tmp_path)[2]
+    assert "no such folder" in run_cli("explore", tmp_path / "none", "--port", 0)[2]
+    assert str(tmp_path) in run_cli("explore", tiny_saved, "--index", tmp_path, "--port", 0)[2]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, _, said = run_cli("explore", tiny_saved, "--port", port)
@@ -332,19 +342,6 @@ def test_command_shows_the_page_and_ends_at_ctrl_c(tiny_saved, tmp_path):
         assert explorer.wait() == 0
         lines = explorer.text().splitlines()
         assert [line.split(" ", 3)[3].partition(" http")[0] for line in lines] == ["ready at", "ended"]
-
-
-def test_the_end_waits_for_no_thread(tiny_saved, tmp_path):
-    script = tmp_path / "busy.py"
-    script.write_text(
-        "import threading, time\n"
-        "from rankencoder.explorer import explore\n"
-        "threading.Thread(target=time.sleep, args=(600,)).start()\n"  # as near-duplicates of many sentences
-        f"explore({str(tiny_saved)!r}, port=0)\n"
-    )
-    with Process(script, log=tmp_path / "log") as explorer:
-        explorer.process.send_signal(signal.SIGINT)
-        assert explorer.wait() == 0
 
 
 def test_the_space_shows_a_model(tiny_saved, tmp_path):

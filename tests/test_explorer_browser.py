@@ -8,7 +8,7 @@ from live_server import running
 from rankencoder import RankEncoder
 from rankencoder.blend import blend
 from rankencoder.encoders import Encoder
-from rankencoder.explorer.explorer_state import Explored
+from rankencoder.explorer.explorer_state import ExplorerState
 from rankencoder.report.formatting import number
 from rankencoder.search import RankIndex
 from rankencoder.search.near_duplicates import find_duplicates
@@ -16,7 +16,7 @@ from rankencoder.search.near_duplicates import find_duplicates
 pytest.importorskip("lancedb")
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
 expect = sync_api.expect
-expect.set_options(timeout=20_000)  # a busy machine is no failure
+expect.set_options(timeout=120_000)  # a busy machine is no failure
 
 A, B, C = "The cat sees the dog", "A dog sees the cat", "The engine breaks the window"
 HOSTILE = "<script>hacked()</script><img src=x onerror=hacked()> ${hacked()} {{hacked()}} & \"'"
@@ -38,15 +38,15 @@ def index(model, sentences, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def explored(model, index):
-    return Explored(model, index, "tiny")
+def state(model, index):
+    return ExplorerState(model, index, "tiny")
 
 
 @pytest.fixture(scope="module")
-def url(browser, explored):
+def url(browser, state):
     from rankencoder.explorer.explorer_app import create_app
 
-    with running(create_app(explored)) as address:
+    with running(create_app(state)) as address:
         yield address
 
 
@@ -60,7 +60,7 @@ def open_page(browser, url):
         contexts.append(context)
         context.add_init_script("window.hacked = () => console.error('hacked')")
         page = context.new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(120_000)
         page.on("console", lambda message: problems.append(message.text))
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("requestfailed", lambda request: problems.append(f"failed: {request.url}"))
@@ -146,7 +146,7 @@ def test_any_number_may_be_typed_as_the_rank_weight(open_page, model):
         expect(value(page, "AB", "blend")).to_have_text(told)
 
 
-def test_third_sentence_focus_neighbours_and_examples(open_page, model, explored):
+def test_third_sentence_focus_neighbours_and_examples(open_page, model, state):
     page = open_page()
     write(page, "A", A)
     write(page, "B", B)
@@ -164,7 +164,7 @@ def test_third_sentence_focus_neighbours_and_examples(open_page, model, explored
     expect(page.locator(".re-column").first.locator("li")).to_have_count(50)
     shared = len(model.explain(A, B, 50).shared)
     expect(page.locator('[data-pair="AB"] [data-shared]')).to_have_text(str(shared))
-    for a, b, c in explored.background().examples[:2]:
+    for a, b, c in state.pairs.examples[:2]:
         page.get_by_role("button", name="Another example").click()
         expect(page.get_by_label("Sentence A")).to_have_value(a)
         expect(page.get_by_label("Sentence C")).to_have_value(c)
@@ -205,9 +205,9 @@ def opacity(canvas, number):
     )
 
 
-def test_maps_tell_a_sentence_and_list_a_region(open_page, explored):
+def test_maps_tell_a_sentence_and_list_a_region(open_page, state):
     page = open_page("Maps")
-    drawn = explored.maps()
+    drawn = state.maps
     expect(page.locator("[data-about]")).to_have_text(drawn.told)
     base, ranks = page.locator("canvas").all()
     points = places(base, len(drawn.sentences))
@@ -240,7 +240,7 @@ def test_maps_tell_a_sentence_and_list_a_region(open_page, explored):
     expect(page.locator(".re-list li", has_text=drawn.sentences[lonely]).first).to_be_visible()
 
 
-def test_maps_by_keyboard_and_by_a_word(open_page, explored):
+def test_maps_by_keyboard_and_by_a_word(open_page, state):
     page = open_page("Maps")
     base, ranks = page.locator("canvas").all()
     items = page.locator(".re-list li")
@@ -263,7 +263,7 @@ def test_maps_by_keyboard_and_by_a_word(open_page, explored):
     word = page.get_by_label("Mark the sentences that contain")
     expect(word).to_be_focused()
     page.keyboard.type("PAINTS")
-    expected = [text for text in explored.maps().sentences if "paints" in text]
+    expected = [text for text in state.maps.sentences if "paints" in text]
     expect(page.locator(".re-list h3")).to_contain_text(f"{len(expected)} sentences with “PAINTS”")
     assert items.all_text_contents() == expected[:200]
     base.focus()
@@ -277,8 +277,8 @@ def test_search_finds_what_the_index_does(open_page, index, sentences):
     hits = page.locator(".re-hits > li")
     expect(hits.first.locator(".re-text")).to_have_text(sentences[7])
     page.get_by_label("Search for").fill(A)
-    page.get_by_label("Only where").fill("year BETWEEN 1950 AND 1999")
-    expected = index.search(A, 10, where="year BETWEEN 1950 AND 1999")
+    page.get_by_label("Only where").fill('{"year": {"gte": 1950, "lt": 2000}}')
+    expected = index.search(A, 10, where={"year": {"gte": 1950, "lt": 2000}})
     # waits for all of them: the answer without the filter may come first, and begin with the same sentence
     expect(hits.locator(".re-text")).to_have_text([hit.text for hit in expected])
     assert hits.locator("[data-score]").all_text_contents() == [number(hit.score, 3) for hit in expected]
@@ -289,10 +289,9 @@ def test_search_finds_what_the_index_does(open_page, index, sentences):
     expect(hits).to_have_count(5)
     wanted = page.locator("#hits .re-wanted")
     for where, told in (
-        ("yaer = 3", "no column of the index: did you mean 'year'?"),
-        ("CAST(" * 300, "Cannot filter by"),
-        ("NOT (" * 40, "nested more than 6 deep"),
-        ("year = 1", "Nothing was found"),
+        ("yaer=3", "no column of the index: did you mean 'year'?"),
+        ('{"year": ', "Cannot filter by"),
+        ("year=1", "No sentence passes the filter"),
     ):
         page.get_by_label("Only where").fill(where)
         expect(wanted).to_contain_text(told)
@@ -430,7 +429,7 @@ def test_the_page_is_about_the_model(open_page, model):
     page = open_page()
     assert page.title() == "tiny: rankencoder explorer"
     head = page.locator(".re-head").inner_text()
-    for fact in ("1,201 sentences", "rank weight 0.3", "index: my-index", "compact form, 96 numbers"):
+    for fact in ("1,201 sentences", "rank weight 0.3", "index: my-index", "compact form, 96 dimensions"):
         assert fact in head
     config = page.evaluate("window.gradio_config")
     assert not config["analytics_enabled"]

@@ -11,7 +11,6 @@ import pytest
 from hub_server import HubServer
 
 from rankencoder.errors import InputError
-from rankencoder.evaluation import public_data
 from rankencoder.evaluation.public_data import PARTS, data_folder, fetch_data, unpack_senteval
 from rankencoder.evaluation.sts_data import WHOLE_SICK
 from rankencoder.evaluation.sts_sources import HUB_SETS, read_sts
@@ -172,7 +171,7 @@ def link(kind):
         (tar_of(FILES, link(tarfile.FIFOTYPE)), "STS/link in it is no plain file"),
         (tar_of({"MR/rt-polarity.pos": "x"}), "is not SentEval's data: it holds no folder STS"),
         (tar_of(FILES)[:700], "is not unpacked: unexpected end of data"),
-        (b"no archive", "is not unpacked: file could not be opened"),
+        (b"no archive", "is not unpacked: .* is not a compressed or uncompressed tar"),
     ],
 )
 def test_bad_archives_are_refused(tmp_path, archive, message):
@@ -193,17 +192,12 @@ def test_a_bad_archive_leaves_nothing(hub, data, tmp_path):
     assert not list(tmp_path.rglob("evil"))
 
 
-def test_archives_of_other_shapes(tmp_path, monkeypatch):
+def test_archives_of_other_shapes(tmp_path):
     archive = tmp_path / "senteval.tar"
     for i, top in enumerate(("", "./", "downstream/", "SentEval/data/downstream/")):
         archive.write_bytes(tar_of({f"{top}{name}": text for name, text in FILES.items()}))
         unpack_senteval(archive, tmp_path / f"target-{i}")
         assert files_in(tmp_path / f"target-{i}") == sorted(FILES)
-    for limit in ("_MOST_BYTES", "_MOST_FILES"):
-        with monkeypatch.context() as patch:
-            patch.setattr(public_data, limit, 2)
-            with pytest.raises(InputError, match="far larger than SentEval's data"):
-                unpack_senteval(archive, tmp_path / "other")
 
 
 def test_no_hub_within_reach(hub, data, tmp_path):

@@ -204,7 +204,7 @@ def test_numbers_on_the_command_line(option, run_cli, built, strange, tiny_folde
     def served(*_, **__):
         raise InputError("nothing was refused")
 
-    monkeypatch.setattr("rankencoder.server.serving.run", served)
+    monkeypatch.setattr("rankencoder.web_process.run", served)
     places = {"ENCODER": tiny_folder, "CORPUS": strange, "OUT": tmp_path / "out", "MODEL": built}
     for number in NUMBERS:
         code, _, error = run_cli(*(places.get(word, word) for word in option), number)

@@ -121,41 +121,34 @@ def index(tiny_saved, sentences, tmp_path_factory):
 
 def test_search_is_the_indexs(model, url, index, sentences):
     from rankencoder.search import RankIndex
-    from rankencoder.server.served_model import Served, open_index
 
-    expected = RankIndex.load(index).search(A, 7, where="year > 1950")
-    with serving(model, index=open_index(index, Served(model))) as other:
-        answer = httpx.post(f"{other}/search", json={"query": A, "k": 7, "where": "year > 1950"}).json()
+    where = {"year": {"gt": 1950}, "lang": ["en", "de"]}
+    expected = RankIndex.load(index, model).search(A, 7, where=where)
+    with serving(model, index=RankIndex.load(index, model)) as other:
+        answer = httpx.post(f"{other}/search", json={"query": A, "k": 7, "where": where}).json()
         for found, hit in zip(answer["results"], expected, strict=True):
             assert (found["id"], found["text"], found["columns"]) == (hit.id, hit.text, hit.columns)
             assert found["score"] == pytest.approx(hit.score, abs=1e-6)
             assert found["percentile"] == pytest.approx(hit.percentile, abs=1e-3)
-        assert (
-            httpx.post(f"{other}/search", json={"query": sentences[7]}).json()["results"][0]["text"]
-            == sentences[7]
-        )
+        found = httpx.post(f"{other}/search", json={"query": sentences[7]}).json()["results"]
+        assert found[0]["text"] == sentences[7]
         for where in (
-            "nonsense",
-            "year >",
-            "year = 'a' 1",
-            "1; DROP TABLE x",
-            "\x00",
-            "'",
-            "1 = 1",
-            "year = x",
+            {"yaer": 1},
+            {"year": "soon"},
+            {"year": {"near": 1}},
+            {"year": [[1]]},
+            {"year": {"gt": {"gt": 1}}},
+            {"year": list(range(10_000))},
+            {"lang": "' OR 1 = 1 --" * 1000},
         ):
             refused = httpx.post(f"{other}/search", json={"query": A, "where": where})
             assert refused.status_code == 422, (where, refused.text)
             assert "cannot filter by" in refused.json()["error"]["message"]
-        for where in (
-            "year IN (1950, -3) OR NOT (text LIKE 'The %' AND `id` <> '')",
-            "year IS NOT NULL",
-        ):
-            assert httpx.post(f"{other}/search", json={"query": A, "where": where}).status_code == 200, where
-        killers = ("1+" * 4000 + "1=year", "CAST(" * 1000, "INTERVAL " * 50, "NOT " * 400, "NOT (" * 40)
-        for where in (*killers, "year" + " = year" * 200, "(" * 7 + "year = 1" + ")" * 7):
+        for where in ("year = 1", [], 1):
             refused = httpx.post(f"{other}/search", json={"query": A, "where": where})
-            assert (refused.status_code, "cannot filter" in refused.text) == (422, True), where[:20]
+            assert (refused.status_code, refused.json()["error"]["param"]) == (422, "where")
+        quoted = httpx.post(f"{other}/search", json={"query": A, "where": {"lang": "' OR 1 = 1 --"}})
+        assert quoted.json()["results"] == []
     assert httpx.post(f"{url}/search", json={"query": A}).json()["error"]["code"] == "no_index"
 
 
@@ -184,9 +177,9 @@ def odd(tiny_saved, tmp_path_factory):
 
 
 def test_columns_of_any_type_are_found_and_dates_filtered_by(model, odd):
-    from rankencoder.server.served_model import Served, open_index
+    from rankencoder.search import RankIndex
 
-    with serving(model, index=open_index(odd, Served(model))) as url:
+    with serving(model, index=RankIndex.load(odd, model)) as url:
 
         def found(where=None):
             answer = httpx.post(f"{url}/search", json={"query": "The dog sees", "where": where})
@@ -198,16 +191,10 @@ def test_columns_of_any_type_are_found_and_dates_filtered_by(model, odd):
         assert base64.b64decode(columns.pop("data")) == b"\xff\xfe"
         assert float(columns.pop("price")) == 1.5
         assert columns == {"day": "2019-01-01", "at": "2019-12-31T10:00:00", "x": None}
-        for where in (
-            "day >= DATE '2020-01-01'",
-            "day IN (date '2020-01-01', DATE'2021-01-01')",
-            "at = TIMESTAMP '2020-01-01 10:00:00'",
-            "at BETWEEN timestamp '2020-01-01T00:00:00' AND TIMESTAMP '2020-01-02'",
-        ):
+        for where in ({"day": {"gte": "2020-01-01"}}, {"at": "2020-01-01T10:00:00"}):
             assert [hit["text"] for hit in found(where)] == ["The dog sees"], where
-        for where in ("day = DATE '2020-13-01'", "at > TIMESTAMP 'today'", "DATE '2020-01-01' = day"):
-            refused = httpx.post(f"{url}/search", json={"query": A, "where": where})
-            assert (refused.status_code, "cannot filter by" in refused.text) == (422, True), where
+        refused = httpx.post(f"{url}/search", json={"query": A, "where": {"day": "2020-13-01"}})
+        assert (refused.status_code, "cannot filter by" in refused.text) == (422, True)
 
 
 def test_nothing_in_an_answer_is_too_strange_for_json():
@@ -221,11 +208,10 @@ def test_nothing_in_an_answer_is_too_strange_for_json():
 def test_columns_that_another_process_adds_can_be_filtered_by(model, tmp_path):
     pytest.importorskip("lancedb")
     from rankencoder.search import RankIndex
-    from rankencoder.server.served_model import Served, open_index
 
     index = RankIndex.build(model, ["The cat sees"], tmp_path / "index")
-    with serving(model, index=open_index(tmp_path / "index", Served(model))) as url:
-        body = {"query": A, "where": "year = 1990"}
+    with serving(model, index=RankIndex.load(tmp_path / "index", model)) as url:
+        body = {"query": A, "where": {"year": 1990}}
         assert httpx.post(f"{url}/search", json=body).status_code == 422
         index.add([{"text": "The dog sees", "year": 1990}])
         assert [hit["text"] for hit in httpx.post(f"{url}/search", json=body).json()["results"]] == [
@@ -234,13 +220,13 @@ def test_columns_that_another_process_adds_can_be_filtered_by(model, tmp_path):
 
 
 def test_the_documented_requests_work(model, tiny_saved, index):
-    from rankencoder.server.served_model import Served, open_index
+    from rankencoder.search import RankIndex
 
     text = DOCS.read_text(encoding="utf-8").replace('load("my-encoder")', f"load({str(tiny_saved)!r})")
     commands = re.findall(r"^curl .*\\\n.*$", text, flags=re.MULTILINE)
     blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     assert (len(commands), len(blocks)) == (4, 2)
-    with serving(model, index=open_index(index, Served(model)), name="my-encoder") as other:
+    with serving(model, index=RankIndex.load(index, model), name="my-encoder") as other:
         for command in commands:
             words = shlex.split(command.replace("\\\n", " ").replace("http://127.0.0.1:8000", other))
             kind, body = words[words.index("-H") + 1].partition(": ")[::2], words[words.index("-d") + 1]
@@ -307,7 +293,7 @@ def test_a_batch_is_never_larger_than_it_may_be():
         return Encoded(np.array([[float(text)] for text in texts]), [1] * len(texts))
 
     async def ask():
-        batcher = Batcher(encode, size=4, wait=0.01, limit=100, watcher=Metrics("test"))
+        batcher = Batcher(encode, Metrics("test"), size=4, wait=0.01, limit=100)
         worker = asyncio.create_task(batcher.run())
         pieces = [["1", "2", "3"], ["4", "5"], ["6", "7"], ["8", "9", "10", "11", "12"]]
         answers = await asyncio.wait_for(asyncio.gather(*map(batcher.encode, pieces)), 20)
@@ -327,7 +313,7 @@ def test_a_sentence_that_cannot_be_encoded_harms_nobody_else():
             raise RuntimeError("secret bomb")
         return [[1.0, len(text)] for text in texts]
 
-    with serving(Encoder(picky), batch_wait=0.3) as url:
+    with serving(Encoder(picky), batch_wait_ms=300) as url:
 
         def ask(text):
             return httpx.post(f"{url}/v1/embeddings", json={"input": text})
@@ -343,22 +329,21 @@ def test_a_sentence_that_cannot_be_encoded_harms_nobody_else():
 
 
 GATED = """
-    import sys, time
+    import logging, sys, time
     from pathlib import Path
     from rankencoder.encoders import Encoder
-    from rankencoder.server.api import create_app
-    from rankencoder.server.serving import bind, log_to_stderr, run
+    from rankencoder.server.server_app import create_app
+    from rankencoder.web_process import bind, run
 
     gate = Path(sys.argv[1])
 
     def gated(texts):
-        while len(texts[0]) > 20 and not gate.exists():
+        while len(texts[0]) == 41 and not gate.exists():
             time.sleep(0.02)
         return [[1.0, len(text)] for text in texts]
 
-    app = create_app(Encoder(gated))
-    log_to_stderr()
-    run(app, bind("127.0.0.1", 0), timeout=30)
+    logging.basicConfig(level=logging.INFO)
+    run(create_app(Encoder(gated)), bind("127.0.0.1", 0), timeout=300, grace=300)
 """
 
 
@@ -377,7 +362,7 @@ def test_sigterm_finishes_what_is_in_flight(tmp_path):
         gate.touch()
         assert [answer.result().status_code for answer in answers] == [200] * 8
         assert server.wait() == 0
-        assert server.text().rstrip().endswith("ended")
+        assert "ended" in server.text().splitlines()[-1]
 
 
 def refuses(url):
@@ -390,66 +375,26 @@ def refuses(url):
     return False
 
 
-def test_key_is_asked_for_and_in_no_log(tiny_saved, tmp_path):
-    key, log = "sk-very-secret-8415", tmp_path / "log"
-    command = ("-m", "rankencoder", "serve", tiny_saved, "--port", 0, "--name", "tiny")
-    with Process(*command, log=log, RANKENCODER_API_KEY=key) as server:
-        wrong = (
-            None,
-            "",
-            "Bearer",
-            "Bearer wrong",
-            f"Basic {key}",
-            f"Bearer {key}x",
-            f"Bearer {key[:-1]}",
-            key,
-        )
-        for header in wrong:
-            headers = {} if header is None else {"Authorization": header}
-            for method, path in (("POST", "/v1/embeddings"), ("GET", "/metrics"), ("GET", "/nowhere")):
-                refused = httpx.request(method, server.url + path, headers=headers)
-                assert refused.status_code == 401, (header, path)
-                assert refused.headers["WWW-Authenticate"] == "Bearer"
-                assert key not in refused.text
-        assert httpx.get(f"{server.url}/health").status_code == 200
-        assert "securitySchemes" in httpx.get(f"{server.url}/openapi.json").json()["components"]
-        client = openai.OpenAI(base_url=f"{server.url}/v1", api_key=key, max_retries=0)
-        assert len(client.embeddings.create(model="tiny", input="A private sentence").data) == 1
-        httpx.get(f"{server.url}/{key}?q={key}", headers={"Authorization": f"Bearer {key}"})
-        with pytest.raises(openai.AuthenticationError, match="no API key, or a wrong one"):
-            openai.OpenAI(base_url=f"{server.url}/v1", api_key="wrong").models.list()
-        server.terminate()
-        assert server.wait() == 0
-    text = log.read_text()
-    assert "POST /v1/embeddings 401" in text
-    assert "POST /v1/embeddings 200" in text
-    assert key not in text
-    assert "private" not in text
-
-
 def test_the_application_holds_only_the_keys_digest(callable_encoder):
-    from rankencoder.server.api import create_app
-    from rankencoder.server.server_settings import Settings
+    from rankencoder.server.server_app import create_app
+    from rankencoder.server.server_settings import ServerSettings
 
-    app = create_app(Encoder(callable_encoder), Settings(api_key="sk-secret"))
-    (gate,) = (layer for layer in app.user_middleware if "digest" in layer.kwargs)
-    assert len(gate.kwargs["digest"]) == 32
-    known = [thing for thing in gc.get_objects() if type(thing) is Settings]
-    assert known
-    assert all(settings.api_key is None for settings in known)
+    app = create_app(Encoder(callable_encoder), ServerSettings(api_key="sk-secret"))
+    (guard,) = app.user_middleware
+    assert len(guard.kwargs["digest"]) == 32
+    gc.collect()
+    assert not [thing for thing in gc.get_objects() if type(thing) is ServerSettings and thing.api_key]
 
 
 def test_a_port_is_taken_at_once():
-    from rankencoder.server.serving import bind
+    from rankencoder.web_process import bind
 
-    taken = bind("127.0.0.1", 0)
-    with pytest.raises(InputError, match="cannot listen on"):
+    with bind("127.0.0.1", 0) as taken, pytest.raises(InputError, match="cannot listen on"):
         bind("127.0.0.1", taken.getsockname()[1])
-    taken.close()
 
 
 def test_command_line_says_what_is_wrong(run_cli, tiny_saved, tmp_path, monkeypatch):
-    from rankencoder.server.serving import bind
+    from rankencoder.web_process import bind
 
     taken = bind("127.0.0.1", 0)
     port = taken.getsockname()[1]
@@ -460,15 +405,14 @@ def test_command_line_says_what_is_wrong(run_cli, tiny_saved, tmp_path, monkeypa
         ([tiny_saved, "--port", port], f"cannot listen on 127.0.0.1:{port}"),
         ([tiny_saved, "--api-key-file", empty], "holds no API key"),
         ([tiny_saved, "--api-key-file", tmp_path / "none"], "cannot read the API key"),
-        ([tiny_saved, "--max-chars", 20_000], "max_chars must be at most 10,000"),
         ([tiny_saved, "--max-body-mb", "inf"], "Invalid value for '--max-body-mb'"),
         ([tiny_saved, "--max-body-mb", "nan"], "Invalid value for '--max-body-mb'"),
-        ([tiny_saved, "--timeout", "inf"], "timeout must be from 1 to 1,000,000,000, not inf"),
+        ([tiny_saved, "--timeout", "inf"], "Invalid value for '--timeout'"),
         ([tiny_saved, "--timeout", "nan"], "Invalid value for '--timeout'"),
         ([tiny_saved, "--batch-size", 10**30], "Invalid value for '--batch-size'"),
-        ([tiny_saved, "--batch-wait-ms", "1e300"], "batch_wait must be from 0"),
-        ([tiny_saved, "--batch-sentences", 10**400], "batch_sentences must be from 1"),
-        ([tiny_saved, "--max-waiting", 5], "max_waiting (5) must be at least max_sentences (2048)"),
+        ([tiny_saved, "--batch-wait-ms", "1e300"], "Invalid value for '--batch-wait-ms'"),
+        ([tiny_saved, "--batch-sentences", 10**400], "Invalid value for '--batch-sentences'"),
+        ([tiny_saved, "--max-waiting", 5], "Invalid value for '--max-waiting'"),
     ):
         code, _, error = run_cli("serve", *arguments)
         assert (code, error.count("\n")) == (2, 1)

@@ -3,12 +3,14 @@
 import json
 import resource
 import socket
+import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 
 import httpx
+import openai
 import pytest
 from live_server import Process, wait_for
 
@@ -24,7 +26,7 @@ def server(tiny_saved, tmp_path_factory):
     log = tmp_path_factory.mktemp("attack") / "log"
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # for 1,500 connections, here and there
-    with Process(*command, *limits, log=log, RANKENCODER_API_KEY=KEY) as process:
+    with Process(*command, *limits, log=log, start=subprocess.Popen, RANKENCODER_API_KEY=KEY) as process:
         yield process
 
 
@@ -176,12 +178,39 @@ def test_bodies_beyond_the_limit(server):
     chunks = chunked(*(large[i : i + 10_000] for i in range(0, len(large), 10_000)), b"")
     with served_all_the_while(server.url):
         for content in (
-            HEAD + b"Content-Length: %d\r\n\r\n" % len(large) + large,
-            HEAD + b"Content-Length: 99999999999999999999\r\n\r\n" + large,
-            CHUNKED + b"\r\n" + chunks,
+            HEAD + CLOSE + b"Content-Length: %d\r\n\r\n" % len(large) + large,
+            HEAD + CLOSE + b"Content-Length: 99999999999999999999\r\n\r\n" + large,
+            CHUNKED + CLOSE + b"\r\n" + chunks,
         ):
             answer = exchange(server.url, content)
             assert not answer or answer.split()[1] in (b"413", b"400")
+
+
+def test_the_key_is_asked_for(server):
+    wrong = (
+        None,
+        "",
+        "Bearer",
+        "Bearer wrong",
+        f"Basic {KEY}",
+        f"Bearer {KEY}x",
+        f"Bearer {KEY[:-1]}",
+        KEY,
+    )
+    for header in wrong:
+        headers = {} if header is None else {"Authorization": header}
+        for method, path in (("POST", "/v1/embeddings"), ("GET", "/metrics"), ("GET", "/nowhere")):
+            refused = httpx.request(method, server.url + path, headers=headers)
+            assert refused.status_code == 401, (header, path)
+            assert refused.headers["WWW-Authenticate"] == "Bearer"
+            assert KEY not in refused.text
+    assert httpx.get(f"{server.url}/health").status_code == 200
+    assert "securitySchemes" in httpx.get(f"{server.url}/openapi.json").json()["components"]
+    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key=KEY, max_retries=0)
+    assert len(client.embeddings.create(model="tiny", input=SECRET).data) == 1
+    httpx.get(f"{server.url}/{KEY}?q={KEY}", headers={"Authorization": f"Bearer {KEY}"})
+    with pytest.raises(openai.AuthenticationError, match="no API key, or a wrong one"):
+        openai.OpenAI(base_url=f"{server.url}/v1", api_key="wrong").models.list()
 
 
 def test_a_flood_of_wrong_keys(server):
@@ -204,7 +233,7 @@ def test_more_connections_than_are_let_in(server):
             stack.enter_context(connect(server.url))
         answer = ask(server.url)
         assert answer.status_code in (200, 503)
-        wait_for(lambda: ask(server.url).status_code == 200, 30)
+        wait_for(lambda: ask(server.url).status_code == 200)
     with served_all_the_while(server.url):
         pass
     assert server.process.poll() is None
@@ -213,5 +242,6 @@ def test_more_connections_than_are_let_in(server):
 def test_the_log_of_all_this_tells_no_secret(server):
     text = server.text()
     assert text.count("POST /v1/embeddings 401") >= 200
+    assert "POST /v1/embeddings 200" in text
     for secret in (KEY, KEY[:-1], "private", "Bearer", "Traceback", "unexpected"):
         assert secret not in text, secret

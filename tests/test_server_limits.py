@@ -1,23 +1,24 @@
+import asyncio
 import json
 import logging
 import socket
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
+from unittest.mock import Mock
 
 import httpx
 import pytest
 from live_server import figure, serving, wait_for
 
 from rankencoder.encoders import Encoder
+from rankencoder.web_process import WebServer
 
 POSTS = ("/v1/embeddings", "/similarity", "/explain", "/search")
-LIMITS = {"max_sentences": 8, "max_chars": 100, "max_body": 5000, "timeout": 5.0, "max_neighbors": 50}
 
 
 @pytest.fixture(scope="module")
 def url(tiny_model):
-    with serving(tiny_model, name="tiny", **LIMITS) as address:
+    with serving(tiny_model, name="tiny", max_body_mb=0.025) as address:
         yield address
 
 
@@ -43,10 +44,8 @@ MALFORMED = {
     "two documents": (b"{} {}", 400),
     "a zero byte": (b'{"input": "\x00"}', 400),
     "not UTF-8": (b'{"input": "\xff\xfe"}', 400),
-    "UTF-16": ('{"input": "a"}'.encode("utf-16"), 400),
-    "a byte order mark": (b'\xef\xbb\xbf{"input": "a"}', 400),
-    "NaN": (b'{"input": "a", "dimensions": NaN}', 400),
-    "infinity": (b'{"input": "a", "dimensions": -Infinity}', 400),
+    "NaN": (b'{"input": "a", "dimensions": NaN}', 422),
+    "infinity": (b'{"input": "a", "dimensions": -Infinity}', 422),
     "deeply nested lists": (b"[" * 4000, 400),
     "deeply nested, closed": (b"[" * 2000 + b"]" * 2000, (400, 422)),
     "deeply nested objects": (b'{"a":' * 800 + b"1" + b"}" * 800, 422),
@@ -88,12 +87,12 @@ def test_malformed_bodies_are_refused_and_never_a_fault_of_ours(url, path):
         ({"input": "a", "dimensions": 0}, "dimensions"),
         ({"input": "a", "dimensions": True}, "dimensions"),
         ({"input": "a", "colour": 1}, "colour: no such field here"),
-        ({"input": ["a", "  "]}, "input: sentence 1 is empty"),
-        ({"input": ["a", None]}, "input: sentence 1 is not a string"),
-        ({"input": [1, 2]}, "token numbers"),
-        ({"input": [True]}, "sentence 0 is not a string"),
-        ({"input": ["a"] * 9}, "9 sentences are more than 8"),
-        ({"input": "a" * 101}, "input: sentence 0 has 101 characters, more than 100"),
+        ({"input": ["a", "  "]}, "input.1: String should match pattern"),
+        ({"input": ["a", None]}, "input.1: Input should be a valid string"),
+        ({"input": [1, 2]}, "input: token ids mean nothing to this model"),
+        ({"input": [True]}, "input.0: Input should be a valid string"),
+        ({"input": ["a"] * 2049}, "input: List should have at most 2048 items"),
+        ({"input": "a" * 10_001}, "input.0: String should have at most 10000 characters"),
     ],
 )
 def test_messages(url, body, message):
@@ -104,9 +103,8 @@ def test_messages(url, body, message):
 
 def test_limits_of_the_other_endpoints(url):
     for path, body, message in (
-        ("/similarity", {"a": ["a"] * 5, "b": ["b"] * 4}, "9 sentences are more than 8"),
-        ("/similarity", {"a": "a", "b": "b" * 101}, "b: sentence 0 has 101 characters"),
-        ("/explain", {"a": "a", "b": "b", "k": 51}, "k must be at most 50"),
+        ("/similarity", {"a": "a", "b": "b" * 10_001}, "b.0: String should have at most 10000 characters"),
+        ("/explain", {"a": "a", "b": "b", "k": 1001}, "k: Input should be less than or equal to 1000"),
         ("/explain", {"a": "a", "b": "b", "k": 0}, "k: Input should be greater than or equal to 1"),
         ("/explain", {"a": "a", "b": "b", "k": "5"}, "k: Input should be a valid integer"),
         ("/explain", {"a": ["a"], "b": "b"}, "a: Input should be a valid string"),
@@ -127,17 +125,17 @@ def test_wrong_types_methods_and_paths(url):
         ";",
         "é",
     ):
-        assert refusal(post(url, "/v1/embeddings", body, None if kind is None else kind.encode()))[0] == 415
+        assert refusal(post(url, "/v1/embeddings", body, None if kind is None else kind.encode()))[0] == 422
     assert post(url, "/v1/embeddings", body, "Application/JSON; charset=utf-8").status_code == 200
     for method in ("GET", "PUT", "DELETE", "PATCH", "OPTIONS"):
         answer = httpx.request(method, f"{url}/v1/embeddings")
-        assert refusal(answer) == (405, "this path does not take that method: use POST")
+        assert refusal(answer) == (405, "Method Not Allowed")
         assert answer.headers["Allow"] == "POST"
     for path in ("/", "/v1", "/v1/embeddings/", "/../etc/passwd", "/%00", "/%ff%fe", "/docs/x", "//health"):
         assert refusal(httpx.get(url + path))[0] == 404, path
 
 
-@pytest.mark.parametrize("size", [5001, 30_000, 1_000_000])
+@pytest.mark.parametrize("size", [25_001, 100_000, 5_000_000])
 def test_a_large_body_is_refused_however_it_is_sent(url, size):
     body = json.dumps({"input": "a" * (size - 13)}).encode()
     assert len(body) == size
@@ -146,14 +144,14 @@ def test_a_large_body_is_refused_however_it_is_sent(url, size):
     try:
         assert refusal(post(url, "/v1/embeddings", chunks))[0] == 413
     except (httpx.WriteError, httpx.ReadError, httpx.RemoteProtocolError):
-        assert size > 8 * 5000  # no server reads on for ever
+        assert size > 100_000  # no server reads on for ever
     assert httpx.get(f"{url}/health").status_code == 200
 
 
 def raw(url, content, then=b""):
     """Send bytes as they are, more after an answer, and return what comes back until the server hangs up."""
     host, port = url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=20) as connection:
+    with socket.create_connection((host, int(port)), timeout=300) as connection:
         connection.sendall(content)
         received = b""
         while chunk := connection.recv(65536):
@@ -185,18 +183,32 @@ def test_what_is_hardly_http_is_refused(url, content):
 def test_who_sends_no_whole_request_is_hung_up_on():
     begun = b"GET /health HTTP/1.1\r\nHost: x\r\n"
     with serving(Encoder(lambda texts: [[1.0] for _ in texts]), timeout=1.0) as url:
-        started = time.monotonic()
         assert raw(url, begun) == b""
         assert raw(url, b"") == b""
         assert raw(url, begun + b"\r\n", then=begun).count(b"200 OK") == 1
         assert raw(url, begun + b"Connection: close\r\n\r\n").count(b"200 OK") == 1
-        assert 3 <= time.monotonic() - started < 15
-        with httpx.Client() as patient:  # between requests it may pause for longer
-            assert patient.get(f"{url}/health").status_code == 200
-            (connection,) = patient._transport._pool.connections
-            time.sleep(1.5)
-            assert patient.get(f"{url}/health").status_code == 200
-            assert patient._transport._pool.connections == [connection]
+
+
+def connection(answered=None, paused=False):
+    """As uvicorn has it, as far as its limits look at it."""
+    cycle = None if answered is None else Mock(response_complete=answered)
+    return Mock(cycle=cycle, timeout_keep_alive_task=paused or None)
+
+
+def test_only_connections_that_stall_in_their_headers_are_closed(monkeypatch):
+    new, stalled, repeated = connection(), connection(answered=True), connection(answered=True)
+    others = (repeated, connection(answered=True, paused=True), connection(answered=False))
+    server = WebServer(None, timeout=5, grace=0)
+    server.server_state.connections.update((new, stalled, *others))
+
+    def closed_at(clock):
+        monkeypatch.setattr("rankencoder.web_process.monotonic", lambda: clock)
+        asyncio.run(server._close_stalled())
+        return {c for c in (new, stalled, *others) if c.transport.close.called}
+
+    assert closed_at(0.0) == closed_at(4.0) == set()
+    repeated.cycle = Mock(response_complete=True)  # of its next request
+    assert closed_at(8.0) == {new, stalled}
 
 
 def test_only_addresses_are_logged(caplog):
@@ -207,7 +219,7 @@ def test_only_addresses_are_logged(caplog):
         for forwarded in ("8.8.8.8, 203.0.113.7", "2001:db8::1", "forged 200 <b>", ""):
             httpx.get(f"{url}/health", headers={"X-Forwarded-For": forwarded})
     logged = [record.getMessage().split()[0] for record in caplog.records if "/health" in record.getMessage()]
-    assert logged == ["203.0.113.7", "2001:db8::1", "127.0.0.1", "127.0.0.1"]
+    assert logged == ["203.0.113.7", "2001:db8::1", "-", "127.0.0.1"]
 
 
 class Gated:
@@ -220,7 +232,7 @@ class Gated:
     def __call__(self, texts):
         if texts != ["Warm up."]:
             self.seen += texts
-            assert self.gate.wait(30)
+            assert self.gate.wait(300)
         return [[1.0, len(text)] for text in texts]
 
 
@@ -239,7 +251,7 @@ def test_slow_bodies_and_slow_answers_end():
 
 def test_too_much_at_once_is_turned_away_and_who_left_is_not_worked_for():
     gated = Gated()
-    settings = {"max_sentences": 2, "max_waiting": 4, "batch_sentences": 2, "batch_wait": 0.0}
+    settings = {"max_waiting": 4, "batch_sentences": 2, "batch_wait_ms": 0.0}
     with serving(Encoder(gated), **settings) as url, ThreadPoolExecutor(2) as pool:
 
         def ask(*texts, **options):

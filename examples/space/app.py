@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from huggingface_hub import snapshot_download
 from rankencoder.explorer import explore
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
     model = os.environ.get("RANKENCODER_MODEL") or "my-encoder"
     explore(
         model if Path(model).is_dir() else snapshot_download(model),

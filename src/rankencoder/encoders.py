@@ -127,6 +127,15 @@ class Encoder:
         vectors = self(check_sentences(sentences), progress=progress).cpu().numpy()
         return np.asarray(vectors[0] if isinstance(sentences, str) else vectors)
 
+    def count_tokens(self, sentences: Sequence[str]) -> tuple[list[int], float]:
+        """Return the tokens of sentences (words if there is no tokenizer), and how many of them are read."""
+        tokenizer: Any = getattr(self.model, "tokenizer", None)
+        if not callable(tokenizer):
+            return [len(text.split()) for text in sentences], float("inf")
+        prompted = [self.prompt + text for text in sentences]
+        rows = tokenizer(prompted, add_special_tokens=True, verbose=False)["input_ids"]
+        return [len(row) for row in rows], getattr(self.model, "max_seq_length", None) or float("inf")
+
     def fingerprint(self) -> str:
         """Return a digest of what the vectors depend on, the same on all hardware.
 

@@ -180,3 +180,26 @@ def quiet_libraries() -> None:
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     sys.stderr.write(f"warning: {harmless(' '.join(str(message).split()))}\n")
+
+
+@contextmanager
+def log_to_stderr(uvicorn: str = "WARNING") -> Iterator[None]:
+    """Write our log to the error output.
+
+    :param uvicorn: The level from which on uvicorn's messages are written, too.
+    """
+    import logging
+
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    loggers = {logging.getLogger("rankencoder"): "INFO", logging.getLogger("uvicorn.error"): uvicorn}
+    before = {logger: logger.level for logger in loggers}
+    for logger, level in loggers.items():
+        logger.addHandler(handler)
+        logger.setLevel(level)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+            logger.setLevel(before[logger])

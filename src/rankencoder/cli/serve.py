@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rankencoder.cli.console import Device, quiet_libraries
+from rankencoder.cli.console import Device, log_to_stderr, quiet_libraries
 from rankencoder.errors import InputError
+from rankencoder.server.server_settings import ServerSettings, read_key
 
+LOG = logging.getLogger(__name__)
 _NEEDED = ("fastapi", "uvicorn", "prometheus_client")
+_GRACE = 30  # seconds more than a request may take that the end waits for requests in flight
+_CPU_BATCH, _GPU_BATCH = 16, 64  # a CPU gains nothing from more: they outgrow its caches, and are padded more
 
 
 def serve(
-    model: Annotated[str, typer.Argument(help="A RankEncoder folder, or an encoder: folder or hub name.")],
+    model: Annotated[
+        str, typer.Argument(help="A RankEncoder, a training run, or an encoder: folder or hub name.")
+    ],
     index: Annotated[
         Path | None, typer.Option(help="An index for /search, made with the same model.")
     ] = None,
@@ -23,15 +30,23 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
     name: Annotated[str | None, typer.Option(help="What clients call the model (its folder's name).")] = None,
     api_key_file: Annotated[
-        Path | None, typer.Option(help="File with the key that clients must show (or RANKENCODER_API_KEY).")
+        Path | None, typer.Option(help="File with the key that clients must send (or RANKENCODER_API_KEY).")
     ] = None,
-    max_sentences: Annotated[int, typer.Option(min=1, help="Sentences per request.")] = 2048,
-    max_chars: Annotated[int, typer.Option(min=1, help="Characters per sentence.")] = 10_000,
-    max_body_mb: Annotated[float, typer.Option(min=0.001, max=1000, help="Megabytes per request.")] = 8.0,
-    timeout: Annotated[float, typer.Option(min=1, help="Seconds that a request may take.")] = 60.0,
-    batch_sentences: Annotated[int, typer.Option(min=1, help="Sentences encoded together.")] = 64,
-    batch_wait_ms: Annotated[float, typer.Option(min=0, help="How long to wait for more of them.")] = 3.0,
-    max_waiting: Annotated[int, typer.Option(min=1, help="Sentences that may wait.")] = 16_384,
+    max_body_mb: Annotated[
+        float, typer.Option(min=0.001, max=1000, help="Megabytes per request.")
+    ] = ServerSettings.max_body_mb,
+    timeout: Annotated[
+        float, typer.Option(min=1, max=10**6, help="Seconds that a request may take.")
+    ] = ServerSettings.timeout,
+    batch_sentences: Annotated[
+        int, typer.Option(min=1, max=10**6, help="Sentences encoded together.")
+    ] = ServerSettings.batch_sentences,
+    batch_wait_ms: Annotated[
+        float, typer.Option(min=0, max=10**6, help="How long to wait for more of them.")
+    ] = ServerSettings.batch_wait_ms,
+    max_waiting: Annotated[
+        int, typer.Option(min=4096, max=10**9, help="Sentences that may wait to be encoded.")
+    ] = ServerSettings.max_waiting,
     device: Device = None,
     batch_size: Annotated[
         int | None,
@@ -51,37 +66,33 @@ def serve(
     missing = [module for module in _NEEDED if importlib.util.find_spec(module) is None]
     if missing:
         raise InputError(f"serve needs {', '.join(missing)}: pip install 'rankencoder[serve]'")
-    from rankencoder.server.server_settings import Settings, read_key
-
-    settings = Settings(
+    settings = ServerSettings(
         name=name or _name(model),
-        max_sentences=max_sentences,
-        max_chars=max_chars,
-        max_body=int(max_body_mb * 1e6),
+        max_body_mb=max_body_mb,
         timeout=timeout,
         batch_sentences=batch_sentences,
-        batch_wait=batch_wait_ms / 1000,
+        batch_wait_ms=batch_wait_ms,
         max_waiting=max_waiting,
         api_key=read_key(api_key_file),
     )
-    from rankencoder.encoders import check_encoder_name
-    from rankencoder.persistence import CONFIG, read_config
-    from rankencoder.server.serving import bind, log_to_stderr, run
+    from rankencoder import web_process
+    from rankencoder.model import RankEncoder, check_model, open_model
 
-    read_config(Path(model)) if (Path(model) / CONFIG).exists() else check_encoder_name(model)
-    listener = bind(host, port)  # before the model, whose loading takes a while
+    check_model(model)
+    listener = web_process.bind(host, port)  # before the model, whose loading takes a while
     quiet_libraries()
-    from rankencoder.server import LOG
-    from rankencoder.server.api import create_app
-    from rankencoder.server.served_model import open_index, open_served
+    from rankencoder.search import RankIndex
+    from rankencoder.server.server_app import create_app
 
-    served = open_served(model, device=device, batch_size=batch_size)
-    app = create_app(served, settings, index=None if index is None else open_index(index, served))
-    log_to_stderr()
-    LOG.info("%s, %d numbers a sentence", settings.name, served.dimension)
-    if settings.api_key is None and host not in ("127.0.0.1", "localhost", "::1"):
-        LOG.warning("no API key: everybody who reaches %s may ask", host)
-    run(app, listener, timeout=timeout)
+    opened = open_model(model, device=device, batch_size=batch_size or _GPU_BATCH)
+    if batch_size is None and opened.device.type == "cpu":
+        (opened.encoder if isinstance(opened, RankEncoder) else opened).batch_size = _CPU_BATCH
+    app = create_app(opened, settings, index=None if index is None else RankIndex.load(index, opened))
+    with log_to_stderr():
+        if settings.api_key is None and host not in web_process.LOOPBACK:
+            LOG.warning("no API key: everybody who reaches %s may ask", host)
+        LOG.info("%s: %d dimensions; description at /docs", settings.name, opened.dimension)
+        web_process.run(app, listener, timeout=timeout, grace=timeout + _GRACE)
 
 
 def _name(model: str) -> str:

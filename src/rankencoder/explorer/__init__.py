@@ -1,4 +1,4 @@
-"""A page on which a person sees what rank vectors do: compare sentences, look at maps, search."""
+"""A web page that shows what rank vectors do: compare sentences, look at maps, search."""
 
 from __future__ import annotations
 

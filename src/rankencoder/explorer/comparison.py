@@ -9,9 +9,9 @@ from itertools import combinations
 from rankencoder.blend import check_rank_weight
 from rankencoder.errors import InputError
 from rankencoder.explain import Described, Explanation, Neighbor, explain_described
-from rankencoder.explorer.explorer_state import MOST_NEIGHBORS, Explored
+from rankencoder.explorer.explorer_state import MOST_NEIGHBORS, ExplorerState
 from rankencoder.io.corpus import LONGEST
-from rankencoder.report.formatting import listed, number
+from rankencoder.report.formatting import number
 from rankencoder.search.calibration import Calibration
 
 LETTERS = "ABC"
@@ -33,7 +33,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class PairSeen:
+class ComparedPair:
     """A pair of sentences."""
 
     a: str
@@ -72,82 +72,74 @@ class Column:
 class Comparison:
     """What is to be seen of some sentences.
 
-    :param told: Where cosine and ranks agree, and where they do not.
-    :param wanted: What the person may do next, where there is nothing or not all to see.
+    :param finding: Where cosine and ranks agree, and where they do not.
+    :param hints: What the person may do next, if there is nothing or not all to see.
     """
 
-    pairs: list[PairSeen] = field(default_factory=list)
+    pairs: list[ComparedPair] = field(default_factory=list)
     columns: list[Column] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
-    wanted: list[str] = field(default_factory=list)
+    finding: str = ""
+    hints: list[str] = field(default_factory=list)
 
 
-def compare(explored: Explored, sentences: Sequence[str], rank_weight: float, k: int) -> Comparison:
-    """Compare sentences with each other; those that are empty or too long are left out, and told of.
+def compare(state: ExplorerState, sentences: Sequence[str], rank_weight: float, k: int) -> Comparison:
+    """Compare sentences with each other. Those that are empty or too long are left out, with a hint.
 
     :param sentences: At most three.
     :param rank_weight: λ of Eq. 7, in place of the model's.
     :param k: How many nearest neighbours of each to show.
     """
-    usable: dict[str, Described] = {}
-    wanted: list[str] = []
-    refused: list[str] = []
     try:
         weight = round(check_rank_weight(rank_weight), 4)
-        k = _checked_k(k)
+        in_range = 1 <= k <= MOST_NEIGHBORS
     except (InputError, TypeError):
-        return Comparison(wanted=[f"Rank weight is from 0 to 1, neighbours from 1 to {MOST_NEIGHBORS}."])
-    for letter, text in zip(LETTERS, sentences, strict=False):
+        in_range = False
+    if not in_range:
+        return Comparison(hints=[f"Rank weight is from 0 to 1, neighbours from 1 to {MOST_NEIGHBORS}."])
+    usable: dict[str, Described] = {}
+    refused: list[str] = []
+    hints: list[str] = []
+    for letter, text in zip(LETTERS, ((text or "").strip() for text in sentences), strict=False):
         try:
-            if (text or "").strip():
-                usable[letter] = explored.describe(text.strip())
-                wanted += _cut(letter, explored.unread(text.strip()))
+            if text:
+                usable[letter] = state.describe(text)
+                hints += _truncation(letter, state.truncation(text))
         except InputError as error:
             refused.append(_refusal(letter, text, error))
     if len(usable) + len(refused) < 2:
-        wanted.append("Type two sentences to compare them." if not usable else "Type a second sentence.")
-    pairs = [_seen(explored, a, b, usable, weight, k) for a, b in combinations(usable, 2)]
-    return Comparison(pairs, _columns(usable, k), _told(explored, pairs, weight), refused + wanted)
-
-
-def _checked_k(k: int) -> int:
-    if not 1 <= k <= MOST_NEIGHBORS:
-        raise InputError(f"k must be from 1 to {MOST_NEIGHBORS}")
-    return int(k)
+        hints.append("Type two sentences to compare them." if not usable else "Type a second sentence.")
+    pairs = [_compare_pair(state, a, b, usable, weight, int(k)) for a, b in combinations(usable, 2)]
+    return Comparison(pairs, _columns(usable, int(k)), _finding(state, pairs, weight), refused + hints)
 
 
 def _refusal(letter: str, text: str, error: InputError) -> str:
-    if len(text.strip()) > LONGEST:
+    if len(text) > LONGEST:
         return (
-            f"Sentence {letter} has {len(text.strip()):,} characters, and {LONGEST:,} are the most. "
+            f"Sentence {letter} has {len(text):,} characters, and {LONGEST:,} are the most. "
             "Rank vectors are of sentences: try one of them."
         )
     return f"Sentence {letter} cannot be encoded: {error}"
 
 
-def _cut(letter: str, unread: tuple[int, int] | None) -> list[str]:
-    if unread is None:
+def _truncation(letter: str, truncation: tuple[int, int] | None) -> list[str]:
+    if truncation is None:
         return []
-    number, read = unread
+    number, read = truncation
     return [f"The encoder reads the first {read:,} of the {number:,} tokens of sentence {letter}."]
 
 
-def rank_name(explored: Explored) -> str:
-    """Return what to call the similarity of the rank part, which is not always one of ranks."""
-    label = explored.model.form.label
-    return "rank similarity" if label == "ranks" else label.replace("-", "−")
-
-
-def _seen(explored: Explored, a: str, b: str, of: dict[str, Described], weight: float, k: int) -> PairSeen:
+def _compare_pair(
+    state: ExplorerState, a: str, b: str, of: dict[str, Described], weight: float, k: int
+) -> ComparedPair:
     explanation = explain_described(of[a], of[b], weight, k)
-    calibration = explored.background().calibration
+    calibration = state.pairs.calibration
     kinds = (
         ("base", "cosine", explanation.cosine, 0.0),
-        ("ranks", rank_name(explored), explanation.rank_similarity, 1.0),
+        ("ranks", state.rank_name, explanation.rank_similarity, 1.0),
         ("blend", f"blend, λ {weight:.2f}", explanation.similarity, weight),
     )
     lines = [Line(kind, name, value, calibration(at).describe(value)) for kind, name, value, at in kinds]
-    return PairSeen(a, b, explanation, lines)
+    return ComparedPair(a, b, explanation, lines)
 
 
 def _columns(of: dict[str, Described], k: int) -> list[Column]:
@@ -163,57 +155,52 @@ def _columns(of: dict[str, Described], k: int) -> list[Column]:
     return columns
 
 
-def _told(explored: Explored, pairs: list[PairSeen], weight: float) -> list[str]:
-    name = "ranks" if explored.model.form.label == "ranks" else rank_name(explored)
+def _finding(state: ExplorerState, pairs: list[ComparedPair], weight: float) -> str:
+    """Say where cosine and ranks agree, for one pair and for three."""
+    name = "ranks" if state.model.form.label == "ranks" else state.rank_name
     if len(pairs) == 1:
-        return [_told_of_pair(explored, pairs[0].explanation, name)]
-    if len(pairs) == 3:
-        return [_told_of_order(pairs, name, weight)]
-    return []
+        return _pair_finding(state, pairs[0].explanation, name)
+    return _order_finding(pairs, name, weight) if pairs else ""
 
 
-def _told_of_pair(explored: Explored, explanation: Explanation, name: str) -> str:
-    calibration = explored.background().calibration
+def _pair_finding(state: ExplorerState, explanation: Explanation, name: str) -> str:
+    calibration = state.pairs.calibration
     found = ((calibration(0.0), explanation.cosine), (calibration(1.0), explanation.rank_similarity))
-    by_cosine, by_ranks = (_share(of, value) for of, value in found)
     if all(of.is_above_all(value) for of, value in found):
         return f"By cosine as by {name}, no random pair is as similar."
-    told = [_counted(of, value) for of, value in found]
-    counted = f"{told[0][:1].upper()}{told[0][1:]} by cosine, {told[1]} by {name}."
+    by_cosine, by_ranks = (_share(of, value) for of, value in found)
+    first, second = (_frequency(of, value) for of, value in found)
+    frequencies = f"{first[:1].upper()}{first[1:]} by cosine, {second} by {name}."
     if max(by_cosine, by_ranks) <= _ALIKE * min(by_cosine, by_ranks):
-        return f"Cosine and {name} see this pair alike: {counted}"
+        return f"Cosine and {name} see this pair alike: {frequencies}"
     closer = name if by_ranks < by_cosine else "cosine"
-    makes = "make" if closer == "ranks" else "makes"
-    return f"Cosine and {name} differ: {closer} {makes} more of this pair. {counted}"
+    return f"Cosine and {name} differ: this pair is more similar by {closer}. {frequencies}"
 
 
-def _told_of_order(pairs: list[PairSeen], name: str, weight: float) -> str:
+def _order_finding(pairs: list[ComparedPair], name: str, weight: float) -> str:
     kinds = {"cosine": "cosine", name: "rank_similarity", "blend": "similarity"}
     if all(_is_level(pairs, attribute) for attribute in kinds.values()):
         return "All pairs are equally similar."
     orders = {kind: _order(pairs, attribute) for kind, attribute in kinds.items()}
-    order = ", ".join(orders["cosine"])
     if orders["cosine"] == orders[name]:
+        order = orders["cosine"]
         return f"Cosine and {name} agree on the order of the pairs, most similar first: {order}."
     sides = [kind for kind in ("cosine", name) if orders[kind] == orders["blend"]]
-    if sides:
-        blend = f"The blend at λ {number(weight)} goes with {listed(sides)}."
-    else:
-        blend = f"The blend at λ {number(weight)} has an order of its own: {', '.join(orders['blend'])}."
+    blend = f"goes with {sides[0]}" if sides else f"has an order of its own: {orders['blend']}"
     return (
-        f"They disagree. Most similar first, cosine says {order}; {name} say"
-        f"{'' if name == 'ranks' else 's'} {', '.join(orders[name])}. {blend}"
+        f"They disagree. Most similar first, by cosine: {orders['cosine']}; by {name}: {orders[name]}. "
+        f"The blend at λ {number(weight)} {blend}."
     )
 
 
-def _is_level(pairs: list[PairSeen], attribute: str) -> bool:
+def _is_level(pairs: list[ComparedPair], attribute: str) -> bool:
     values = [float(getattr(pair.explanation, attribute)) for pair in pairs]
     return max(values) - min(values) < _SHOWN
 
 
-def _order(pairs: list[PairSeen], attribute: str) -> list[str]:
+def _order(pairs: list[ComparedPair], attribute: str) -> str:
     found = sorted(pairs, key=lambda pair: -float(getattr(pair.explanation, attribute)))
-    return [f"{pair.a}–{pair.b}" for pair in found]
+    return ", ".join(f"{pair.a}–{pair.b}" for pair in found)
 
 
 def _share(calibration: Calibration, similarity: float) -> float:
@@ -221,7 +208,7 @@ def _share(calibration: Calibration, similarity: float) -> float:
     return max(1 - float(calibration.percentile(similarity)) / 100, 1 / calibration.pairs)
 
 
-def _counted(calibration: Calibration, similarity: float) -> str:
+def _frequency(calibration: Calibration, similarity: float) -> str:
     share = _share(calibration, similarity)
     if calibration.is_above_all(similarity):
         return "no random pair is as similar"

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
 from rankencoder.blend import blend_vectors
 from rankencoder.explain import Described
-from rankencoder.explorer.background import Background
-from rankencoder.explorer.once import Once
-from rankencoder.explorer.search_results import Searched, searched_index, searched_reference
+from rankencoder.explorer.random_pairs import RandomPairs
+from rankencoder.explorer.search_results import IndexSearch, ReferenceSearch, Searcher
 from rankencoder.explorer.space_maps import Maps, draw
 from rankencoder.model import RankEncoder
-from rankencoder.server.served_model import count_tokens
 
 MOST_NEIGHBORS = 100
 _REMEMBERED = 512  # sentences
 
 
-class Explored:
+class ExplorerState:
     """A RankEncoder to explore, by several people at once.
 
     :param index: An index made with the same model, or None.
@@ -31,10 +29,30 @@ class Explored:
     def __init__(self, model: RankEncoder, index: Any = None, name: str = "RankEncoder") -> None:
         self.model, self.index, self.name = model, index, name
         self._lock = threading.RLock()  # encoders are not for several threads at once
-        self._described: OrderedDict[str, Described] = OrderedDict()
-        self.background = Once(lambda: Background(model))
-        self.maps: Once[Maps] = Once(lambda: draw(model))
-        self.searched: Once[Searched] = Once(self._open_search)
+        self._described = lru_cache(_REMEMBERED)(self._describe)
+        self.pairs = RandomPairs(model)
+        calibration = self.pairs.calibration(model.rank_weight)
+        self.search: Searcher = (
+            ReferenceSearch(model, self.encode, calibration)
+            if index is None
+            else IndexSearch(index, self._lock)
+        )
+
+    @property
+    def maps(self) -> Maps:
+        """The maps of both spaces, drawn when they are first looked at."""
+        with self._lock:
+            return self._maps
+
+    @cached_property
+    def _maps(self) -> Maps:
+        return draw(self.model)
+
+    @property
+    def rank_name(self) -> str:
+        """What to call the similarity of the rank part, which is not always one of ranks."""
+        label = self.model.form.label
+        return "rank similarity" if label == "ranks" else label.replace("-", "−")
 
     def describe(self, sentence: str) -> Described:
         """Encode a sentence, unless it was among the last ones, and find its nearest reference sentences.
@@ -42,27 +60,19 @@ class Explored:
         :raises InputError: If it is empty, or far too long.
         """
         with self._lock:
-            known = self._described.pop(sentence, None)
-            found = known or self.model.describe([sentence], MOST_NEIGHBORS)[0]
-            self._described[sentence] = found
-            if len(self._described) > _REMEMBERED:
-                self._described.popitem(last=False)
-            return found
+            return self._described(sentence)
 
-    def unread(self, sentence: str) -> tuple[int, int] | None:
-        """Return the tokens of a sentence and how many the encoder reads, where that is not all of them."""
+    def _describe(self, sentence: str) -> Described:
+        return self.model.describe([sentence], MOST_NEIGHBORS)[0]
+
+    def truncation(self, sentence: str) -> tuple[int, int] | None:
+        """Return the tokens of a sentence and how many the encoder reads, if that is not all of them."""
         with self._lock:
-            (number,), longest = count_tokens(self.model.encoder, [sentence])
+            (number,), longest = self.model.encoder.count_tokens([sentence])
         return (number, int(longest)) if number > longest else None
 
     def encode(self, sentence: str) -> np.ndarray:
-        """Return what the model's `encode` does."""
+        """Return the vector that the model's `encode` returns."""
         found = self.describe(sentence)
         vectors = blend_vectors(found.ranks[None], found.vector[None], self.model.rank_weight)
         return np.asarray(vectors[0].cpu().numpy())
-
-    def _open_search(self) -> Searched:
-        if self.index is not None:
-            return searched_index(self.index, self.encode)
-        calibration = self.background().calibration(self.model.rank_weight)
-        return searched_reference(self.model, self.encode, calibration)

@@ -1,14 +1,21 @@
-"""The explorer as a process: what is opened, in which order, and its end."""
+"""The explorer as a process."""
 
 from __future__ import annotations
 
 import importlib.util
-import os
+import logging
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rankencoder.errors import InputError
 
-_LONGEST = 1  # second that the end waits for what is being computed
+if TYPE_CHECKING:
+    from rankencoder.model import RankEncoder
+    from rankencoder.search import RankIndex
+
+LOG = logging.getLogger(__name__)
+_TIMEOUT, _GRACE = 30, 1  # seconds for headers to arrive, and at the end for requests in flight
+_REFERENCE = 2000  # sentences of an index that serve as a plain encoder's reference corpus
 
 
 def explore(
@@ -20,43 +27,50 @@ def explore(
     device: str | None = None,
     name: str | None = None,
 ) -> None:
-    """Show a RankEncoder on a page, until Ctrl-C or SIGTERM, which end the process.
+    """Show a model on a web page, until Ctrl-C or SIGTERM.
 
-    :param model: The folder of a RankEncoder.
-    :param index: The folder of an index that was made with it, to search.
+    :param model: The folder of a RankEncoder, of a training run, or of a plain encoder, or a hub name.
+    :param index: The folder of an index that was made with it, to search. A plain encoder needs one: its
+        sentences then serve as the reference corpus.
     :param host: The address to listen on; 0.0.0.0 is all of them.
     :param port: The port; 0 takes a free one.
     :param device: Where to run the encoder.
     :param name: What to call the model, if not by its folder.
-    :raises InputError: If gradio is not installed, the model has no reference corpus, the index was made with
-        another, or the port is taken.
+    :raises InputError: If gradio is not installed, there is no reference corpus, the index was made with
+        another model, or the port is taken.
     """
     if importlib.util.find_spec("gradio") is None:
         raise InputError("explore needs gradio: pip install 'rankencoder[explore]'")
-    from rankencoder.persistence import read_config
-    from rankencoder.server import LOG
-    from rankencoder.server.serving import bind, log_to_stderr, run
+    from rankencoder import web_process
 
-    read_config(Path(model))
-    if index is not None:
-        from rankencoder.search.index_folder import IndexFolder
-
-        IndexFolder(index).read()
-    listener = bind(host, port)  # before the model, whose loading takes a while
-    from rankencoder.cli.console import quiet_libraries
-
-    quiet_libraries()
-    from rankencoder.server.served_model import open_index, open_served
-
-    served = open_served(str(model), device=device, batch_size=None)
-    opened = None if index is None else open_index(Path(index), served)
+    listener = web_process.bind(host, port)  # before the model, whose loading takes a while
+    opened, searched = open_explored(model, index, device=device)
     from rankencoder.explorer.explorer_app import create_app
-    from rankencoder.explorer.explorer_state import Explored
+    from rankencoder.explorer.explorer_state import ExplorerState
 
-    assert served.ranked is not None  # its configuration was read
-    app = create_app(Explored(served.ranked, opened, name or Path(model).resolve().name))
-    log_to_stderr()
-    if host not in ("127.0.0.1", "localhost", "::1"):
+    app = create_app(ExplorerState(opened, searched, name or Path(model).resolve().name))
+    if host not in web_process.LOOPBACK:
         LOG.warning("everybody who reaches %s may read the reference corpus, and the index", host)
-    run(app, listener, timeout=_LONGEST, about=" (open it in a browser)", streams=True)
-    os._exit(0)  # threads that still compare sentences cannot be stopped otherwise
+    web_process.run(app, listener, timeout=_TIMEOUT, grace=_GRACE)
+
+
+def open_explored(
+    model: Any, index: str | Path | None = None, *, device: str | None = None
+) -> tuple[RankEncoder, RankIndex | None]:
+    """Open a model and its index (see `explore`).
+
+    :raises InputError: If there is no reference corpus, or the index was made with another model.
+    """
+    from rankencoder.model import RankEncoder, open_model, open_rankencoder
+    from rankencoder.reference import Reference
+    from rankencoder.search import RankIndex
+
+    if index is None:
+        return open_rankencoder(model, device=device), None
+    opened = open_model(model, device=device)
+    searched = RankIndex.load(index, opened)
+    if isinstance(opened, RankEncoder):
+        return opened, searched
+    texts = (text for batch in searched.rows.batches(["text"]) for text in batch["text"].to_pylist())
+    reference = Reference.build(opened, list(texts), size=_REFERENCE, progress=False)
+    return RankEncoder(opened, reference, progress=False), searched

@@ -1,4 +1,4 @@
-"""What the tabs write into the page. Whatever a person typed or a corpus holds is escaped here, once."""
+"""Templates, styles and scripts of the page. Templates escape what a person typed or a corpus holds."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ from typing import Any
 from rankencoder.report.formatting import clean, number, plural
 
 _LOWEST = -0.25  # the left end of a bar
+
+EVENT: dict[str, Any] = {
+    "queue": False,
+    "show_progress": "hidden",
+    "trigger_mode": "always_last",  # the answer to the last input is shown last
+    "api_visibility": "private",
+}
+"""How the events of the page run."""
 
 
 def render(template: str, **values: Any) -> str:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from rankencoder.blend import blend_vectors
 from rankencoder.errors import InputError
-from rankencoder.explorer.once import Once
 from rankencoder.io.corpus import LONGEST
 from rankencoder.model import RankEncoder
 from rankencoder.search.calibration import Calibration
+from rankencoder.search.filters import parse_filter
 from rankencoder.search.hits import Hit
+from rankencoder.search.index_encoder import REFERENCE
 from rankencoder.search.near_duplicates import (
     EXACT,
     THRESHOLD,
@@ -24,35 +25,23 @@ from rankencoder.search.near_duplicates import (
     find_duplicates,
     parse_threshold,
 )
-from rankencoder.search.rank_index import REFERENCE
-from rankencoder.server.filters import check_filter
 
 MOST_HITS = 100
 MOST_PAIRS = 20_000
-_NUMBERS = 150_000_000  # of the vectors of a reference corpus that are held to be searched
+_HELD = 150_000_000  # numbers of the vectors of a reference corpus that are held to be searched
 
 
-@dataclass(frozen=True)
-class Searched:
-    """What is searched.
+class Searcher(ABC):
+    """Searches some sentences.
 
-    :param what: What it is, for people.
-    :param columns: Its columns besides id and text, to filter by.
-    :param calibration: What scores mean, where there are enough sentences to tell.
-    :param find: From a query, k and a filter to hits.
-    :param duplicates: From a threshold to near-duplicates.
+    :param what: What they are, for people.
+    :param columns: Columns to filter by, besides id and text.
+    :param calibration: What scores mean, if there are enough sentences to tell.
     """
 
-    what: str
-    columns: list[str]
-    calibration: Calibration | None
-    find: Callable[[str, int, str | None], list[Hit]]
-    duplicates: Callable[[str | None], Duplicates]
-    _lock: Any = field(default_factory=threading.Lock, repr=False)
-
-    def meaning(self, score: float) -> str:
-        """Say what a score means."""
-        return self.calibration.describe(score) if self.calibration else ""
+    def __init__(self, what: str, columns: list[str], calibration: Calibration | None) -> None:
+        self.what, self.columns, self.calibration = what, columns, calibration
+        self._comparing = threading.Lock()
 
     @property
     def usual(self) -> str:
@@ -65,17 +54,14 @@ class Searched:
     def search(self, query: str, k: int, where: str = "") -> list[Hit]:
         """Find the sentences nearest to a query.
 
-        :param where: A filter in the server's grammar; LanceDB's own reader can be brought down by one.
+        :param where: A filter: JSON, or ``column=value``.
         :raises InputError: If the query or the filter is at fault.
         """
         if len(query.strip()) > LONGEST:
             raise InputError(f"the query has {len(query.strip()):,} characters, and {LONGEST:,} are the most")
         if not 1 <= k <= MOST_HITS:
             raise InputError(f"from 1 to {MOST_HITS} results can be shown")
-        condition = where.strip() or None
-        if condition is not None:
-            check_filter(condition, ["id", "text", *self.columns])
-        return self.find(query.strip(), int(k), condition)
+        return self._find(query.strip(), int(k), parse_filter([where]) if where.strip() else None)
 
     def near_duplicates(self, threshold: str = "") -> Duplicates:
         """Find pairs of sentences that are nearly the same.
@@ -84,61 +70,71 @@ class Searched:
         :raises InputError: If it is neither, or there are too many pairs.
         """
         parse_threshold(threshold.strip() or None)
-        with self._lock:  # several at once would each be slower than one after the other
-            return self.duplicates(threshold.strip() or None)
+        with self._comparing:  # several at once would each be slower than one after the other
+            return self._duplicates(threshold.strip() or None)
+
+    @abstractmethod
+    def _find(self, query: str, k: int, where: dict[str, Any] | None) -> list[Hit]: ...
+
+    @abstractmethod
+    def _duplicates(self, threshold: str | None) -> Duplicates: ...
 
 
-def searched_index(index: Any, encode: Callable[[str], np.ndarray]) -> Searched:
-    """Search an index.
+class IndexSearch(Searcher):
+    """Searches an index.
 
-    :param encode: From a sentence to its vector, by the index's model.
+    :param encoding: Held while its model encodes.
     """
 
-    def find(query: str, k: int, where: str | None) -> list[Hit]:
-        hits: list[Hit] = index.search(encode(query), k, where=where)
+    def __init__(self, index: Any, encoding: threading.RLock) -> None:
+        _ = index.model  # checked now, and not at the first search
+        what = f"the {len(index):,} sentences of the index {index.folder.path.resolve().name}"
+        super().__init__(what, index.columns, index.calibration)
+        self.index, self._encoding = index, encoding
+
+    def _find(self, query: str, k: int, where: dict[str, Any] | None) -> list[Hit]:
+        with self._encoding:
+            hits: list[Hit] = self.index.search(query, k, where=where)
         return hits
 
-    def duplicates(threshold: str | None) -> Duplicates:
-        if len(index) > EXACT:
-            raise InputError(
-                f"{len(index):,} sentences are too many to compare on a page: rankencoder duplicates INDEX"
-            )
-        return find_duplicates(index, threshold=threshold, most=MOST_PAIRS)
-
-    what = f"the {len(index):,} sentences of the index {index.folder.path.resolve().name}"
-    return Searched(what, index.columns, index.calibration, find, duplicates)
+    def _duplicates(self, threshold: str | None) -> Duplicates:
+        if len(self.index) > EXACT:
+            raise InputError(f"{len(self.index):,} sentences are too many to compare on a page")
+        return find_duplicates(self.index, threshold=threshold, most=MOST_PAIRS)
 
 
-def searched_reference(
-    model: RankEncoder, encode: Callable[[str], np.ndarray], calibration: Calibration
-) -> Searched:
-    """Search the reference corpus itself, or as much of it as fits into memory.
+class ReferenceSearch(Searcher):
+    """Searches the reference corpus itself, or as much of it as fits into memory.
 
     :param encode: From a sentence to the model's vector.
     """
-    number = max(2, min(len(model.reference), _NUMBERS // model.dimension))
-    vectors = Once(lambda: _vectors(model, number))
-    sentences = model.reference.sentences[:number]
 
-    def find(query: str, k: int, where: str | None) -> list[Hit]:
+    def __init__(
+        self, model: RankEncoder, encode: Callable[[str], np.ndarray], calibration: Calibration
+    ) -> None:
+        number = max(2, min(len(model.reference), _HELD // model.dimension))
+        part = "" if number == len(model.reference) else f"{number:,} of "
+        super().__init__(f"{part}the {len(model.reference):,} sentences of {REFERENCE}", [], calibration)
+        self.model, self.encode = model, encode
+        self.sentences = model.reference.sentences[:number]  # in random order
+
+    @cached_property
+    def vectors(self) -> np.ndarray:
+        """The model's vectors of the sentences."""
+        return np.asarray(self.model.blend(self.model.form.reference[: len(self.sentences)]).cpu().numpy())
+
+    def _find(self, query: str, k: int, where: dict[str, Any] | None) -> list[Hit]:
         if where is not None:
             raise InputError("a reference corpus has no columns to filter by: give an index")
-        scores = vectors() @ encode(query)
+        assert self.calibration is not None
+        scores = self.vectors @ self.encode(query)
         best = np.argsort(-scores, kind="stable")[:k].tolist()
-        percentiles = calibration.percentile(scores[best]).tolist()
+        percentiles = self.calibration.percentile(scores[best]).tolist()
         return [
-            Hit(str(i), sentences[i], float(scores[i]), percentile)
+            Hit(str(i), self.sentences[i], float(scores[i]), percentile)
             for i, percentile in zip(best, percentiles, strict=True)
         ]
 
-    def duplicates(threshold: str | None) -> Duplicates:
-        return compare_all(sentences, vectors(), calibration, threshold, MOST_PAIRS)
-
-    part = "" if number == len(model.reference) else f"{number:,} of "
-    what = f"{part}the {len(model.reference):,} sentences of {REFERENCE}"
-    return Searched(what, [], calibration, find, duplicates)
-
-
-def _vectors(model: RankEncoder, number: int) -> np.ndarray:
-    base = model.form.reference[:number]  # its sentences are in random order
-    return np.asarray(blend_vectors(model.form(base), base, model.rank_weight).cpu().numpy())
+    def _duplicates(self, threshold: str | None) -> Duplicates:
+        assert self.calibration is not None
+        return compare_all(self.sentences, self.vectors, self.calibration, threshold, MOST_PAIRS)

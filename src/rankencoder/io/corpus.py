@@ -53,6 +53,8 @@ def read_sentences(
         raise InputError(
             f"this {type(corpus).__name__} is not one list of sentences: choose from it ({names})"
         )
+    elif hasattr(corpus, "column_names"):
+        rows = (_of_row(row, column, "dataset", line) for line, row in enumerate(corpus, start=1))
     elif isinstance(corpus, Iterable):
         rows = _read_iterable(corpus, column, with_columns)
     else:
@@ -206,10 +208,9 @@ def _read_parquet(part: Slice, column: str | None, with_columns: bool) -> Iterat
 
 
 def _read_iterable(values: Iterable[Any], column: str | None, with_columns: bool) -> Iterator[Sentence]:
-    is_dataset = hasattr(values, "column_names")
-    source = "dataset" if is_dataset else "the given sentences"
+    source = "the given sentences"
     for line, value in enumerate(values, start=1):
-        if is_dataset or (with_columns and isinstance(value, Mapping)):
+        if with_columns and isinstance(value, Mapping):
             yield _of_row(value, column, source, line)
         else:
             yield _checked(value, source, line)

@@ -94,23 +94,30 @@ def list_files(place: Place) -> list[Place]:
 
     :raises InputError: If there is none.
     """
-    found: list[Any]
     if is_address(place):
-        fs, path = file_system(str(place))
-        with _errors_of(place):
-            exists, is_file = fs.exists(path), fs.isfile(path)
-            found = [] if is_file else [fs.unstrip_protocol(name) for name in fs.find(path)]
-    else:
-        place = Path(place)
-        exists, is_file = place.exists(), not place.is_dir()
-        found = [path for path in place.rglob("*") if path.is_file()]
-    if not exists:
-        raise InputError(f"no such file or folder: {place}")
-    if is_file:
-        return [place]
-    files: list[Place] = sorted(file for file in found if bare_suffix(file) in _SUFFIXES)
+        return _list_address(str(place))
+    path = Path(place)
+    if not path.exists():
+        raise InputError(f"no such file or folder: {path}")
+    if not path.is_dir():
+        return [path]
+    return _chosen(path, sorted(f for f in path.rglob("*") if f.is_file()))
+
+
+def _list_address(address: str) -> list[Place]:
+    fs, path = file_system(address)
+    with _errors_of(address):
+        if not fs.exists(path):
+            raise InputError(f"no such file or folder: {address}")
+        if fs.isfile(path):
+            return [address]
+        return _chosen(address, sorted(fs.unstrip_protocol(found) for found in fs.find(path)))
+
+
+def _chosen(folder: Place, found: list[Any]) -> list[Place]:
+    files = [file for file in found if bare_suffix(file) in _SUFFIXES]
     if not files:
-        raise InputError(f"{place} holds no file to read sentences from (looked for {', '.join(_SUFFIXES)})")
+        raise InputError(f"{folder} holds no file to read sentences from (looked for {', '.join(_SUFFIXES)})")
     return files
 
 

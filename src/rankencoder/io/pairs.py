@@ -17,6 +17,7 @@ from rankencoder.io.files import bare_suffix, read_lines
 _KEYS = ("sentence1", "sentence2")
 _SCORED_KEYS = ("score", *_KEYS)
 _Row = tuple[list[Any], str]  # cells and place
+told_at = located
 
 
 class Pair(NamedTuple):

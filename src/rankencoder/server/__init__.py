@@ -1,5 +1,1 @@
-"""A RankEncoder over HTTP: OpenAI's embeddings, similarities, explanations and search."""
-
-import logging
-
-LOG = logging.getLogger("rankencoder.server")
+"""A model over HTTP: OpenAI's embeddings, similarities, explanations and search."""

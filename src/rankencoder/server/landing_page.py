@@ -25,32 +25,23 @@ def docs_page(schema: dict[str, Any]) -> str:
     ]
     for path, operations in schema["paths"].items():
         for method, operation in operations.items():
-            parts.append(_operation(method.upper(), path, operation, schema["components"]["schemas"]))
+            about = escape(operation.get("description", ""))
+            parts.append(f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{about}</p>")
+            if "requestBody" in operation:
+                name = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+                parts.append(_request(path, schema["components"]["schemas"][name.rsplit("/", 1)[1]]))
     return "\n".join(parts) + "</html>\n"
 
 
-def _operation(method: str, path: str, operation: dict[str, Any], models: dict[str, Any]) -> str:
-    text = f"<h2><code>{method} {escape(path)}</code></h2><p>{escape(operation.get('description', ''))}</p>"
-    body = operation.get("requestBody")
-    if body is None:
-        return text
-    model = models[body["content"]["application/json"]["schema"]["$ref"].rsplit("/", 1)[1]]
-    rows = "".join(_field(name, about, name in model.get("required", ())) for name, about in _fields(model))
-    example = json.dumps(
-        {name: _example(about) for name, about in _fields(model) if name in model["required"]}
-    )
-    command = f"curl -H 'Content-Type: application/json' -d '{example}' http://HOST:PORT{path}"
-    return f"{text}<table>{rows}</table><pre>{escape(command)}</pre>"
-
-
-def _fields(model: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    return list(model["properties"].items())
-
-
-def _field(name: str, about: dict[str, Any], required: bool) -> str:
-    note = "required" if required else f"default {json.dumps(about.get('default'))}"
-    return f"<tr><td><code>{escape(name)}</code><td>{escape(about.get('description', ''))}<td>{escape(note)}"
-
-
-def _example(about: dict[str, Any]) -> str:
-    return str(about.get("example") or next((kind["example"] for kind in about.get("anyOf", ())), "…"))
+def _request(path: str, model: dict[str, Any]) -> str:
+    """Return the fields of a request as a table, and an example of it."""
+    rows, example = "", {}
+    for name, about in model["properties"].items():
+        note = f"default {json.dumps(about.get('default'))}"
+        if name in model["required"]:
+            note, example[name] = "required", about["examples"][0]
+        rows += (
+            f"<tr><td><code>{escape(name)}</code><td>{escape(about.get('description', ''))}<td>{escape(note)}"
+        )
+    command = f"curl -H 'Content-Type: application/json' -d '{json.dumps(example)}' http://HOST:PORT{path}"
+    return f"<table>{rows}</table><pre>{escape(command)}</pre>"

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
+from rankencoder.server.metrics import Metrics
 from rankencoder.server.served_model import Encoded
 
 T = TypeVar("T")
@@ -17,16 +18,6 @@ T = TypeVar("T")
 
 class Busy(Exception):
     """More waits to be encoded than the server promises to get done."""
-
-
-class Watcher(Protocol):
-    """Is told what the batcher does."""
-
-    def waiting(self, sentences: int) -> None:
-        """So many sentences wait."""
-
-    def encoded(self, sentences: int) -> None:
-        """A batch of so many sentences was encoded."""
 
 
 @dataclass
@@ -41,24 +32,17 @@ class Batcher:
     While a batch is encoded the next one gathers, so the wait matters only to the first request after a
     pause. A long request goes in pieces, each behind what others asked for meanwhile.
 
-    :param encode: Encodes sentences that were checked.
+    :param encode: Encodes sentences.
+    :param metrics: Where to count.
     :param size: Sentences per batch.
     :param wait: Seconds to wait for more.
     :param limit: Sentences that may wait.
-    :param watcher: Is told what happens.
     """
 
     def __init__(
-        self,
-        encode: Callable[[list[str]], Encoded],
-        *,
-        size: int,
-        wait: float,
-        limit: int,
-        watcher: Watcher,
+        self, encode: Callable[[list[str]], Encoded], metrics: Metrics, *, size: int, wait: float, limit: int
     ) -> None:
-        self._encode, self._size, self._wait, self._limit = encode, size, wait, limit
-        self._watcher = watcher
+        self._encode, self._metrics, self._size, self._wait, self._limit = encode, metrics, size, wait, limit
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encoder")
         self._pieces: asyncio.Queue[_Piece] = asyncio.Queue()
         self._held: _Piece | None = None  # it did not fit into the last batch
@@ -73,9 +57,7 @@ class Batcher:
         try:
             parts = []
             for start in range(0, len(sentences), self._size):
-                piece = _Piece(
-                    sentences[start : start + self._size], asyncio.get_running_loop().create_future()
-                )
+                piece = _Piece(sentences[start : start + self._size], asyncio.Future())
                 self._pieces.put_nowait(piece)
                 parts.append(await piece.result)
         finally:
@@ -101,7 +83,7 @@ class Batcher:
 
     def _leave(self, sentences: int) -> None:
         self._waiting -= sentences
-        self._watcher.waiting(self._waiting)
+        self._metrics.waiting.set(self._waiting)
 
     async def run(self) -> None:
         """Encode batches until cancelled."""
@@ -142,7 +124,8 @@ class Batcher:
             for piece in batch:  # one sentence is at fault, and only who sent it shall hear of it
                 await self._answer([piece])
             return
-        self._watcher.encoded(len(sentences))
+        self._metrics.sentences.inc(len(sentences))
+        self._metrics.batch.observe(len(sentences))
         start = 0
         for piece in batch:
             end = start + len(piece.sentences)

@@ -1,46 +1,52 @@
-"""What requests and answers look like."""
+"""Requests and answers. pydantic checks the requests, and FastAPI describes both in OpenAPI."""
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-NOT_BLANK = r"[^\s\x1c-\x1f\x85]"
-"""What a sentence must hold; the separators are blank to Python, and not to other languages."""
+from rankencoder.io.corpus import LONGEST
+from rankencoder.search.hits import Hit
 
-_TEXT: dict[str, Any] = {"type": "string", "minLength": 1, "pattern": NOT_BLANK, "example": "A cat sleeps."}
-_LIST: dict[str, Any] = {"type": "array", "minItems": 1, "items": _TEXT}
+MAX_SENTENCES = 2048
+MAX_NEIGHBORS = 1000
+_MAX_FILTER = 10_000  # characters
+_NOT_BLANK = r"[^\s\x1c-\x1f\x85]"  # the separators are blank to Python, but not to other languages
 
-
-def _sentences(value: Any) -> Any:
-    if isinstance(value, str):
-        return value
-    if not isinstance(value, list):
-        raise ValueError("give a sentence or a list of sentences")
-    if not value:
-        raise ValueError("the list is empty: give at least one sentence")
-    if all(_is_token(item) or (isinstance(item, list) and all(map(_is_token, item))) for item in value):
-        raise ValueError("token numbers mean nothing to this model: send the text itself")
-    for i, item in enumerate(value):
-        if not isinstance(item, str):
-            raise ValueError(f"sentence {i} is not a string")
-    return value
+Sentence = Annotated[
+    str, Field(strict=True, max_length=LONGEST, pattern=_NOT_BLANK, examples=["A cat sleeps."])
+]
 
 
-def _is_token(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _as_list(value: Any) -> Any:
+    if isinstance(value, list) and value and all(type(item) in (int, list) for item in value):
+        raise ValueError("token ids mean nothing to this model: send the text itself")
+    return [value] if isinstance(value, str) else value
 
 
-def _integer(value: Any) -> Any:
+def _as_integer(value: Any) -> Any:
     """JSON has but one kind of number: 5.0 is an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Sentence = Annotated[str, WithJsonSchema(_TEXT)]
-Sentences = Annotated[str | list[str], BeforeValidator(_sentences), WithJsonSchema({"anyOf": [_TEXT, _LIST]})]
-Integer = Annotated[int, BeforeValidator(_integer), Field(strict=True)]
-Neighbours = Annotated[Integer, Field(ge=1), WithJsonSchema({"type": "integer", "minimum": 1})]
+def _checked_filter(where: dict[str, Any]) -> dict[str, Any]:
+    if len(json.dumps(where)) > _MAX_FILTER:
+        raise ValueError(f"cannot filter by more than {_MAX_FILTER:,} characters")
+    return where
+
+
+_TEXT = {"type": "string", "maxLength": LONGEST, "pattern": _NOT_BLANK}
+_LIST = {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": MAX_SENTENCES}
+Sentences = Annotated[
+    list[Sentence],
+    Field(min_length=1, max_length=MAX_SENTENCES),
+    BeforeValidator(_as_list),
+    WithJsonSchema({"anyOf": [_TEXT, _LIST], "examples": ["A cat sleeps."]}),
+]
+Integer = Annotated[int, Field(strict=True), BeforeValidator(_as_integer)]
+Count = Annotated[int, Field(strict=True, ge=1, le=MAX_NEIGHBORS), BeforeValidator(_as_integer)]
 
 
 class _Request(BaseModel):
@@ -55,7 +61,7 @@ class EmbeddingsRequest(_Request):
     encoding_format: Literal["float", "base64"] = Field(
         "float", description="Numbers, or float32 in little-endian order as base64."
     )
-    dimensions: Integer | None = Field(None, description="Only the model's own number is accepted.")
+    dimensions: Integer | None = Field(None, description="Only the model's own dimension is accepted.")
     user: str | None = Field(None, description="Accepted and ignored.")
 
 
@@ -71,15 +77,19 @@ class ExplainRequest(_Request):
 
     a: Sentence
     b: Sentence
-    k: Neighbours = Field(100, description="Nearest reference sentences of each to look at for shared ones.")
+    k: Count = Field(100, description="Nearest reference sentences of each to look at for shared ones.")
 
 
 class SearchRequest(_Request):
     """A sentence to look for in the index."""
 
     query: Sentence
-    k: Neighbours = Field(10, description="Results.")
-    where: Sentence | None = Field(None, description="An SQL filter: columns compared with values.")
+    k: Count = Field(10, description="Results.")
+    where: Annotated[dict[str, Any], AfterValidator(_checked_filter)] | None = Field(
+        None,
+        description="Columns and their values, lists of values, or gt, gte, lt, lte, prefix, not.",
+        examples=[{"lang": ["en", "de"], "year": {"gte": 1990}}],
+    )
 
 
 class Usage(BaseModel):
@@ -106,8 +116,8 @@ class EmbeddingsResponse(BaseModel):
     usage: Usage
 
 
-class ServedModel(BaseModel):
-    """A model that can be asked."""
+class ModelInfo(BaseModel):
+    """The served model."""
 
     id: str
     object: Literal["model"] = "model"
@@ -119,7 +129,7 @@ class ModelsResponse(BaseModel):
     """All models here: one."""
 
     object: Literal["list"] = "list"
-    data: list[ServedModel]
+    data: list[ModelInfo]
 
 
 class SimilarityResponse(BaseModel):
@@ -130,54 +140,11 @@ class SimilarityResponse(BaseModel):
     usage: Usage
 
 
-class NeighborOut(BaseModel):
-    """A reference sentence near to a sentence."""
-
-    rank: int
-    similarity: float
-    sentence: str
-
-
-class SharedNeighborOut(BaseModel):
-    """A reference sentence near to both."""
-
-    sentence: str
-    rank_a: int
-    rank_b: int
-    similarity_a: float
-    similarity_b: float
-
-
-class ExplainResponse(BaseModel):
-    """How similar two sentences are, and what they have in common."""
-
-    a: str
-    b: str
-    cosine: float
-    rank_similarity: float
-    similarity: float
-    rank_weight: float
-    k: int
-    shared: list[SharedNeighborOut]
-    neighbors_a: list[NeighborOut]
-    neighbors_b: list[NeighborOut]
-
-
-class Found(BaseModel):
-    """A text of the index."""
-
-    id: Any
-    text: str
-    score: float
-    percentile: float | None
-    columns: dict[str, Any]
-
-
 class SearchResponse(BaseModel):
-    """What the index holds that is near to the query, nearest first."""
+    """The texts of the index nearest to the query, nearest first."""
 
     model: str
-    results: list[Found]
+    results: list[Hit]
 
 
 class Health(BaseModel):

@@ -1,4 +1,4 @@
-"""The first tab."""
+"""The first tab: compare sentences."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import Any
 
 import gradio as gr
 
-from rankencoder.explorer.background import Example
-from rankencoder.explorer.comparison import compare, rank_name
-from rankencoder.explorer.explorer_state import Explored
-from rankencoder.explorer.layout import render
+from rankencoder.explorer.comparison import compare
+from rankencoder.explorer.explorer_state import ExplorerState
+from rankencoder.explorer.layout import EVENT, render
+from rankencoder.explorer.random_pairs import Example
 from rankencoder.report.formatting import plural
 
 NEIGHBORS = (10, 20, 50, 100)
 
 
-def build(explored: Explored, _: gr.Tab) -> None:
+def build(state: ExplorerState) -> None:
     """Lay out the tab, with a first example in it."""
-    examples = explored.background().examples
-    weight, k = round(explored.model.rank_weight, 2), NEIGHBORS[1]
+    examples = state.pairs.examples
+    weight, k = round(state.model.rank_weight, 2), NEIGHBORS[1]
     with gr.Row(elem_classes="re-sentences"):
         boxes = [
             gr.Textbox(
@@ -39,7 +39,7 @@ def build(explored: Explored, _: gr.Tab) -> None:
             weight,
             step=0.01,
             label="Rank weight λ",
-            info=f"0 is cosine alone, 1 is {rank_name(explored)} alone",
+            info=f"0 is cosine alone, 1 is {state.rank_name} alone",
             elem_id="rank-weight",
             scale=3,
             min_width=240,
@@ -58,8 +58,7 @@ def build(explored: Explored, _: gr.Tab) -> None:
     slider.preprocess = lambda payload: payload  # type: ignore[method-assign]
 
     def show(a: str, b: str, c: str, rank_weight: float, number: int) -> str:
-        seen = compare(explored, (a, b, c), rank_weight, number)
-        return render("compare", seen=seen, note=_note(explored))
+        return render("compare", seen=compare(state, (a, b, c), rank_weight, number), note=_note(state))
 
     def next_example(a: str) -> Example:
         present = [number for number, example in enumerate(examples) if example.a == a]
@@ -68,23 +67,12 @@ def build(explored: Explored, _: gr.Tab) -> None:
     shown = gr.HTML(show(*examples[0], weight, k), elem_id="comparison", apply_default_css=False)
     given: list[Any] = [*boxes, slider, neighbors]
     # one event for all of them: an answer to older inputs can then never come last
-    gr.on(
-        [one.change for one in given],
-        show,
-        given,
-        shown,
-        queue=False,
-        show_progress="hidden",
-        trigger_mode="always_last",
-        api_visibility="private",
-    )
-    another.click(
-        next_example, boxes[0], boxes, queue=False, show_progress="hidden", api_visibility="private"
-    )
+    gr.on([one.change for one in given], show, given, shown, **EVENT)
+    another.click(next_example, boxes[0], boxes, **EVENT)
 
 
-def _note(explored: Explored) -> str:
-    model, pairs, name = explored.model, explored.background().pairs, rank_name(explored)
+def _note(state: ExplorerState) -> str:
+    model, pairs, name = state.model, state.pairs.number, state.rank_name
     form = model.form.name
     close = (
         "" if form == "exact" else f" {form.capitalize()} form; fidelity to exact ranks: {model.fidelity}."
@@ -94,5 +82,5 @@ def _note(explored: Explored) -> str:
         f"pairs: {plural(pairs, 'pair')} of reference sentences. A neighbour’s rank is its place by cosine; "
         f"{name} compares two sentences by all {len(model.reference):,} places, not only by those that are "
         f"listed.{close} Ranks do not make "
-        "every encoder better: rankencoder evaluate measures it on pairs of your own."
+        "every encoder better: evaluate it on pairs of your own."
     )

@@ -10,7 +10,7 @@ import numpy as np
 from rankencoder.blend import blend
 from rankencoder.model import RankEncoder
 from rankencoder.search.calibration import Calibration, pair_similarities
-from rankencoder.search.rank_index import REFERENCE
+from rankencoder.search.index_encoder import REFERENCE
 
 SENTENCES = 2000
 """Reference sentences that are compared with each other, at most: some two million pairs."""
@@ -28,7 +28,7 @@ class Example(NamedTuple):
     c: str
 
 
-class Background:
+class RandomPairs:
     """All pairs of a sample of the reference corpus, which is in random order, by cosine and by ranks."""
 
     def __init__(self, model: RankEncoder) -> None:
@@ -37,7 +37,7 @@ class Background:
         self._base, self._ranks = base.cpu().numpy(), model.form(base).cpu().numpy()
         self._cosines = np.concatenate(list(pair_similarities(self._base)))
         self._rank_similarities = np.concatenate(list(pair_similarities(self._ranks)))
-        self.pairs = len(self._cosines)
+        self.number = len(self._cosines)
         self.calibration = lru_cache(maxsize=256)(self._calibrate)
         self.examples = self._examples()
 

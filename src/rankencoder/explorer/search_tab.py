@@ -1,35 +1,35 @@
-"""The third tab."""
+"""The third tab: search and near-duplicates."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import gradio as gr
 
 from rankencoder.errors import InputError
-from rankencoder.explorer.explorer_state import Explored
-from rankencoder.explorer.layout import render
+from rankencoder.explorer.explorer_state import ExplorerState
+from rankencoder.explorer.layout import EVENT, render
 from rankencoder.report.formatting import number, plural
-from rankencoder.search.hits import Hit
 from rankencoder.search.near_duplicates import Duplicates
 
 _SHOWN = 50
 _FOUND = (5, 10, 20, 50)
 
 
-def build(explored: Explored, tab: gr.Tab) -> None:
+def build(state: ExplorerState, tab: gr.Tab) -> None:
     """Lay out the tab; the first search is made when it is first looked at."""
-    searched = explored.searched()
-    is_index = explored.index is not None
-    first = explored.background().examples[0].a
-    only = "" if is_index else " Start with --index INDEX to search sentences of your own."
+    is_index = state.index is not None
     lead = (
-        f"Searches {searched.what} by meaning, with the model’s rank weight {explored.model.rank_weight:g}."
+        f"Searches {state.search.what} by meaning, with the model’s rank weight {state.model.rank_weight:g}."
     )
-    columns = f" Columns: {', '.join(['id', 'text', *searched.columns])}." if is_index else ""
-    gr.HTML(render("lead", text=f"{lead}{only}{columns}"), apply_default_css=False)
+    more = (
+        f"Columns: {', '.join(['id', 'text', *state.search.columns])}."
+        if is_index
+        else "Open the explorer with an index to search sentences of your own."
+    )
+    gr.HTML(render("lead", text=f"{lead} {more}"), apply_default_css=False)
     with gr.Row(elem_classes="re-controls"):
-        query = gr.Textbox(first, label="Search for", elem_id="query", lines=1, scale=3, min_width=240)
+        query = gr.Textbox(
+            state.pairs.examples[0].a, label="Search for", elem_id="query", lines=1, scale=3, min_width=240
+        )
         results = gr.Radio(
             [(str(k), k) for k in _FOUND],
             value=_FOUND[1],
@@ -40,27 +40,24 @@ def build(explored: Explored, tab: gr.Tab) -> None:
         )
     where = gr.Textbox(
         label="Only where (optional)",
-        placeholder="text LIKE '%file%'",
+        placeholder='lang=en, or {"year": {"gte": 1990}, "lang": ["en", "de"]}',
         elem_id="where",
         visible=is_index,
     )
     found = gr.HTML(render("lead", text="One moment …"), elem_id="hits", apply_default_css=False)
     gr.on(
         [tab.select, query.change, results.change, where.change],
-        lambda *given: search(explored, *given),
+        lambda *given: show_hits(state, *given),
         [query, results, where],
         found,
-        queue=False,
-        show_progress="hidden",
-        trigger_mode="always_last",
-        api_visibility="private",
+        **EVENT,
     )
     gr.HTML('<h2 class="re-heading">Near-duplicates</h2>', apply_default_css=False)
     with gr.Row(elem_classes="re-controls"):
         threshold = gr.Textbox(
             label="At least as similar as",
             info="A similarity (0.9), or a share of random pairs (99.99%) to be higher than.",
-            placeholder=searched.usual,
+            placeholder=state.search.usual,
             elem_id="threshold",
             scale=3,
             min_width=240,
@@ -69,47 +66,39 @@ def build(explored: Explored, tab: gr.Tab) -> None:
             "Find near-duplicates", elem_id="find-duplicates", scale=0, min_width=200, size="md"
         )
     twins = gr.HTML("", elem_id="duplicates", apply_default_css=False)
-    alike: dict[str, Any] = {
-        "queue": False,
-        "show_progress": "hidden",
-        "trigger_mode": "always_last",  # what was asked for last is answered last
-        "api_visibility": "private",
-    }
     gr.on(
         [start.click, threshold.submit],
         lambda: render("lead", text="Comparing all sentences …"),
         None,
         twins,
-        **alike,
-    ).then(lambda text: duplicates(explored, text), threshold, twins, **alike)
+        **EVENT,
+    ).then(lambda text: show_duplicates(state, text), threshold, twins, **EVENT)
 
 
-def search(explored: Explored, query: str, k: int, where: str) -> str:
+def show_hits(state: ExplorerState, query: str, k: int, where: str) -> str:
     """Return what was found, or a sentence that says what is wrong."""
-    hits: list[Hit] = []
-    message = ""
     if not (query or "").strip():
-        return render("hits", hits=hits, meanings=[], message="Type what to search for.")
+        return render("hits", hits=[], meanings=[], message="Type what to search for.")
     try:
-        hits = explored.searched().search(query, k, where or "")
-        nothing = "Nothing was found that the filter lets through." if where else "There is nothing to find."
-        message = "" if hits else nothing
+        hits = state.search.search(query, k, where or "")
     except InputError as error:
-        message = _sentence(error)
-    meanings = ["" if hit.percentile is None else explored.searched().meaning(hit.score) for hit in hits]
-    return render("hits", hits=hits, meanings=meanings, message=message)
+        return render("hits", hits=[], meanings=[], message=_sentence(error))
+    nothing = "No sentence passes the filter." if where else "There is nothing to find."
+    calibration = state.search.calibration
+    meanings = [calibration.describe(hit.score) if calibration else "" for hit in hits]
+    return render("hits", hits=hits, meanings=meanings, message="" if hits else nothing)
 
 
-def duplicates(explored: Explored, threshold: str) -> str:
+def show_duplicates(state: ExplorerState, threshold: str) -> str:
     """Return the most similar pairs, or a sentence that says what is wrong."""
     try:
-        found = explored.searched().near_duplicates(threshold or "")
+        found = state.search.near_duplicates(threshold or "")
     except InputError as error:
         return render("duplicates", found=None, pairs=[], told="", message=_sentence(error))
-    return render("duplicates", found=found, pairs=found.pairs[:_SHOWN], told=_told(found), message="")
+    return render("duplicates", found=found, pairs=found.pairs[:_SHOWN], told=_summary(found), message="")
 
 
-def _told(found: Duplicates) -> str:
+def _summary(found: Duplicates) -> str:
     level = found.calibration.describe(found.threshold)
     shown = f", the {_SHOWN} most similar below" if len(found.pairs) > _SHOWN else ""
     how = "" if found.exact else " Each sentence was compared with its 32 nearest."

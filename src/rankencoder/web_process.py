@@ -1,0 +1,121 @@
+"""A web application as a process: its socket, its limits, its log and its end."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any, cast
+
+import uvicorn
+
+from rankencoder.errors import InputError
+
+LOG = logging.getLogger(__name__)
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Take a port; clients that connect wait until `run` answers.
+
+    :param port: The port, or 0 for any free one.
+    :raises InputError: If it is taken, or the host is not this machine.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(2048)  # until then another process may bind it, too
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(
+            f"cannot listen on {host}:{port}: {reason}; choose another `host` or `port`"
+        ) from error
+    return listener
+
+
+def address(listener: socket.socket) -> str:
+    """Return the URL of a listening socket."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if listener.family == socket.AF_INET6 else f"http://{host}:{port}"
+
+
+class WebServer(uvicorn.Server):
+    """uvicorn with limits on connections and time.
+
+    uvicorn limits the pause after an answer, but not how long the headers of a request take to arrive. So
+    once a second this closes the connections that have not sent whole headers within ``timeout``.
+
+    :param app: The ASGI application.
+    :param timeout: Seconds that the headers of a request may take to arrive.
+    :param grace: Seconds to wait at the end for requests in flight.
+    :param max_connections: Connections at once; requests on more are answered 503.
+    """
+
+    def __init__(self, app: Any, *, timeout: float, grace: float, max_connections: int = 1000) -> None:
+        config = uvicorn.Config(
+            app,
+            http="h11",  # it limits the size of headers
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            forwarded_allow_ips=["127.0.0.1", "::1"],
+            limit_concurrency=max_connections,
+            timeout_keep_alive=75,  # longer than a proxy reuses a connection (nginx: 60)
+            timeout_graceful_shutdown=int(grace),
+            callback_notify=self._close_stalled,
+            timeout_notify=0,
+        )
+        super().__init__(config)
+        self._timeout = timeout
+        self._stalled_since: dict[Any, float] = {}
+
+    async def _close_stalled(self) -> None:
+        now, connections = monotonic(), cast("set[Any]", self.server_state.connections)
+        waiting = [c for c in connections if _awaits_headers(c)]
+        self._stalled_since = {(c, c.cycle): self._stalled_since.get((c, c.cycle), now) for c in waiting}
+        for (connection, _), since in self._stalled_since.items():
+            if now - since > self._timeout:
+                connection.transport.close()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and log the address."""
+        await super().startup(sockets)
+        if self.started and sockets:
+            LOG.info("ready at %s (Ctrl-C ends it)", address(sockets[0]))
+
+
+def _awaits_headers(connection: Any) -> bool:
+    """Whether a request has not begun, or not all of its headers; a pause after an answer does not count."""
+    answering = connection.cycle is not None and not connection.cycle.response_complete
+    return not answering and connection.timeout_keep_alive_task is None
+
+
+def run(app: Any, listener: socket.socket, *, timeout: float, grace: float) -> None:
+    """Answer until SIGTERM or Ctrl-C, then finish the requests in flight; a second Ctrl-C does not wait.
+
+    :param app: The ASGI application.
+    :param listener: What `bind` returned.
+    :param timeout: Seconds that the headers of a request may take to arrive.
+    :param grace: Seconds to wait at the end for requests in flight.
+    """
+    with _signals_ignored():
+        WebServer(app, timeout=timeout, grace=grace).run(sockets=[listener])
+    LOG.info("ended")
+
+
+@contextmanager
+def _signals_ignored() -> Iterator[None]:
+    """Let SIGTERM and Ctrl-C do nothing but end the server: uvicorn raises them again when it has ended."""
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
