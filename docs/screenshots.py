@@ -54,7 +54,7 @@ def search(page: Any) -> None:
     page.locator("#query textarea, #query input").fill("Remove a folder and everything in it.")
     page.locator(".re-hits .re-text", has_text="delete").first.wait_for()
     page.locator("#results").get_by_text("5", exact=True).click()
-    page.locator("#where textarea, #where input").fill("function NOT LIKE 'test%'")
+    page.locator("#where textarea, #where input").fill('{"function": {"not": "test"}}')
     page.locator("#find-duplicates").click()
     page.locator(".re-twins li").first.wait_for()
 
