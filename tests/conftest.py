@@ -20,7 +20,12 @@ ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("RANKENCODER_SHARED", ROOT.parent / "shared"))
 
 
-LONG = ("test_real", "test_real_methods", "test_training", "test_rounds", "test_methods")
+LONG = (
+    *("test_ray", "test_training", "test_real", "test_docs", "test_search", "test_negation", "test_report"),
+    *("test_explorer", "test_server", "test_site", "test_methods", "test_faults", "test_tuning"),
+    *("test_evaluate", "test_teachers", "test_reproducible", "test_ranks", "test_real_methods"),
+)
+"""The files that take longest, longest first."""
 
 
 def pytest_collection_modifyitems(items):

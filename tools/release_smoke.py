@@ -33,13 +33,13 @@ def ask(command, words):
             deepest.main(["--help"], prog_name=f"rankencoder {name} {last}", standalone_mode=False)
 ask(get_command(app), [])
 """
-LISTENING = 90  # seconds until a server must answer
+LISTENING = 600  # seconds until a server must answer
 
 
 def run(*command: str, code: int = 0) -> str:
     """Run a command of this environment and return what it printed; it must end with this code."""
     given = [sys.executable, *command]
-    done = subprocess.run(given, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+    done = subprocess.run(given, capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL)
     if done.returncode != code:
         raise SystemExit(f"{shlex.join(command)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout + done.stderr
@@ -163,7 +163,7 @@ def listen(command: str, path: str, *parts: str) -> None:
             if server.poll() is not None or time.monotonic() > end:
                 raise SystemExit(f"{command} does not listen: {log.read_text(encoding='utf-8')}")
             time.sleep(0.1)
-        address = log.read_text(encoding="utf-8").partition("ready at ")[2].split()[0].rstrip("/")
+        address = log.read_text(encoding="utf-8").partition("ready at ")[2].split()[0].rstrip("/;")
         with urllib.request.urlopen(address + path, timeout=60) as answer:
             expect(answer.read().decode(), *parts)
     finally:
