@@ -35,7 +35,8 @@ EXTENSIONS: dict[str, dict[str, Any]] = {
 """SimCSE's E2 by other recipes; E1 is the same as that of the paper's, which "simcse" is.
 
 The larger of two losses (Eq. 6) is mostly the contrastive one, and no target makes a difference then. So
-targets and teachers are compared with "sum", where the rank loss counts throughout.
+targets and teachers are compared with "sum", where the rank loss counts throughout. Neighbours in batches,
+rounds and ListMLE gained nothing and are gone; ``results/runs`` keeps what they scored.
 """
 
 

@@ -17,8 +17,8 @@ from rankencoder.training.losses.formulas import (
     info_nce,
     rank_targets,
 )
-from rankencoder.training.losses.rankencoder_loss import RankEncoderLoss
 from rankencoder.training.methods import SimCSE
+from rankencoder.training.teaching.rankencoder_loss import RankEncoderLoss
 
 
 def test_info_nce_of_the_specification():

@@ -48,20 +48,7 @@ TRAINING = (
 LARGEST = 350
 """Lines of a file."""
 
-KNOWN: dict[str, set[str]] = {
-    "training": {
-        "training.loop.stage -> training.teaching.targets",
-        "training.losses.rankencoder_loss -> training.teaching.targets",
-        "training.teaching.teachers -> training.run",
-    },
-    "module cycle": {
-        "training.run, training.teaching.teachers",
-    },
-    "flag": {
-        "training.run_folder: --overwrite",
-        "training.run_folder: --resume",
-    },
-}
+KNOWN: dict[str, set[str]] = {}
 """What is not yet so; to become empty."""
 
 

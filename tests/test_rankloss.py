@@ -27,8 +27,8 @@ from rankencoder.training.losses.formulas import (
     select_pairs,
     total_loss,
 )
-from rankencoder.training.losses.rankencoder_loss import RankEncoderLoss
 from rankencoder.training.methods import SimCSE, SimCSEWithMLM
+from rankencoder.training.teaching.rankencoder_loss import RankEncoderLoss
 
 
 def test_ranks_and_targets_of_the_specification():

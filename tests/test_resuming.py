@@ -1,17 +1,17 @@
 """What a training finds of its earlier self: whole, half written, or damaged."""
 
-import errno
 import json
-import os
 
 import numpy as np
 import pytest
+from training_runs import same_weights
 
+import rankencoder
 from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.io.manifest import write_manifest
 from rankencoder.training.loop.trainer import drop_incomplete, last_checkpoint
 from rankencoder.training.sentences import load_sentences, store_sentences
-from rankencoder.training.teaching.teacher_vectors import _new_table, write_vectors
+from rankencoder.training.teaching.teachers import write_table
 
 pytestmark = pytest.mark.filterwarnings("ignore:a corpus of")
 
@@ -66,56 +66,44 @@ def test_damaged_sentences_are_told_of(tmp_path, sentences):
         load_sentences(tmp_path)
 
 
-def test_damaged_vectors_of_a_teacher_are_made_again(tmp_path, sentences, callable_encoder):
-    from rankencoder.encoders import Encoder
-
-    stored = store_sentences(sentences, tmp_path, column=None, progress=False)
-    file = tmp_path / "teacher-0.npy"
-    write_vectors(Encoder(callable_encoder), stored, file, progress=False)
-    whole = np.load(file)
-    file.write_bytes(file.read_bytes()[:500])
-    write_vectors(Encoder(callable_encoder), stored, file, progress=False)
-    assert np.array_equal(np.load(file), whole)
-    journal = file.with_suffix(".json")
-    journal.write_text(json.dumps({"sha256": None}))
-    write_vectors(Encoder(callable_encoder), stored, file, progress=False)
-    assert np.array_equal(np.load(file), whole)
-    np.save(file, whole * np.float16(0.5))  # numbers that are other than the journal says
-    write_vectors(Encoder(callable_encoder), stored, file, progress=False)
-    assert np.array_equal(np.load(file), whole)
+def test_damaged_targets_are_made_again(train, train_killed, tmp_path):
+    settings = {"combine": "sum", "rank_loss_weight": 1.0}
+    whole = train("whole", **settings)
+    train_killed("cut", stage=2, step=3, **settings)
+    file = tmp_path / "cut/work/targets/teacher-0.npy"
+    vectors = np.load(file)
+    np.save(file, vectors * np.float16(0.5))
+    resumed = rankencoder.train(output=tmp_path / "cut", resume=True, progress=False)
+    assert same_weights(whole.encoder, resumed.encoder)
 
 
 def test_finished_parts_of_a_teacher_are_not_made_again(tmp_path, sentences, callable_encoder, monkeypatch):
     from rankencoder.encoders import Encoder
 
-    monkeypatch.setattr("rankencoder.training.teaching.teacher_vectors._PART", 7)
+    monkeypatch.setattr("rankencoder.training.teaching.teachers._PART", 7)
     stored = store_sentences(sentences, tmp_path, column=None, progress=False)
-    file = tmp_path / "teacher-0.npy"
-    write_vectors(Encoder(callable_encoder), stored, file, progress=False)
-    whole = np.load(file)
-    damaged = whole.copy()
-    damaged[10] = 0  # in the second part
-    np.save(file, damaged)
+    write_table(Encoder(callable_encoder), stored, tmp_path / "whole.npy", progress=False)
+    whole = np.load(tmp_path / "whole.npy")
+    np.testing.assert_allclose(whole, Encoder(callable_encoder)(list(stored)), atol=1e-3)
     seen = []
 
     def encoder(texts):
+        if len(seen) > 20:
+            raise KeyboardInterrupt
         seen.extend(texts)
         return callable_encoder(texts)
 
-    write_vectors(Encoder(encoder), stored, file, progress=False)
-    assert np.array_equal(np.load(file), whole)
+    with pytest.raises(KeyboardInterrupt):
+        write_table(Encoder(encoder), stored, tmp_path / "teacher-0.npy", progress=False)
+    second = tmp_path / ".teacher-0.npy.parts/part-000001"
+    second.write_bytes(second.read_bytes()[:-1] + b"x")
+    seen.clear()
+    encoder_again = Encoder(lambda texts: seen.extend(texts) or callable_encoder(texts))
+    write_table(encoder_again, stored, tmp_path / "teacher-0.npy", progress=False)
+    assert np.array_equal(np.load(tmp_path / "teacher-0.npy"), whole)
     assert not set(stored.texts(0, 7)) & set(seen)
-    assert set(stored.texts(7, len(stored))) <= set(seen)
-
-
-@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="needs posix_fallocate")
-def test_a_table_that_does_not_fit_on_the_disk_is_told_of_before_it_is_written(tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(OSError, match=r"cannot write .*t\.npy: No space left"):
-        _new_table(tmp_path / "t.npy", (4, 2))
+    assert set(stored.texts(7, 14)) <= set(seen)
+    assert not (tmp_path / ".teacher-0.npy.parts").exists()
 
 
 def test_a_folder_that_was_only_begun_can_be_trained_into(train, tmp_path):

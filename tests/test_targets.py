@@ -11,8 +11,8 @@ from sklearn.decomposition import PCA
 from sklearn.metrics.pairwise import cosine_similarity
 
 from rankencoder.training.losses.formulas import listnet_loss
-from rankencoder.training.losses.rankencoder_loss import RankEncoderLoss
 from rankencoder.training.methods import SimCSE
+from rankencoder.training.teaching.rankencoder_loss import RankEncoderLoss
 from rankencoder.training.teaching.targets import TeacherSimilarity
 
 

@@ -17,9 +17,10 @@ import numpy as np
 from transformers import TrainerCallback
 
 from rankencoder.training.config import read_given
-from rankencoder.training.loop.stage import backbone_of, train_stage
-from rankencoder.training.methods import find_method
+from rankencoder.training.loop.stage import Stage, train_stage
+from rankencoder.training.plan import make_plan
 from rankencoder.training.sentences import Sentences, store_sentences
+from rankencoder.training.teaching.students import student_loss
 from rankencoder.training.teaching.targets import Targets
 from speed import memory
 from speed.models import load, model_folder, texts
@@ -53,22 +54,20 @@ def settings(size: str, device: str, batch: int, steps: int) -> dict[str, Any]:
 
 def stage_step(given: dict[str, Any], sentences: Sentences, targets: Targets | None) -> dict[str, Any]:
     """Train a stage; return the milliseconds of a step and the peak memory."""
-    method = find_method(given["method"])
-    asked = read_given(given)
-    config = asked.resolve(backbone_of(asked.draft, method), method)
+    plan = make_plan(read_given(given, None))
+    step = plan.trainings()[0]
     memory.reset_peak(given["device"])
     with tempfile.TemporaryDirectory() as folder:
-        number = 1 if targets is None else 2
-        stage = train_stage(
-            config,
-            method(),
-            sentences.rows,
-            Path(folder) / "a/b",
-            number=number,
-            targets=targets,
-            progress=False,
-        )
-    return {"ms": stage.about["milliseconds_per_step"], "peak_bytes": memory.peak(given["device"])}
+        place = Path(folder)
+        stage = Stage(1 if targets is None else 2, step.config, step.method, place / "a", place / "logs")
+        backbone = plan.backbones.fresh(step.method)
+        loss: Any = step.method.loss(step.method.encoder(backbone), backbone)
+        vectors = {}
+        if targets is not None:
+            loss = student_loss(step.config, loss, targets)
+            vectors = {f"teacher{i}": table for i, table in enumerate(targets.teachers)}
+        trained = train_stage(stage, loss, backbone, sentences.rows, vectors=vectors, progress=False)
+    return {"ms": trained.about["milliseconds_per_step"], "peak_bytes": memory.peak(given["device"])}
 
 
 class LogTimes(TrainerCallback):

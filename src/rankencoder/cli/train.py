@@ -43,6 +43,7 @@ def train(
         bool, typer.Option("--resume", help="Continue the interrupted training in the output folder.")
     ] = False,
     overwrite: Overwrite = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Print the steps of the training and stop.")] = False,
     option: Annotated[
         list[str] | None,
         typer.Option(help="Option of the method, as NAME=VALUE. Repeatable.", rich_help_panel="Method"),
@@ -79,8 +80,15 @@ def train(
     if option:
         given["options"] = dict(parse_pair(pair, "--option") for pair in option)
     quiet_libraries()
-    from rankencoder.training import train as run_training
     from rankencoder.training.gather import is_first_process
+    from rankencoder.training.run import plan_training
+    from rankencoder.training.run import train as run_training
+
+    if plan:
+        console().print(
+            str(plan_training(corpus, output, config=config, **given)), markup=False, soft_wrap=True
+        )
+        return
 
     with _shown_log():
         run = run_training(

@@ -1,4 +1,4 @@
-"""What can be found out before anything long begins."""
+"""Fail-fast checks that run before training starts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from rankencoder.encoder_sources import check_device, check_encoder_name
 from rankencoder.errors import InputError, TrainingWarning, nearest
+from rankencoder.training.gather import world_size
+from rankencoder.training.loop.stage import make_evaluator, no_graphs
 
 if TYPE_CHECKING:
     from rankencoder.training.backbones.backbone import Backbone
@@ -15,14 +17,12 @@ if TYPE_CHECKING:
 
 
 def check_machine(config: TrainConfig) -> None:
-    """Make sure that device, loggers, dev files and a given E1 are there.
+    """Make sure that device, loggers, dev files and given encoders are there.
 
     :raises InputError: If one is not.
     """
-    from rankencoder.training.loop.stage import make_evaluator
-
-    if config.torch_device is not None:
-        check_device(config.torch_device)
+    if config.device != "auto":
+        check_device(config.device)
     for name in config.report_to:
         _check_logger(name)
     make_evaluator(config.dev)
@@ -52,15 +52,24 @@ def check_length(config: TrainConfig, backbone: Backbone) -> None:
         raise InputError(f"max_length {config.max_length} is more than the backbone's {backbone.positions}")
 
 
-def check_compile(config: TrainConfig, method: Method) -> None:
-    """Warn of layers that are to be compiled and will not be."""
-    from rankencoder.training.loop.stage import no_graphs
+def check_batches(config: TrainConfig, sentences: int) -> None:
+    """Make sure that there is a batch.
 
+    :raises InputError: If the corpus is smaller than one.
+    """
+    needed = config.batch_size * world_size()
+    if sentences < needed:
+        raise InputError(
+            f"the corpus has {sentences:,} sentences, fewer than one batch of {needed:,}: give more text, "
+            "or a smaller `batch_size`"
+        )
+
+
+def check_compile(config: TrainConfig, method: Method) -> None:
+    """Warn if layers are to be compiled and will not be."""
     why = no_graphs(config, method) if config.compile else None
     if why is not None:
-        message = (
-            f"compile is ignored: layers are compiled for steps that are replayed as CUDA graphs, and {why}"
-        )
+        message = f"compile is ignored: only steps replayed as CUDA graphs are compiled, and {why}"
         warnings.warn(message, TrainingWarning, stacklevel=4)
 
 

@@ -1,4 +1,4 @@
-"""`train`: from unlabelled text to E1, E2 and a RankEncoder."""
+"""`train`: from unlabelled text to E1, E2 and a RankEncoder, one step of the plan after the other."""
 
 from __future__ import annotations
 
@@ -9,27 +9,28 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.errors import InputError
+from rankencoder.io.manifest import MANIFEST, check_manifest, write_manifest
 from rankencoder.io.storage import check_local, new_file, read_array, read_json, write_json
-from rankencoder.training.checks import check_compile, check_kind, check_length, check_machine
 from rankencoder.training.config import describe_recipe, read_given
 from rankencoder.training.gather import WAIT, is_first_process
-from rankencoder.training.run_folder import Claim, claim_folder, locked
-from rankencoder.training.teaching.teachers import check_teachers, train_teacher
 
 if TYPE_CHECKING:
     import numpy as np
     from datasets import Dataset
 
     from rankencoder.model import RankEncoder
+    from rankencoder.training.config import Given
     from rankencoder.training.methods.method import Method
+    from rankencoder.training.plan import EncodeTargets, Plan, Step, TrainEncoder, WriteRankEncoder
     from rankencoder.training.sentences import Sentences
     from rankencoder.training.teaching.targets import Targets
 
-logger = logging.getLogger(__name__)
+LOG = logging.getLogger("rankencoder.training")
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,10 @@ def train(
 ) -> TrainingRun:
     """Train a sentence encoder on unlabelled text, in two stages.
 
-    Stage 1 trains E1 by a base method. The reference corpus is drawn and encoded by E1. Stage 2 trains E2,
-    from a fresh backbone, on E1's similarities. E2 is an ordinary SentenceTransformer. With a ``method`` that
-    is done as the paper does; without, by the recipe that did best in our experiments (preset "best"):
-    ConSERT and PromptBERT each train an E1, and both teach E2.
+    Stage 1 trains E1 by a base method. E1 encodes the sentences and a reference corpus drawn from them.
+    Stage 2 trains E2, from a fresh backbone, on E1's similarities. E2 is an ordinary SentenceTransformer.
+    By default the preset "best" chooses: ConSERT and PromptBERT each train an E1, and both teach E2. With
+    ``method`` it is that method's own recipe and the paper's stage 2.
 
     :param corpus: A text, ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet`` file, a folder of them, a
         ``datasets`` dataset, or an iterable of strings.
@@ -78,7 +79,7 @@ def train(
         ``rankencoder`` (E2 with its reference corpus, Eq. 7), ``losses.svg``, ``rankencoder-run.json`` and
         ``train.yaml``.
     :param config: A YAML or TOML file of settings, such as the ``train.yaml`` of an earlier run.
-    :param resume: Go on with an interrupted run in ``output``; it ends as if it had never been interrupted.
+    :param resume: Continue an interrupted run in ``output``; it ends as if it had never been interrupted.
     :param overwrite: Replace an earlier run in ``output``.
     :param progress: Show progress; by default on a terminal.
     :param settings: Any of `TrainConfig`: ``backbone``, ``method``, ``seed``, ``batch_size``, ``dev``, …
@@ -91,28 +92,54 @@ def train(
     >>> SentenceTransformer(str(run.encoder)).encode(["A cat sleeps."]).shape
     (1, 32)
     """
-    _need_libraries()
     if resume and config is not None:
-        raise InputError("a resumed run has its own settings: leave the config file out")
-    source = str(corpus) if isinstance(corpus, (str, Path)) else None
-    given = {
-        name: str(value) for name, value in (("corpus", source), ("output", output)) if value is not None
-    }
-    chosen = read_given({**settings, **given}, config)
-    target = chosen.values.get("output", "")
-    if not target:
-        raise InputError("no output folder: give `output`")
-    check_local(target)
-    watched = sys.stderr.isatty() if progress is None else progress
-    with locked(Path(target)) if is_first_process() else nullcontext():
-        with claim_folder(chosen, {*settings, *given}, resume=resume, overwrite=overwrite) as claim:
-            if source is not None or corpus is None:
-                corpus = claim.given.values.get("corpus")
-            if corpus is None and not (claim.work / "sentences.json").exists():
-                raise InputError("there is no corpus to train on: give a file or folder of sentences")
-            run = _Run(claim, watched)
-            run.prepare(corpus)
+        raise InputError("a resumed run has its own settings: leave the `config` file out")
+    given = _given(corpus, output, config, settings)
+    if "output" not in given.values:
+        raise InputError("no output folder: set `output`")
+    folder = Path(given.values["output"])
+    check_local(folder)
+    from rankencoder.training.plan import make_plan
+    from rankencoder.training.run_folder import locked, resumed_settings
+
+    with locked(folder) if is_first_process() else nullcontext():
+        if resume:
+            given = resumed_settings(folder, given)
+        plan = make_plan(given)
+        run = Execution(plan, folder, sys.stderr.isatty() if progress is None else progress)
+        if not resume:
+            source = plan.config.corpus or (corpus if not isinstance(corpus, (str, Path)) else None)
+            run.begin(source, given, overwrite=overwrite)
         return run.finish()
+
+
+def plan_training(
+    corpus: Any = None,
+    output: str | Path | None = None,
+    *,
+    config: str | Path | None = None,
+    **settings: Any,
+) -> Plan:
+    """Return what `train` would do with these arguments; nothing is written.
+
+    :raises InputError: As `train` does, but for the corpus, which is not read.
+    """
+    given = _given(corpus, output, config, settings)
+    from rankencoder.training.plan import make_plan
+
+    return make_plan(given)
+
+
+def _given(
+    corpus: Any, output: str | Path | None, config: str | Path | None, settings: dict[str, Any]
+) -> Given:
+    """Return the settings that were given, checked one by one."""
+    _need_libraries()
+    if isinstance(corpus, (str, Path)):
+        settings = {**settings, "corpus": str(corpus)}
+    if output is not None:
+        settings = {**settings, "output": str(output)}
+    return read_given(settings, None if config is None else Path(config))
 
 
 def _need_libraries() -> None:
@@ -125,200 +152,189 @@ def _need_libraries() -> None:
         raise InputError(f"training needs {error.name}: pip install 'rankencoder[train]'") from error
 
 
-class _Run:
-    """A training from its settings to its results. What is on disk already is not made again."""
+class Execution:
+    """Runs the steps of a plan in a folder. What is there already is not made again.
 
-    def __init__(self, claim: Claim, progress: bool) -> None:
+    :param plan: What to do.
+    :param folder: The output folder.
+    """
+
+    def __init__(self, plan: Plan, folder: Path, progress: bool) -> None:
         from accelerate import PartialState
 
-        from rankencoder.training.loop.stage import backbone_of, on_gpu
-        from rankencoder.training.methods import find_method, make_method
-
-        config = claim.given.draft
-        check_machine(config)
-        self.claim, self.folder, self.work = claim, claim.folder, claim.work
-        self.processes = PartialState(cpu=config.device == "cpu", timeout=WAIT)
-        self.progress = progress and self.processes.is_main_process
-        cls = find_method(config.method)
-        backbone = backbone_of(config, cls)
-        check_kind(config.method, cls, backbone)
-        self.teachers = check_teachers(claim.given, backbone)
-        resolved = claim.given.resolve(backbone, cls)
-        self.config = resolved if on_gpu(config) else resolved.model_copy(update={"precision": "fp32"})
-        self.method: Method = make_method(config.method, self.config.options, {})
-        check_length(self.config, backbone)
-        self.method.check(backbone)
-        if self.processes.is_main_process:
-            check_compile(self.config, self.method)
-        self.method.encoder(backbone)  # says what does not fit, such as a tokenizer without [MASK]
-        self.tokenizer = backbone.tokenizer
-        self.added_dropout = backbone.dropout
+        self.plan, self.folder, self.work = plan, folder, folder / "work"
+        self.processes = PartialState(cpu=plan.config.device == "cpu", timeout=WAIT)
+        self.is_main: bool = self.processes.is_main_process
+        self.progress = progress and self.is_main
         self.timings: dict[str, float] = {}
+        self.rows: dict[str, Dataset] = {}
 
-    def prepare(self, corpus: Any) -> None:
-        """Store the sentences, the settings and a first record."""
-        from rankencoder.training.loop.stage import check_batches
-        from rankencoder.training.run_outputs import new_record, write_record
-        from rankencoder.training.sentences import check_language, load_sentences, store_sentences
+    def begin(self, corpus: Any, given: Given, *, overwrite: bool) -> None:
+        """Store the sentences in a new folder, and the settings to resume with."""
+        from rankencoder.training.checks import check_batches
+        from rankencoder.training.run_folder import new_run
+        from rankencoder.training.sentences import check_language, store_sentences
 
-        with self._first("read"):
-            if self.processes.is_main_process:
-                self.work.mkdir(parents=True, exist_ok=True)
-                stored = store_sentences(
-                    corpus, self.work, column=self.config.column or None, progress=self.progress
-                )
-                for config in (self.config, *self.teachers):
-                    check_batches(config, len(stored))
-                check_language(stored, self.tokenizer)
-                self.claim.accept(self.config)
-        self.sentences: Sentences = load_sentences(self.work)
-        if self.processes.is_main_process:
-            for line in describe_recipe(self.config, len(self.sentences)):
-                logger.info(line)
-        self.record = new_record(self.config)
-        self.record["added_dropout"] = self.added_dropout
-        self.record["corpus"] = {
-            "path": self.config.corpus or None,
-            "sha256": self.sentences.sha256,
-            **vars(self.sentences.counts),
-        }
-        if self.processes.is_main_process:
-            write_record(self.folder, self.record)
-
-    @contextmanager
-    def _first(self, name: str) -> Iterator[None]:
-        """Let the first process go before the others, and take the time."""
-        began = time.perf_counter()
-        with self.processes.main_process_first():
-            yield
-        self.timings[name] = self.timings.get(name, 0.0) + time.perf_counter() - began
+        config = self.plan.config
+        if corpus is None:
+            raise InputError("no corpus to train on: give a file or folder of sentences")
+        with self._timed("sentences"):
+            if self.is_main:
+                with new_run(self.folder, given, config, overwrite=overwrite):
+                    self.work.mkdir(parents=True, exist_ok=True)
+                    stored = store_sentences(
+                        corpus, self.work, column=config.column or None, progress=self.progress
+                    )
+                    for step in self.plan.trainings():
+                        check_batches(step.config, len(stored))
+                    method = self.plan.trainings()[0].method
+                    check_language(stored, self.plan.backbones.fresh(method).tokenizer)
 
     def finish(self) -> TrainingRun:
-        """Run the stages, write what comes out, and clear what was needed on the way."""
-        with self._first("prepare"):
-            rows = self.method.prepare(
-                self.sentences.rows, fingerprint=self.sentences.sha256, progress=self.progress
-            )
-        self.companion = self._companion()
-        teachers = self._teachers(rows)
-        if not self.config.only_base:
-            self._rank_stages(rows, teachers)
+        """Run the steps that are not done, write the record, and clear what was needed on the way."""
+        from rankencoder.training.plan import EncodeTargets, TrainEncoder, WriteRankEncoder
+        from rankencoder.training.run_outputs import new_record, write_record
+
+        self.record = new_record(self.plan, self.sentences)
+        if self.is_main:
+            write_record(self.folder, self.record)
+            for line in describe_recipe(self.plan.config, len(self.sentences)):
+                LOG.info("%s", line)
+        run = {
+            TrainEncoder: self._train,
+            EncodeTargets: self._encode_targets,
+            WriteRankEncoder: self._write_rankencoder,
+        }
+        for step in self.plan.steps[1:]:
+            done = self._is_done(step)
+            self.processes.wait_for_everyone()  # or a fast process would make what a slow one looks for
+            if not done:
+                with self._timed(step.output):
+                    run[type(step)](step)  # type: ignore[operator]
         self._close()
         return TrainingRun(self.folder, self.record)
 
-    def _teachers(self, rows: Dataset) -> list[str]:
-        """Return the folders or names of each E1, trained if none is given."""
-        if self.config.base_encoder:
-            return self.config.base_encoder
-        folders = []
-        for name in self.config.teachers or [self.config.method]:
-            own = name == self.config.method
-            folders.append(self.folder / "base" if own else self.folder / "teachers" / name)
-            if not own:
-                self._teacher(name, folders[-1])
-            elif not folders[-1].exists():
-                self._stage(1, rows, folders[-1], None)
-        return [str(folder) for folder in folders]
+    @cached_property
+    def sentences(self) -> Sentences:
+        """The stored sentences."""
+        from rankencoder.training.sentences import load_sentences
 
-    def _teacher(self, name: str, folder: Path) -> None:
-        """Train the E1 of another method, with the settings that were given."""
-        work, given = self.work / "teachers" / name, self.claim.given
+        return load_sentences(self.work)
+
+    @contextmanager
+    def _timed(self, name: str) -> Iterator[None]:
+        """Take the time until all processes are through."""
         began = time.perf_counter()
-        about = train_teacher(
-            name, folder, work, given, self.sentences, self.processes, progress=self.progress
-        )
-        self.timings[f"teacher {name}"] = time.perf_counter() - began
-        self.record.setdefault("teachers", {})[name] = about
+        yield
+        self.processes.wait_for_everyone()
+        self.timings[name] = time.perf_counter() - began
 
-    def _companion(self) -> np.ndarray | None:
-        """Return the vectors of the sentences that the method's loss wants, computed once."""
-        from rankencoder.training.teaching.teacher_vectors import write_vectors
+    def _is_done(self, step: Step) -> bool:
+        from rankencoder.training.plan import EncodeTargets
 
-        file = self.work / "companion.npy"
-        with self._first("companion"):
-            encoder = (
-                self.method.companion(self.config.torch_device) if self.processes.is_main_process else None
-            )
-            if encoder is not None:
-                write_vectors(encoder, self.sentences, file, progress=self.progress)
-        return read_array(file, "r") if file.exists() else None
+        output = self.folder / step.output
+        if isinstance(step, EncodeTargets):
+            try:
+                return check_manifest(output)
+            except InputError:
+                return False  # it is damaged
+        return output.exists()
 
-    def _stage(self, number: int, rows: Dataset, encoder: Path, targets: Targets | None) -> None:
-        from rankencoder.training.loop.stage import train_stage
+    def _train(self, step: TrainEncoder) -> None:
+        """Train E1 or E2, and write it."""
+        from transformers import set_seed
+
+        from rankencoder.training.loop.stage import Stage, train_stage
         from rankencoder.training.run_outputs import save_encoder
 
-        trained = train_stage(
-            self.config,
-            self.method,
-            rows,
-            self.work / f"stage-{number}",
-            number=number,
-            targets=targets,
-            companion=self.companion,
-            progress=self.progress,
-        )
-        if self.processes.is_main_process:
-            with new_file(self.work / f"stage-{number}.json") as path:
+        logs = self.folder / "logs" / Path(step.work).relative_to("work")
+        stage = Stage(step.number, step.config, step.method, self.folder / step.work, logs)
+        rows, vectors = self._prepare(step.method)
+        set_seed(stage.seed)
+        backbone = self.plan.backbones.fresh(step.method)
+        loss: Any = step.method.loss(step.method.encoder(backbone), backbone)
+        if step.number == 2:
+            from rankencoder.training.teaching.students import student_loss
+
+            loss = student_loss(step.config, loss, self._targets)
+            vectors |= {f"teacher{i}": table for i, table in enumerate(self._targets.teachers)}
+        trained = train_stage(stage, loss, backbone, rows, vectors=vectors, progress=self.progress)
+        if self.is_main:
+            with new_file(_about(stage.checkpoints)) as path:
                 write_json(path, trained.about)
-            save_encoder(trained, encoder, self.config, self.sentences)
+            save_encoder(trained, self.folder / step.output, step.config, self.sentences)
         self.processes.wait_for_everyone()
-        if trained.stopped:
+        if trained.interrupted:
             raise KeyboardInterrupt
 
-    def _rank_stages(self, rows: Dataset, teachers: list[str]) -> None:
-        """Train E2 on what its teachers say, and write it with a reference corpus of its own."""
-        from rankencoder.training.teaching.teacher_vectors import clear_targets, load_targets, make_targets
+    def _prepare(self, method: Method) -> tuple[Dataset, dict[str, np.ndarray]]:
+        """Return what a method's views and loss want of the sentences, made once: columns and vectors."""
+        from rankencoder.training.teaching.teachers import write_table
 
-        folder = self.work / "round-1"
-        if not (self.folder / "encoder").exists():
-            with self._first("targets"):
-                if self.processes.is_main_process:
-                    make_targets(teachers, self.sentences, folder, self.config, progress=self.progress)
-            self._stage(2, rows, self.folder / "encoder", load_targets(folder))
-        with self._first("rankencoder"):
-            if self.processes.is_main_process:
-                clear_targets(folder)
-                if not (self.folder / "rankencoder").exists():
-                    self._make_rankencoder(folder)
+        if method.name not in self.rows:
+            with self.processes.main_process_first():
+                self.rows[method.name] = method.prepare(
+                    self.sentences.rows, fingerprint=self.sentences.sha256, progress=self.progress
+                )
+        file = self.work / f"companion-{method.name}.npy"
+        with self.processes.main_process_first():
+            companion = method.companion(self.plan.config.torch_device) if self.is_main else None
+            if companion is not None:
+                write_table(companion, self.sentences, file, progress=self.progress)
+        return self.rows[method.name], {"companion": read_array(file, "r")} if file.exists() else {}
 
-    def _make_rankencoder(self, folder: Path) -> None:
-        """Write E2 with the same reference corpus, as E2 sees it."""
-        from rankencoder.model import RankEncoder
+    def _encode_targets(self, step: EncodeTargets) -> None:
+        from rankencoder.training.teaching.teachers import encode_targets
+
+        folder = self.folder / step.output
+        if not self.is_main:
+            return
+        if (folder / MANIFEST).exists():
+            shutil.rmtree(folder)  # finished once, and damaged since
+        teachers = [str(self.folder / name) if self._is_own(name) else name for name in step.teachers]
+        encode_targets(teachers, self.sentences, folder, self.plan.config, progress=self.progress)
+        write_manifest(folder)
+
+    def _is_own(self, teacher: str) -> bool:
+        return any(step.output == teacher for step in self.plan.trainings())
+
+    @cached_property
+    def _targets(self) -> Targets:
+        from rankencoder.training.teaching.teachers import load_targets
+
+        return load_targets(self.work / "targets")
+
+    def _write_rankencoder(self, step: WriteRankEncoder) -> None:
         from rankencoder.reference import Reference
-        from rankencoder.training.teaching.teacher_vectors import (
-            draw_reference,
-            load_encoder,
-            reference_folder,
-        )
+        from rankencoder.training.teaching.students import write_rankencoder
+        from rankencoder.training.teaching.teachers import reference_folder
 
-        drawn = Reference.load(reference_folder(folder)).sentences
-        encoder = load_encoder(str(self.folder / "encoder"), self.config)
-        beside = self.work / "own-reference"
-        own = draw_reference(encoder, drawn, len(drawn), beside, progress=self.progress)
-        model = RankEncoder(
-            encoder, own, form=self.config.form, rank_weight=self.config.rank_weight, progress=False
-        )
-        model.save(self.folder / "rankencoder")
+        if self.is_main:
+            write_rankencoder(
+                self.folder / "encoder",
+                Reference.load(reference_folder(self.work / "targets")),
+                self.folder / step.output,
+                self.plan.config,
+                beside=self.work / "own-reference",
+                progress=self.progress,
+            )
 
     def _close(self) -> None:
         """Write record and picture, and delete checkpoints and vectors."""
         from rankencoder.training.loss_picture import draw_losses
-        from rankencoder.training.run_outputs import PICTURE, rank_share, write_record
+        from rankencoder.training.run_outputs import PICTURE, close_record, write_record
 
-        stages = [read_json(path) for path in self.work.glob("stage-*.json")]
-        stages.sort(key=lambda stage: stage["stage"])
-        history = [entry for stage in stages for entry in stage.pop("history")]
-        self.record.update(
-            finished=True,
-            stages=stages,
-            seconds={name: round(seconds, 3) for name, seconds in self.timings.items()},
-            rank_larger=rank_share(history),
-            history=history,
-        )
-        if self.processes.is_main_process:
+        abouts = [(step, read_json(_about(self.folder / step.work))) for step in self.plan.trainings()]
+        history = close_record(self.record, abouts, self.timings)
+        if self.is_main:
             if any("contrastive" in entry for entry in history):
-                title = f"{self.config.method} on {Path(self.config.backbone).name}"
+                title = f"{self.plan.config.method} on {Path(self.plan.config.backbone).name}"
                 draw_losses(history, self.folder / PICTURE, title=title)
             write_record(self.folder, self.record)  # from now on the run is finished
             shutil.rmtree(self.work)
         self.processes.wait_for_everyone()
+
+
+def _about(checkpoints: Path) -> Path:
+    """Return where what is to be known of a finished stage is kept."""
+    return checkpoints.with_suffix(".json")

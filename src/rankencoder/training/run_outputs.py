@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from rankencoder.training.config import TrainConfig
     from rankencoder.training.loop.stage import Trained
+    from rankencoder.training.plan import Plan, TrainEncoder
     from rankencoder.training.sentences import Sentences
 
 SETTINGS = "train.yaml"
@@ -81,11 +82,40 @@ def rank_share(history: list[dict[str, Any]]) -> float | None:
     return len(larger) / len(entries) if entries else None
 
 
-def new_record(config: TrainConfig) -> dict[str, Any]:
+def new_record(plan: Plan, sentences: Sentences) -> dict[str, Any]:
     """Return the record of a run that has only begun."""
+    config = plan.config
     return {
         "format": 1,
         "finished": False,
         "config": config.model_dump(),
         **provenance(),
+        "added_dropout": plan.added_dropout,
+        "corpus": {"path": config.corpus or None, "sha256": sentences.sha256, **vars(sentences.counts)},
     }
+
+
+def close_record(
+    record: dict[str, Any], stages: list[tuple[TrainEncoder, dict[str, Any]]], timings: dict[str, float]
+) -> list[dict[str, Any]]:
+    """Complete the record of a run with its stages; return the history of its own losses.
+
+    :param stages: What is to be known of each training.
+    """
+    own, history = [], []
+    for step, about in stages:
+        logged = about.pop("history")
+        if step.output.startswith("teachers/"):
+            taught = {"config": step.config.model_dump(), "stages": [about]}
+            record.setdefault("teachers", {})[step.config.method] = taught
+        else:
+            own.append(about)
+            history += logged
+    record.update(
+        finished=True,
+        stages=own,
+        seconds={name: round(seconds, 3) for name, seconds in timings.items()},
+        rank_larger=rank_share(history),
+        history=history,
+    )
+    return history

@@ -1,4 +1,4 @@
-"""One stage of training: a fresh backbone, a loss, a trainer, and an encoder at the end."""
+"""One training: a loss, its model and a trainer, from the last checkpoint if there is one."""
 
 from __future__ import annotations
 
@@ -7,24 +7,20 @@ import itertools
 import os
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import set_seed
 from transformers.trainer_callback import PrinterCallback
 
-from rankencoder.errors import InputError
 from rankencoder.io.pairs import read_scored_pairs
-from rankencoder.training.backbones.backbone import Backbone, load_backbone
 from rankencoder.training.gather import WAIT, world_size
 from rankencoder.training.loop.callbacks import Progress, StopAtSignal
 from rankencoder.training.loop.collator import ViewCollator
 from rankencoder.training.loop.trainer import EncoderTrainer, drop_incomplete, last_checkpoint
-from rankencoder.training.losses.rankencoder_loss import RankEncoderLoss
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,61 +28,76 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
     from sentence_transformers.sentence_transformer.evaluation import SequentialEvaluator
 
+    from rankencoder.training.backbones.backbone import Backbone
     from rankencoder.training.config import TrainConfig
     from rankencoder.training.methods.method import Method
-    from rankencoder.training.teaching.targets import Targets
 
 _METRIC = "sequential_score"
 _DEV = f"eval_{_METRIC}"
 
 
+@dataclass(frozen=True)
+class Stage:
+    """What to train, how, and where its checkpoints go.
+
+    :param number: 1 (E1) or 2 (E2), for logs and the record.
+    :param checkpoints: The folder of the checkpoints.
+    :param logs: The folder of TensorBoard's logs.
+    """
+
+    number: int
+    config: TrainConfig
+    method: Method
+    checkpoints: Path
+    logs: Path
+
+    @property
+    def seed(self) -> int:
+        """The seed of head, data order and dropout."""
+        return self.config.seed if self.number == 1 else self.config.stage2_seed
+
+
 @dataclass
 class Trained:
-    """A finished stage; ``stopped`` if someone wanted it to stop just then."""
+    """A finished stage; ``interrupted`` if a signal arrived at its last step."""
 
     model: SentenceTransformer
     loss: torch.nn.Module
     about: dict[str, Any]
-    stopped: bool
+    interrupted: bool
 
 
 def train_stage(
-    config: TrainConfig,
-    method: Method,
+    stage: Stage,
+    loss: Any,
+    backbone: Backbone,
     rows: Dataset,
-    folder: Path,
     *,
-    number: int,
-    targets: Targets | None,
-    companion: np.ndarray | None = None,
+    vectors: Mapping[str, np.ndarray],
     progress: bool,
 ) -> Trained:
-    """Train an encoder, from the last checkpoint in the folder if there is one.
+    """Minimise a loss over the training sentences, from the last checkpoint if there is one.
 
-    :param number: 1, or 2 with targets to learn.
-    :param companion: Vectors of the training sentences that the method's loss wants.
+    :param loss: Holds the model to train.
+    :param vectors: Vectors of the training sentences that the loss wants, by name.
     :raises KeyboardInterrupt: If it was interrupted; a checkpoint is written before.
     """
-    seed = config.seed if number == 1 else config.stage2_seed
-    set_seed(seed)
-    backbone = backbone_of(config, method)
-    model = method.encoder(backbone)
-    loss = make_loss(config, method, model, backbone, targets)
-    args = training_arguments(config, folder, seed)
+    config, method, folder = stage.config, stage.method, stage.checkpoints
+    model = loss.model  # several processes wrap the one inside the loss
+    args = training_arguments(config, folder, stage.seed)
     graphs = no_graphs(config, method) is None
     args.dataloader_pin_memory = args.device.type == "cuda" and not graphs  # pinning would disturb a capture
     evaluator = make_evaluator(config.dev)
-    vectors = {f"teacher{i}": table for i, table in enumerate(targets.teachers if targets else ())}
-    if companion is not None:
-        vectors["companion"] = companion
-    with _tensorboard_folder(folder.parents[1] / "logs" / folder.name):
+    with _tensorboard_folder(stage.logs):
         trainer = EncoderTrainer(
             model=model,
             args=args,
             train_dataset=rows,
             loss=loss,
             evaluator=evaluator,
-            data_collator=ViewCollator(method, backbone, config.max_length, vectors, 8 if graphs else 1),
+            data_collator=ViewCollator(
+                method, backbone, config.max_length, dict(vectors), 8 if graphs else 1
+            ),
             metric=_METRIC if evaluator is not None else None,
             patience=config.patience,
             graphs=graphs,
@@ -94,7 +105,7 @@ def train_stage(
         )
     trainer.remove_callback(PrinterCallback)
     if progress:
-        trainer.add_callback(Progress(f"Stage {number} ({method.name})"))
+        trainer.add_callback(Progress(f"Stage {stage.number} ({method.name})"))
     if args.process_index == 0:
         drop_incomplete(folder)
     trainer.accelerator.wait_for_everyone()
@@ -112,17 +123,7 @@ def train_stage(
     model.eval()
     trainer.step = None
     gc.collect()  # frees the graphs and their memory now, not in the midst of the next stage
-    return Trained(model, loss, _about(trainer, number, seconds, checkpoint), stop.stopped)
-
-
-def backbone_of(config: TrainConfig, method: type[Method] | Method) -> Backbone:
-    """Load the backbone as a method wants it."""
-    return load_backbone(
-        config.backbone,
-        revision=config.revision,
-        max_seq_length=config.max_seq_length,
-        dropout=method.dropout,
-    )
+    return Trained(model, loss, _about(trainer, stage.number, seconds, checkpoint), stop.stopped)
 
 
 @contextmanager
@@ -138,39 +139,12 @@ def _tensorboard_folder(folder: Path) -> Iterator[None]:
             del os.environ[name]
 
 
-def make_loss(
-    config: TrainConfig,
-    method: Method,
-    model: SentenceTransformer,
-    backbone: Backbone,
-    targets: Targets | None,
-) -> torch.nn.Module:
-    """Return the method's loss; with targets, that of RankEncoder around it."""
-    base = method.loss(model, backbone)
-    if targets is None:
-        return base
-    return RankEncoderLoss(
-        base,
-        [torch.from_numpy(reference) for reference in targets.references],
-        weight=config.rank_loss_weight,
-        lower=config.lower,
-        upper=config.upper,
-        combine=config.combine,
-        diagonal=config.diagonal,
-        student=config.student,
-        target=config.target,
-        listwise=config.listwise,
-        listwise_weight=config.listwise_weight,
-        listwise_temperature=config.listwise_temperature,
-    )
-
-
 def training_arguments(config: TrainConfig, folder: Path, seed: int) -> SentenceTransformerTrainingArguments:
     """Return the trainer's arguments for our settings."""
     from sentence_transformers import SentenceTransformerTrainingArguments
 
     gpu = on_gpu(config)
-    workers = config.workers if config.workers >= 0 else (min(4, os.cpu_count() or 1) if gpu else 0)
+    automatic = min(4, os.cpu_count() or 1) if gpu else 0
     args = SentenceTransformerTrainingArguments(
         output_dir=str(folder),
         seed=seed,
@@ -195,7 +169,7 @@ def training_arguments(config: TrainConfig, folder: Path, seed: int) -> Sentence
         save_steps=config.save_steps,
         save_total_limit=2,
         report_to=config.report_to or "none",
-        dataloader_num_workers=workers,
+        dataloader_num_workers=automatic if config.workers < 0 else config.workers,
         dataloader_drop_last=world_size() > 1,  # processes gather batches of one size
         disable_tqdm=True,
         ddp_timeout=int(WAIT.total_seconds()),
@@ -212,7 +186,7 @@ def on_gpu(config: TrainConfig) -> bool:
 def no_graphs(config: TrainConfig, method: Method) -> str | None:
     """Return why steps cannot be replayed as CUDA graphs, or None if they can."""
     if not on_gpu(config):
-        return "there is no CUDA device" if config.device != "cpu" else "the device is 'cpu'"
+        return "the device is 'cpu'" if config.device == "cpu" else "there is no CUDA device"
     if not config.cuda_graphs:
         return "cuda_graphs is off"
     if not method.graphs:
@@ -246,19 +220,6 @@ def make_evaluator(files: list[str]) -> SequentialEvaluator | None:
             )
         )
     return SequentialEvaluator(evaluators, main_score_function=lambda scores: sum(scores) / len(scores))
-
-
-def check_batches(config: TrainConfig, sentences: int) -> None:
-    """Make sure that there is a batch.
-
-    :raises InputError: If the corpus is smaller than one.
-    """
-    needed = config.batch_size * world_size()
-    if sentences < needed:
-        raise InputError(
-            f"the corpus has {sentences:,} sentences, fewer than one batch of {needed:,}: give more text, "
-            "or a smaller batch_size"
-        )
 
 
 def _about(trainer: EncoderTrainer, number: int, seconds: float, checkpoint: str | None) -> dict[str, Any]:

@@ -1,83 +1,113 @@
-"""Teachers of other methods: each an E1 of its own, trained on the same sentences before E2."""
+"""What teachers make of the training sentences, on disk: each one's vectors and reference corpus."""
 
 from __future__ import annotations
 
-import os
-import warnings
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import numpy as np
+
+from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
-from rankencoder.io.storage import RUN, read_json
-from rankencoder.training.checks import check_kind, check_length
-from rankencoder.training.run_outputs import SETTINGS
+from rankencoder.io.parts import Parts, clear_parts
+from rankencoder.io.storage import new_file, read_array
+from rankencoder.reference import Reference
+from rankencoder.training.teaching.targets import Targets
 
 if TYPE_CHECKING:
-    from accelerate import PartialState
-
-    from rankencoder.training.backbones.backbone import Backbone
-    from rankencoder.training.config import Given, TrainConfig
+    from rankencoder.training.config import TrainConfig
     from rankencoder.training.sentences import Sentences
 
-_OWN = ("corpus", "column", "output", "method", "options", "teachers", "only_base", "base_encoder")
-"""Settings that a teacher does not share with its student."""
+_PART = 65_536  # sentences encoded between two saves
+_BATCH = 128  # sentences
 
 
-def check_teachers(given: Given, backbone: Backbone) -> list[TrainConfig]:
-    """Make sure that each teacher's method is there and can train the backbone; return their settings.
+def open_teacher(source: str, config: TrainConfig) -> Encoder:
+    """Open a finished encoder to teach, on the device of the training."""
+    return Encoder(source, device=config.torch_device, batch_size=_BATCH)
 
-    :raises InputError: If not.
+
+def encode_targets(
+    teachers: Sequence[str], sentences: Sentences, folder: Path, config: TrainConfig, *, progress: bool
+) -> None:
+    """Let each teacher encode the reference corpus, the same for all, and the training sentences.
+
+    What the folder already holds is not made again.
     """
-    from rankencoder.training.methods import find_method, make_method
-
-    found = []
-    for name in given.teachers:
-        cls = find_method(name)
-        check_kind(name, cls, backbone)
-        make_method(name, {}, cls.defaults(backbone)).check(backbone)
-        found.append(given.resolve(backbone, cls, method=name))
-        check_length(found[-1], backbone)
-    return found
+    for i, source in enumerate(teachers):
+        encoder = open_teacher(source, config)
+        reference = reference_folder(folder, i)
+        if not reference.exists():
+            drawn = draw_reference(encoder, sentences, config.reference_size, reference, progress)
+            drawn.save(reference)
+        Reference.load(reference).check_encoder(encoder)
+        write_table(encoder, sentences, _table(folder, i), progress=progress)
 
 
-def train_teacher(
-    name: str,
-    folder: Path,
-    work: Path,
-    given: Given,
-    sentences: Sentences,
-    processes: PartialState,
-    *,
-    progress: bool,
-) -> dict[str, Any]:
-    """Train E1 by a method, unless it is there; return its settings and stages.
+def load_targets(folder: Path) -> Targets:
+    """Open what `encode_targets` wrote; the tables are mapped, not read into memory."""
+    number = len(list(folder.glob("reference-*")))
+    return Targets(
+        [read_array(_table(folder, i), "r") for i in range(number)],
+        [Reference.load(reference_folder(folder, i)).vectors for i in range(number)],
+    )
 
-    :param folder: Where the encoder goes.
-    :param work: Where it is trained, and what is begun there is resumed.
-    :param given: The student's settings, which hold for its teachers too where they are given.
+
+def draw_reference(
+    encoder: Encoder, texts: Iterable[str], size: int, beside: Path, progress: bool
+) -> Reference:
+    """Draw reference sentences and encode them; finished parts are kept beside a folder."""
+    return Reference.build(encoder, texts, size=size, progress=progress, resume_beside=beside)
+
+
+def reference_folder(folder: Path, i: int = 0) -> Path:
+    """Return where a teacher's reference corpus is kept."""
+    return folder / f"reference-{i}"
+
+
+def _table(folder: Path, i: int) -> Path:
+    return folder / f"teacher-{i}.npy"
+
+
+def write_table(encoder: Encoder, sentences: Sentences, file: Path, *, progress: bool) -> None:
+    """Write an encoder's unit vectors of the training sentences, ``[number, dimension]`` float16, to a file.
+
+    Finished parts are kept beside it and not encoded again.
     """
-    from rankencoder.training.run import train
-    from rankencoder.training.sentences import SentencesWarning
+    from tqdm.auto import tqdm
 
-    begun = (work / SETTINGS).exists()
-    finished = begun and bool(read_json(work / RUN).get("finished"))
-    processes.wait_for_everyone()  # before any process begins, or others would find it begun
-    if not finished:
-        own = {"column": "text", "method": name, "only_base": True, "preset": given.preset}
-        shared = {key: value for key, value in given.values.items() if key not in _OWN}
-        settings = {} if begun else {**shared, **own}
-        rows = None if begun else sentences.rows
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SentencesWarning)  # it was said already
-                train(rows, work, resume=begun, overwrite=not begun, progress=progress, **settings)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt from None  # "nothing was written yet" would be true of the teacher alone
-    if processes.is_main_process and not folder.exists():
-        if not (work / "base").exists():
-            raise InputError(f"{work} is damaged: it holds no encoder; delete it")
-        folder.parent.mkdir(exist_ok=True)
-        os.replace(work / "base", folder)
-    processes.wait_for_everyone()
-    record = read_json(work / RUN)
-    return {"config": record["config"], "stages": record["stages"]}
+    if file.exists():
+        return
+    key = {"encoder": encoder.fingerprint(), "sentences": sentences.sha256, "part": _PART}
+    parts = Parts(file, key)
+    starts = range(0, len(sentences), _PART)
+    with tqdm(total=len(sentences), desc="Vectors", unit=" sentences", disable=not progress) as bar:
+        for number, start in enumerate(starts):
+            texts = sentences.texts(start, start + _PART)
+            if not parts.is_finished(number):
+                with parts.write(number) as path, path.open("wb") as out:
+                    np.save(out, _encode(encoder, texts).astype(np.float16))
+            bar.update(len(texts))
+    shape = (len(sentences), read_array(parts.path(0)).shape[1])
+    # written, not mapped: a full disk is then an error, where a mapped file would end the process
+    with new_file(file) as path, path.open("wb") as out:
+        header = {"descr": "<f2", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(out, header)
+        for number, _ in enumerate(starts):
+            out.write(read_array(parts.path(number)).tobytes())
+    clear_parts(file)
+
+
+def _encode(encoder: Encoder, texts: list[str]) -> np.ndarray:
+    """Encode in half precision where a GPU is fast at it and the encoder stays finite."""
+    import torch
+
+    half = encoder.device.type == "cuda" and getattr(encoder.model, "dtype", None) == torch.float32
+    try:
+        with torch.autocast("cuda", torch.float16, enabled=half):
+            return np.asarray(encoder(texts).cpu().numpy())
+    except InputError:
+        if not half:
+            raise
+        return np.asarray(encoder(texts).cpu().numpy())  # some values are too large for half precision

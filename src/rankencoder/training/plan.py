@@ -1,0 +1,181 @@
+"""A training as a list of steps, made and checked before anything is written."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rankencoder.training.backbones.backbone import Backbone, load_backbone
+from rankencoder.training.checks import check_compile, check_kind, check_length, check_machine
+from rankencoder.training.config import describe_recipe
+from rankencoder.training.loop.stage import on_gpu
+from rankencoder.training.methods import find_method, make_method
+
+if TYPE_CHECKING:
+    from rankencoder.training.config import Given, TrainConfig
+    from rankencoder.training.methods.method import Method
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to do. It is done when its output is there.
+
+    :param output: The file or folder that it writes, below the run's folder.
+    """
+
+    output: str
+
+
+@dataclass(frozen=True)
+class StoreSentences(Step):
+    """Read the corpus and store its distinct sentences."""
+
+    corpus: str
+
+    def __str__(self) -> str:
+        return f"store the distinct sentences of {self.corpus or 'the given corpus'}"
+
+
+@dataclass(frozen=True)
+class TrainEncoder(Step):
+    """Train an encoder by a method: E1, or E2 where there are targets to learn.
+
+    :param number: The stage: 1 for E1, 2 for E2.
+    :param work: The folder of its checkpoints.
+    """
+
+    number: int
+    work: str
+    config: TrainConfig
+    method: Method
+
+    def __str__(self) -> str:
+        config = self.config
+        target = config.target if isinstance(config.target, str) else f"power {config.target}"
+        taught = f", on its teachers' similarities ({target})" if self.number == 2 else ""
+        length = f"{config.max_steps:,} steps" if config.max_steps else f"{config.epochs:g} epoch(s)"
+        return (
+            f"train E{self.number} by {config.method}{taught}: {length}, batches of {config.batch_size}, "
+            f"learning rate {config.learning_rate:g}"
+        )
+
+
+@dataclass(frozen=True)
+class EncodeTargets(Step):
+    """Let the teachers encode the training sentences and the reference corpus.
+
+    :param teachers: Finished encoders, and outputs of earlier steps.
+    """
+
+    teachers: tuple[str, ...]
+    references: int
+
+    def __str__(self) -> str:
+        return f"encode all sentences and up to {self.references:,} references by {', '.join(self.teachers)}"
+
+
+@dataclass(frozen=True)
+class WriteRankEncoder(Step):
+    """Write E2 with its reference corpus."""
+
+    rank_weight: float
+
+    def __str__(self) -> str:
+        return f"write the RankEncoder: E2 with its reference corpus, rank_weight {self.rank_weight:g}"
+
+
+class BackboneShelf:
+    """The backbone, read once for each dropout that a method wants; every training gets a copy of its own."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        self.config = config
+        self.loaded: dict[float | None, Backbone] = {}
+
+    def fresh(self, method: type[Method] | Method) -> Backbone:
+        """Return an untrained copy for a method."""
+        if method.dropout not in self.loaded:
+            from transformers import set_seed
+
+            set_seed(self.config.seed)  # of weights that the checkpoint lacks
+            self.loaded[method.dropout] = load_backbone(
+                self.config.backbone,
+                revision=self.config.revision,
+                max_seq_length=self.config.max_seq_length,
+                dropout=method.dropout,
+            )
+        return copy.deepcopy(self.loaded[method.dropout])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that a training will do.
+
+    :param config: The student's settings, all resolved.
+    :param added_dropout: The dropout that the backbone was given in place of its own.
+    """
+
+    config: TrainConfig
+    steps: tuple[Step, ...]
+    backbones: BackboneShelf
+    added_dropout: float | None
+
+    def trainings(self) -> list[TrainEncoder]:
+        """Return the steps that train an encoder."""
+        return [step for step in self.steps if isinstance(step, TrainEncoder)]
+
+    def __str__(self) -> str:
+        lines = [f"{i}. {step} -> {step.output}" for i, step in enumerate(self.steps, start=1)]
+        return "\n".join([*describe_recipe(self.config), *lines])
+
+
+def make_plan(given: Given) -> Plan:
+    """Resolve the settings of a training, check all that can be checked, and list its steps.
+
+    :raises InputError: If a setting makes no sense, or something that it names is not there.
+    """
+    shelf = BackboneShelf(given.draft)
+    check_machine(given.draft)
+    config, method, added_dropout = _resolve(given, None, shelf)
+    check_compile(config, method)
+    steps: list[Step] = [StoreSentences("work/sentences.json", config.corpus)]
+    teachers = list(config.base_encoder)
+    for name in [] if teachers else config.teachers or [config.method]:
+        step = _base_step(given, name, shelf)
+        steps.append(step)
+        teachers.append(step.output)
+    if not config.only_base:
+        steps += [
+            EncodeTargets("work/targets", tuple(teachers), config.reference_size),
+            TrainEncoder("encoder", 2, "work/stage-2", config, method),
+            WriteRankEncoder("rankencoder", config.rank_weight),
+        ]
+    return Plan(config, tuple(steps), shelf, added_dropout)
+
+
+def _base_step(given: Given, name: str, shelf: BackboneShelf) -> TrainEncoder:
+    """Return the training of a method's E1: that of the student's own method is the run's ``base``."""
+    if name == given.method:
+        config, method, _ = _resolve(given, None, shelf)
+        return TrainEncoder("base", 1, "work/stage-1", config, method)
+    config, method, _ = _resolve(given, name, shelf)
+    return TrainEncoder(f"teachers/{name}", 1, f"work/teachers/{name}/stage-1", config, method)
+
+
+def _resolve(
+    given: Given, name: str | None, shelf: BackboneShelf
+) -> tuple[TrainConfig, Method, float | None]:
+    """Return the student's or a teacher's method with its settings, once it can train the backbone.
+
+    :param name: The teacher's method; None for the student.
+    """
+    cls = find_method(name or given.method)
+    backbone = shelf.fresh(cls)
+    check_kind(cls.name, cls, backbone)
+    config = given.resolve(backbone, cls, method=name)
+    check_length(config, backbone)
+    method = make_method(config.method, config.options, {})
+    method.check(backbone)
+    method.encoder(backbone)  # says what does not fit, such as a tokenizer without [MASK]
+    precision = config.precision if on_gpu(config) else "fp32"
+    return config.model_copy(update={"precision": precision}), method, backbone.dropout

@@ -1,0 +1,50 @@
+"""The student of stage 2: the loss that it learns from its teachers by, and the RankEncoder made of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+
+from rankencoder.model import RankEncoder
+from rankencoder.reference import Reference
+from rankencoder.training.teaching.rankencoder_loss import RankEncoderLoss
+from rankencoder.training.teaching.teachers import draw_reference, open_teacher
+
+if TYPE_CHECKING:
+    from rankencoder.training.config import TrainConfig
+    from rankencoder.training.losses.contrastive import ContrastiveLoss
+    from rankencoder.training.teaching.targets import Targets
+
+
+def student_loss(config: TrainConfig, base: ContrastiveLoss, targets: Targets) -> RankEncoderLoss:
+    """Return the method's loss with that of the teachers' similarities beside it (Eq. 5 and 6)."""
+    return RankEncoderLoss(
+        base,
+        [torch.from_numpy(reference) for reference in targets.references],
+        weight=config.rank_loss_weight,
+        lower=config.lower,
+        upper=config.upper,
+        combine=config.combine,
+        diagonal=config.diagonal,
+        student=config.student,
+        target=config.target,
+        listwise=config.listwise,
+        listwise_weight=config.listwise_weight,
+        listwise_temperature=config.listwise_temperature,
+    )
+
+
+def write_rankencoder(
+    student: Path, drawn: Reference, folder: Path, config: TrainConfig, *, beside: Path, progress: bool
+) -> None:
+    """Write E2 with the teachers' reference corpus, encoded by E2 itself (Eq. 7).
+
+    :param student: The folder of E2.
+    :param drawn: The reference corpus that its teachers saw.
+    :param beside: Where to keep finished parts.
+    """
+    encoder = open_teacher(str(student), config)
+    own = draw_reference(encoder, drawn.sentences, len(drawn), beside, progress)
+    RankEncoder(encoder, own, form=config.form, rank_weight=config.rank_weight, progress=False).save(folder)
