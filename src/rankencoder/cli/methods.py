@@ -11,18 +11,6 @@ from rankencoder.cli.console import Json, console, print_json
 if TYPE_CHECKING:
     from rankencoder.training.methods.method import Family, Method
 
-_SETTINGS = (
-    "batch_size",
-    "learning_rate",
-    "epochs",
-    "max_length",
-    "precision",
-    "weight_decay",
-    "warmup_steps",
-    "eval_steps",
-    "patience",
-)
-
 
 def methods(
     family: Annotated[Literal["bert", "roberta"], typer.Option(help="The backbone's family.")] = "bert",
@@ -43,11 +31,14 @@ def methods(
 
 
 def describe(method: type[Method], backbone: Family) -> dict[str, Any]:
-    """Return what a method says of itself, with its settings and options for a kind of backbone."""
-    from rankencoder.training.config import Given
+    """Describe a method, with its settings and options for a kind of backbone."""
+    from rankencoder.training.config import Given, TrainConfig
 
     config = Given({"method": method.name}).resolve(backbone, method)
-    chosen = {name: getattr(config, name) for name in _SETTINGS}
+    declared: dict[str, Any] = {
+        name: field.json_schema_extra for name, field in TrainConfig.model_fields.items()
+    }
+    chosen = {name: getattr(config, name) for name, extra in declared.items() if extra["by_method"]}
     return {
         "about": method.about,
         "paper": method.paper,
@@ -61,17 +52,17 @@ def _print(listed: dict[str, Any]) -> None:
     from rich.padding import Padding
 
     show = console().print
-    for name, told in listed.items():
+    for name, about in listed.items():
         show(
-            f"[bold]{name}[/bold]  {told['about']}".replace("[CLS]", r"\[CLS]").replace("[MASK]", r"\[MASK]")
+            f"[bold]{name}[/bold]  {about['about']}".replace("[CLS]", r"\[CLS]").replace("[MASK]", r"\[MASK]")
         )
         for line in (
-            told["paper"],
+            about["paper"],
             ", ".join(
                 f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
-                for key, value in told["settings"].items()
+                for key, value in about["settings"].items()
             ),
-            "options: " + ", ".join(f"{key}={value}" for key, value in told["options"].items()),
+            "options: " + ", ".join(f"{key}={value}" for key, value in about["options"].items()),
         ):
             show(Padding(line, (0, 0, 0, 4)), markup=False)
     show("Settings are options of `rankencoder train`; a method's own are given as --option NAME=VALUE.")
