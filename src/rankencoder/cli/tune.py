@@ -45,7 +45,6 @@ def tune(
         Path | None, typer.Option(help="Sentences to draw the reference corpus of a plain encoder from.")
     ] = None,
     size: Annotated[int, typer.Option(min=2, help="Sentences of that reference corpus.")] = 10_000,
-    seed: Annotated[int, typer.Option(min=0, help="Draws other folds.")] = 0,
     show_all: Annotated[bool, typer.Option("--all", help="Show all candidates, not only the best.")] = False,
     device: Device = None,
     batch_size: BatchSize = 32,
@@ -75,7 +74,6 @@ def tune(
         dev or [],
         corpus=corpus,
         size=size,
-        seed=seed,
         device=device,
         batch_size=batch_size,
         progress=is_watched(),

@@ -117,7 +117,7 @@ def most_changed(pair_set: PairSet, base: np.ndarray, other: np.ndarray) -> dict
     improvement = np.abs(places[1] - places[0]) - np.abs(places[2] - places[0])
     order = np.argsort(-improvement, kind="stable")
 
-    def told(i: int) -> dict[str, Any]:
+    def describe(i: int) -> dict[str, Any]:
         pair = pair_set.pairs[i]
         return {
             "a": pair.a,
@@ -129,6 +129,6 @@ def most_changed(pair_set: PairSet, base: np.ndarray, other: np.ndarray) -> dict
             "improvement": float(improvement[i]),
         }
 
-    improved = [told(i) for i in order[:_CHANGED] if improvement[i] > 0]
-    worsened = [told(i) for i in order[::-1][:_CHANGED] if improvement[i] < 0]
+    improved = [describe(i) for i in order[:_CHANGED] if improvement[i] > 0]
+    worsened = [describe(i) for i in order[::-1][:_CHANGED] if improvement[i] < 0]
     return {"improved": improved, "worsened": worsened}
