@@ -76,8 +76,8 @@ class RayCluster:
 
     def map(self, items: list[Any], function: Callable[[Any], Any]) -> Iterator[Any]:
         """Yield a function of each item, as it comes."""
-        read = self._dataset(items).map(_Mapped(function), num_cpus=_READING)
-        return self._stream(read, ordered=False)
+        done = self._dataset(items).map(lambda row: _attempt(function, row), num_cpus=_READING)
+        return self._stream(done, ordered=False)
 
     def encode(
         self,
@@ -98,7 +98,7 @@ class RayCluster:
         :param ordered: Yield in the order of the items, which may let workers wait.
         """
         gpu = 1 if self.gpus and not (device or "").startswith("cpu") else 0
-        pieces = self._dataset(items).flat_map(_Read(read), num_cpus=_READING)
+        pieces = self._dataset(items).flat_map(lambda row: _read(read, row), num_cpus=_READING)
         done = pieces.map(
             _Worker,
             fn_constructor_args=(worker, *arguments),
@@ -158,45 +158,32 @@ class _Fault:
 _FAULTS = (InputError, OSError)
 
 
-class _Mapped:
-    def __init__(self, function: Callable[[Any], Any]) -> None:
-        self.function = function
+def _attempt(work: Callable[[Any], Any], row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row with what a function makes of another one's item; a fault stays what it is."""
+    value = row["item"].value
+    if isinstance(value, _Fault):
+        return row
+    try:
+        return {"item": _Box(work(value))}
+    except _FAULTS as error:
+        return {"item": _Box(_Fault(error))}
 
-    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        try:
-            return {"item": _Box(self.function(row["item"].value))}
-        except _FAULTS as error:
-            return {"item": _Box(_Fault(error))}
 
-
-class _Read:
-    def __init__(self, read: Callable[[Any], Iterable[Any]]) -> None:
-        self.read = read
-
-    def __call__(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        try:
-            for piece in self.read(row["item"].value):
-                yield {"item": _Box(piece)}
-        except _FAULTS as error:
-            yield {"item": _Box(_Fault(error))}
+def _read(read: Callable[[Any], Iterable[Any]], row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    try:
+        for piece in read(row["item"].value):
+            yield {"item": _Box(piece)}
+    except _FAULTS as error:
+        yield {"item": _Box(_Fault(error))}
 
 
 class _Worker:
     def __init__(self, make: Callable[..., Callable[[Any], Any]], *arguments: Any) -> None:
-        self.fault: _Fault | None = None
-        try:
-            self.work = make(*arguments)
-        except _FAULTS as error:
-            self.fault = _Fault(error)
+        self.made = _attempt(lambda given: make(*given), {"item": _Box(arguments)})
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        piece = row["item"].value
-        if isinstance(piece, _Fault) or self.fault is not None:
-            return {"item": _Box(piece if isinstance(piece, _Fault) else self.fault)}
-        try:
-            return {"item": _Box(self.work(piece))}
-        except _FAULTS as error:
-            return {"item": _Box(_Fault(error))}
+        work = self.made["item"].value
+        return self.made if isinstance(work, _Fault) else _attempt(work, row)
 
 
 def _unpacked(value: Any) -> Any:

@@ -279,8 +279,7 @@ class RankIndex:
         else:
             vectors = self.model(checked) if (checked := check_sentences(query)) else np.zeros((0, 0))
         most = min(k, max(1, len(self)))
-        # text is the server's own SQL, until it takes the JSON form
-        condition = where if isinstance(where, str) else self.rows.to_sql(where) if where else None
+        condition = self.rows.to_sql(where) if where else None
         found = self.rows.search(vectors, most, condition, exact=exact) if len(vectors) else []
         calibration = self.calibration
         hits = [[Hit.of_row(row, calibration) for row in rows] for rows in found]
