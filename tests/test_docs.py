@@ -82,7 +82,7 @@ class Reader:
 
     def _curl(self, words):
         done = subprocess.run(
-            ["curl", "--fail-with-body", "-sS", *words], capture_output=True, text=True, timeout=60
+            ["curl", "--fail-with-body", "-sS", *words], capture_output=True, text=True, timeout=600
         )
         assert done.returncode == 0, f"{words}: {done.stdout} {done.stderr}"
         assert json.loads(done.stdout)

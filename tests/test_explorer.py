@@ -333,7 +333,7 @@ def page_of(url):
 def test_command_shows_the_page_and_ends_at_ctrl_c(tiny_saved, tmp_path):
     with (
         Process("-m", "rankencoder", "explore", tiny_saved, "--port", 0, log=tmp_path / "log") as explorer,
-        httpx.stream("GET", f"{explorer.url}/gradio_api/heartbeat/x", timeout=30),
+        httpx.stream("GET", f"{explorer.url}/gradio_api/heartbeat/x", timeout=300),
     ):  # an open page
         config = page_of(explorer.url)
         assert config["title"] == "model: rankencoder explorer"

@@ -1,8 +1,8 @@
-import subprocess
 import sys
 
 import numpy as np
 import pytest
+import warm
 from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 
@@ -50,7 +50,7 @@ from sentence_transformers import SentenceTransformer
 vectors = SentenceTransformer({str(tmp_path / "m")!r}, device="cpu").encode({TEXTS!r})
 numpy.save({str(tmp_path / "v.npy")!r}, vectors)
 """
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    warm.run([sys.executable, "-c", code], check=True, capture_output=True)
     assert np.allclose(cosines(np.load(tmp_path / "v.npy")), model.similarity(TEXTS, TEXTS), atol=1e-4)
 
 

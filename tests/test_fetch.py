@@ -67,7 +67,7 @@ def start(hub, tmp_path):
 def data(start):
     def run(*arguments):
         process = start(*arguments)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate()
         return process.returncode, out, err
 
     return run
@@ -240,13 +240,11 @@ def test_an_interrupted_call_can_be_repeated(hub, start, data, tmp_path):
     hub.add(SIMCSE, "wiki1m_for_simcse.txt", MANY, large=True)
     hub.stops_after = 12_000_000
     process = start("fetch", "senteval", "wiki1m")
-    deadline = time.time() + 40
     while not any(path.stat().st_size >= 10 * 2**20 for path in tmp_path.rglob("*.incomplete")):
-        assert time.time() < deadline
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate()
     assert process.returncode == 130
     assert err.splitlines()[-1] == "error: interrupted; the same command fetches what is missing"
     assert not (tmp_path / "data/wiki1m").exists()

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import random
 import re
-import subprocess
 import sys
 from functools import cache
 from itertools import chain
@@ -13,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+import warm
 from datasets import Dataset
 from tiny_backbones import KINDS, tiny_model, word_pieces
 
@@ -129,7 +129,7 @@ assert "rankencoder" not in sys.modules
 print("found:" + json.dumps(found))
 """
     arguments = [str(folder), json.dumps([*SENTENCES, ""])]
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False, cwd=folder
     )
     assert done.returncode == 0, done.stderr

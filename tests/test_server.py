@@ -270,7 +270,7 @@ def test_health_docs_and_metrics(url, model):
 def test_64_clients_at_once_each_get_their_own(url, model, sentences):
     def ask(number):
         texts = [sentences[number + 64 * i] for i in range(4)]
-        with httpx.Client(timeout=60) as own:
+        with httpx.Client(timeout=300) as own:
             answers = [own.post(f"{url}/v1/embeddings", json={"input": text}) for text in texts]
         return texts, [answer.json()["data"][0]["embedding"] for answer in answers]
 
@@ -353,7 +353,7 @@ def test_sigterm_finishes_what_is_in_flight(tmp_path):
     with Process(script, gate, log=tmp_path / "log") as server, ThreadPoolExecutor(8) as pool:
         body = {"input": "A sentence that has to wait for the gate."}
         answers = [
-            pool.submit(httpx.post, f"{server.url}/v1/embeddings", json=body, timeout=60) for _ in range(8)
+            pool.submit(httpx.post, f"{server.url}/v1/embeddings", json=body, timeout=300) for _ in range(8)
         ]
         wait_for(lambda: figure(server.url, "rankencoder_waiting_sentences") == 8)
         server.terminate()

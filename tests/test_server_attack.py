@@ -31,7 +31,7 @@ def server(tiny_saved, tmp_path_factory):
 
 
 def ask(url, **options):
-    return httpx.post(f"{url}/v1/embeddings", json={"input": SECRET}, headers=GOOD, timeout=30, **options)
+    return httpx.post(f"{url}/v1/embeddings", json={"input": SECRET}, headers=GOOD, timeout=300, **options)
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def served_all_the_while(url):
     answers, end = [], threading.Event()
 
     def client():
-        with httpx.Client(headers=GOOD, timeout=30) as session:
+        with httpx.Client(headers=GOOD, timeout=300) as session:
             while not end.is_set():
                 answer = session.post(f"{url}/v1/embeddings", json={"input": SECRET})
                 answers.append((answer.status_code, len(answer.json().get("data", ()))))
@@ -61,7 +61,7 @@ def served_all_the_while(url):
 
 def connect(url):
     host, port = url.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=30)
+    return socket.create_connection((host, int(port)), timeout=300)
 
 
 def until_closed(connection):
@@ -220,7 +220,7 @@ def test_a_flood_of_wrong_keys(server):
 
     with (
         served_all_the_while(server.url),
-        httpx.Client(timeout=30) as client,
+        httpx.Client(timeout=300) as client,
         ThreadPoolExecutor(8) as pool,
     ):
         assert {answer.status_code for answer in pool.map(try_key, range(10, 210))} == {401}

@@ -2,12 +2,12 @@
 
 import json
 import string
-import subprocess
 import sys
 
 import numpy as np
 import pytest
 import torch
+import warm
 from tiny_backbones import (
     BERT,
     CAUSAL,
@@ -80,9 +80,7 @@ assert "rankencoder" not in sys.modules
 print("found:" + json.dumps(found))
 """
     arguments = [str(folder), json.dumps(list(encoders)), json.dumps([*TEXTS, TEXTS[4] * 4])]
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
-    )
+    done = warm.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.split("found:")[1])
 

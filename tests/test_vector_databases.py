@@ -118,7 +118,7 @@ def postgres():
 
     def run(program, *arguments):
         command = [str(programs / program), *arguments]
-        done = subprocess.run(command, user=user, cwd=folder, capture_output=True, text=True, timeout=50)
+        done = subprocess.run(command, user=user, cwd=folder, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stderr
 
     try:

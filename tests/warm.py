@@ -155,7 +155,7 @@ def _ask(request):
 
 
 def _import_much():
-    """Import what most processes need."""
+    """Import what most processes need of others; our own package is imported soon, and not by all."""
     import contextlib
 
     for name in (
@@ -166,11 +166,10 @@ def _import_much():
         "pyarrow.parquet",
         "sklearn.metrics",
         "sentence_transformers",
+        "transformers.trainer",
+        "transformers.models.bert.modeling_bert",
         "typer",
         "uvicorn",
-        "rankencoder.cli",
-        "rankencoder.search",
-        "rankencoder.training.run",
     ):
         with contextlib.suppress(ImportError):
             __import__(name)
