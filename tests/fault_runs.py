@@ -20,7 +20,7 @@ PARTS = (
     "rankencoder.reference._PART",
     "rankencoder.search.rank_index._PART",
     "rankencoder.evaluation.vector_cache._PART",
-    "rankencoder.training.teaching.teacher_vectors._PART",
+    "rankencoder.training.teaching.teachers._PART",
     "rankencoder.training.sentences._BATCH",
 )
 """How many sentences are worked on at a time."""
