@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import Device, Json, console, print_json, quiet_libraries
+from rankencoder.cli.console import Device, Json, console, print_json, print_table, quiet_libraries
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,9 +42,6 @@ def similarity(
     """
     if (a is None) != (b is None) or (pairs is None) == (a is None):
         raise InputError("give two sentences, or --pairs FILE")
-    from rich.markup import escape
-    from rich.table import Table
-
     from rankencoder.io.pairs import Pair, read_pairs
 
     _prepare(model)
@@ -61,10 +58,8 @@ def similarity(
     if as_json:
         print_json(list(rows))
         return
-    table = Table(*columns.values(), "a", "b", box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(*(f"{row[key]:.4f}" for key in columns), escape(row["a"]), escape(row["b"]))
-    console().print(table)
+    cells = ((*(f"{row[key]:.4f}" for key in columns), row["a"], row["b"]) for row in rows)
+    print_table(cells, *columns.values(), "a", "b")
 
 
 def neighbors(
@@ -80,17 +75,12 @@ def neighbors(
     """
     from dataclasses import asdict
 
-    from rich.markup import escape
-    from rich.table import Table
-
     found = load(model, None, device).neighbors(sentence, k)
     if as_json:
         print_json([asdict(neighbor) for neighbor in found])
         return
-    table = Table("rank", "cosine", "reference sentence", box=None, pad_edge=False)
-    for neighbor in found:
-        table.add_row(str(neighbor.rank), f"{neighbor.similarity:.4f}", escape(neighbor.sentence))
-    console().print(table)
+    rows = ((neighbor.rank, f"{neighbor.similarity:.4f}", neighbor.sentence) for neighbor in found)
+    print_table(rows, "rank", "cosine", "reference sentence")
 
 
 def explain(
@@ -134,7 +124,6 @@ def load(name: str, rank_weight: float | None, device: str | None) -> RankEncode
 def print_explanation(explanation: Explanation, part: str, show: int) -> None:
     """Print an explanation for a person."""
     from rich.markup import escape
-    from rich.table import Table
 
     out = console()
     out.print(f"[bold]a[/] {escape(explanation.a)}\n[bold]b[/] {escape(explanation.b)}")
@@ -148,10 +137,8 @@ def print_explanation(explanation: Explanation, part: str, show: int) -> None:
         + (":" if show and number else "")
     )
     if show and number:
-        table = Table("rank for a", "rank for b", "shared neighbour", box=None, pad_edge=False)
-        for shared in explanation.shared[:show]:
-            table.add_row(str(shared.rank_a), str(shared.rank_b), escape(shared.sentence))
-        out.print(table)
+        rows = ((shared.rank_a, shared.rank_b, shared.sentence) for shared in explanation.shared[:show])
+        print_table(rows, "rank for a", "rank for b", "shared neighbour")
 
 
 def _score(model: RankEncoder | Encoder, pairs: Iterable[Pair]) -> Iterator[dict[str, Any]]:

@@ -155,6 +155,22 @@ def console() -> Console:
     return Harmless(highlight=False)
 
 
+def print_table(rows: Iterable[Iterable[Any]], *columns: Any) -> None:
+    """Print a table without lines.
+
+    :param rows: The cells of each row, printed as they are.
+    :param columns: The headings, or columns of rich; none for a table without a heading.
+    """
+    from rich.markup import escape
+    from rich.table import Table
+
+    headings = [escape(column) if isinstance(column, str) else column for column in columns]
+    table = Table(*headings, box=None, pad_edge=False, show_header=bool(headings))
+    for row in rows:
+        table.add_row(*(escape(str(cell)) for cell in row))
+    console().print(table)
+
+
 def print_json(value: Any) -> None:
     """Print a value as one JSON document; control characters are escaped, those beyond ASCII too."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2).translate(_ESCAPED) + "\n")

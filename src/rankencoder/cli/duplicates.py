@@ -15,6 +15,7 @@ from rankencoder.cli.console import (
     console,
     is_watched,
     print_json,
+    print_table,
     quiet_libraries,
 )
 from rankencoder.errors import InputError
@@ -79,18 +80,16 @@ def duplicates(
 
 
 def _print_pairs(found: Duplicates, show: int) -> None:
-    from rich.markup import escape
-    from rich.table import Column, Table
+    from rich.table import Column
 
-    if not found.pairs or not show:
-        return
-    where = Column("where", overflow="fold")  # ids are to be used, and must not be cut
-    table = Table("similarity", "random pairs below", where, "sentence", box=None, pad_edge=False)
+    rows = []
     for pair in found.pairs[:show]:
         numbers = (f"{pair.similarity:.4f}", found.calibration.percent(pair.similarity))
-        table.add_row(*numbers, escape(found.places[pair.a][0]), escape(found.sentences[pair.a]))
-        table.add_row("", "", escape(found.places[pair.b][0]), escape(found.sentences[pair.b]))
-    console().print(table)
+        rows.append((*numbers, found.places[pair.a][0], found.sentences[pair.a]))
+        rows.append(("", "", found.places[pair.b][0], found.sentences[pair.b]))
+    where = Column("where", overflow="fold")  # ids are to be used, and must not be cut
+    if rows:
+        print_table(rows, "similarity", "random pairs below", where, "sentence")
 
 
 def _print_groups(found: Duplicates, show: int) -> None:

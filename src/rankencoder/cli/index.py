@@ -18,6 +18,7 @@ from rankencoder.cli.console import (
     console,
     is_watched,
     print_json,
+    print_table,
     quiet_libraries,
 )
 
@@ -121,9 +122,6 @@ def search(
 
 
 def _print_hits(opened: RankIndex, hits: list[Hit]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
     from rankencoder.errors import shorten
 
     if not hits:
@@ -131,9 +129,13 @@ def _print_hits(opened: RankIndex, hits: list[Hit]) -> None:
         return
     calibration = opened.calibration
     columns = [name for name in opened.columns if any(hit.columns.get(name) is not None for hit in hits)]
-    table = Table("score", "random pairs below", "text", *map(escape, columns), box=None, pad_edge=False)
-    for hit in hits:
-        percent = calibration.percent(hit.score) if calibration else ""
-        values = ("" if hit.columns[name] is None else shorten(str(hit.columns[name])) for name in columns)
-        table.add_row(f"{hit.score:.4f}", percent, escape(hit.text), *map(escape, values))
-    console().print(table)
+    rows = (
+        (
+            f"{hit.score:.4f}",
+            calibration.percent(hit.score) if calibration else "",
+            hit.text,
+            *("" if hit.columns[name] is None else shorten(str(hit.columns[name])) for name in columns),
+        )
+        for hit in hits
+    )
+    print_table(rows, "score", "random pairs below", "text", *columns)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from rankencoder._version import __version__
-from rankencoder.cli.console import Json, console, print_json, quiet_libraries
+from rankencoder.cli.console import Json, print_json, print_table, quiet_libraries
 
 
 def _print_version(wanted: bool) -> None:
@@ -49,7 +49,7 @@ def info(
 
     encoder = Encoder(model)
     about = {"encoder": encoder.name, "dimension": encoder.dimension, "prompt": encoder.prompt}
-    print_json(about) if as_json else _print_table(about)
+    print_json(about) if as_json else print_table(about.items())
 
 
 def describe(folder: Path) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def print_description(about: dict[str, Any]) -> None:
     if counts.get("duplicates"):
         dropped.append(("about " if counts.get("estimated") else "") + f"{counts['duplicates']:,} duplicates")
     kilobytes = 4 * about["dimension"] / 1000
-    _print_table(
+    print_table(
         {
             "RankEncoder": about["folder"],
             "encoder": about["encoder"] + ("" if about["encoder_saved"] else " (a callable, not on disk)"),
@@ -85,15 +85,5 @@ def print_description(about: dict[str, Any]) -> None:
             "rank_weight": about["rank_weight"],
             "a sentence": f"{about['dimension']:,} dimensions, {kilobytes:.1f} kB as float32",
             "on disk": f"{about['bytes_on_disk'] / 1e6:.1f} MB",
-        }
+        }.items()
     )
-
-
-def _print_table(rows: dict[str, Any]) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, value in rows.items():
-        table.add_row(f"[bold]{name}[/]", escape(str(value)))
-    console().print(table)
