@@ -14,10 +14,7 @@ Number = TypeVar("Number", "float", "torch.Tensor", "np.ndarray")
 
 
 def check_rank_weight(rank_weight: float) -> float:
-    """Return λ as a float.
-
-    :raises InputError: If it is not between 0 (cosine alone) and 1 (ranks alone).
-    """
+    """Return λ as a float, once it is between 0 and 1."""
     if not 0 <= rank_weight <= 1:
         raise InputError(
             f"rank_weight must be between 0 (cosine alone) and 1 (ranks alone), not {rank_weight}"
@@ -61,10 +58,7 @@ def blended_dimension(rank_dimension: int, dimension: int, rank_weight: float) -
 
 
 def reweight_vectors(blended: torch.Tensor, rank_dimension: int, old: float, new: float) -> torch.Tensor:
-    """Return blended vectors as they would be with another λ.
-
-    :raises InputError: If the old λ was 0 or 1: then one of the parts is not there.
-    """
+    """Return blended vectors as they would be with another λ."""
     if old == new:
         return blended
     if old in (0, 1):

@@ -48,10 +48,7 @@ def rankencoder_folder(source: Any) -> Path | None:
 
 
 def encoder_folder(name: str) -> str:
-    """Return where the encoder of a training run is; other names stay as they are.
-
-    :raises InputError: If the run has none yet.
-    """
+    """Return where the encoder of a training run is; other names stay as they are."""
     run = Path(name)
     if not (run / RUN).exists():
         return name
@@ -62,19 +59,13 @@ def encoder_folder(name: str) -> str:
 
 
 def check_model(source: Any) -> None:
-    """Check that there is a RankEncoder, a training run or an encoder of this name, without loading it.
-
-    :raises InputError: If there is none.
-    """
+    """Check that there is a RankEncoder, a training run or an encoder of this name, without loading it."""
     if isinstance(source, (str, Path)) and rankencoder_folder(source) is None:
         check_encoder_name(str(source))
 
 
 def check_encoder_name(name: str, revision: str | None = None) -> None:
-    """Check that there is an encoder of this name, without loading it.
-
-    :raises InputError: If there is none.
-    """
+    """Check that there is an encoder of this name, without loading it."""
     folder = Path(encoder_folder(split_prompt(name)[0]))
     if not folder.exists():
         check_not_interrupted(folder)
@@ -86,10 +77,7 @@ def check_encoder_name(name: str, revision: str | None = None) -> None:
 
 
 def load_sentence_transformer(name: str, *, revision: str | None, device: str | None) -> SentenceTransformer:
-    """Load a SentenceTransformer from a folder or the hub: safetensors only, no code from the repository.
-
-    :raises InputError: If there is none.
-    """
+    """Load a SentenceTransformer from a folder or the hub: safetensors only, no code from the repository."""
     from sentence_transformers import SentenceTransformer
 
     if device is not None:
@@ -110,10 +98,7 @@ def load_sentence_transformer(name: str, *, revision: str | None, device: str | 
 
 
 def check_readable(folder: Path) -> None:
-    """Check that all files of a model can be read: libraries would go on without some of them.
-
-    :raises InputError: If one cannot.
-    """
+    """Check that all files of a model can be read: libraries would go on without some of them."""
     for path in (found for name in _READ for found in (*folder.glob(name), *folder.glob(f"*/{name}"))):
         try:
             path.open("rb").close()
@@ -122,10 +107,7 @@ def check_readable(folder: Path) -> None:
 
 
 def check_device(device: str) -> None:
-    """Check that a device can compute.
-
-    :raises InputError: If it cannot.
-    """
+    """Check that a device can compute."""
     import torch
 
     try:
@@ -135,10 +117,7 @@ def check_device(device: str) -> None:
 
 
 def check_hub(name: str, revision: str | None, *, what: str = "encoder") -> None:
-    """Fetch one small file of a hub repository, so that a wrong name fails at once and in one line.
-
-    :raises InputError: If there is no such repository or revision, or no network.
-    """
+    """Fetch one small file of a hub repository, so that a wrong name fails at once and in one line."""
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 

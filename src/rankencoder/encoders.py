@@ -100,7 +100,6 @@ class Encoder:
         """Encode sentences.
 
         :return: ``[len(sentences), dimension]`` float32 unit vectors on the encoder's device.
-        :raises InputError: If the encoder returns anything but one finite, non-zero vector per sentence.
         """
         return unit(self.raw(sentences, progress=progress))
 
@@ -157,7 +156,6 @@ class Encoder:
 
         :param owner: What to call these vectors.
         :param otherwise: What to do where no such encoder is to be had.
-        :raises InputError: If they came from another one.
         """
         own = self.probe()
         if own.shape != probe.shape:

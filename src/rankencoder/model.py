@@ -253,8 +253,6 @@ class RankEncoder:
         """Write encoder, reference corpus and form to a folder (safetensors and JSON), whole or not at all.
 
         An encoder that is a callable cannot be written: give it to `load` again.
-
-        :raises InputError: If the folder exists and is not to be overwritten.
         """
         persistence.save(self._parts(), Path(folder), overwrite=overwrite)
 
@@ -324,10 +322,7 @@ def open_model(
 def open_rankencoder(
     source: EncoderLike | Encoder | RankEncoder, *, device: str | None = None, batch_size: int = 32
 ) -> RankEncoder:
-    """Open a RankEncoder (see `open_model`).
-
-    :raises InputError: If it is a plain encoder, or none.
-    """
+    """Open a RankEncoder (see `open_model`)."""
     if not isinstance(source, RankEncoder):
         check_model(source)
         if rankencoder_folder(source) is None:

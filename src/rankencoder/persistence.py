@@ -83,10 +83,7 @@ def save(model: ModelParts, folder: Path, *, overwrite: bool) -> None:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read what a saved RankEncoder says of itself.
-
-    :raises InputError: If the folder holds none, or one of another format.
-    """
+    """Read what a saved RankEncoder says of itself."""
     if not (folder / CONFIG).exists():
         if (folder / "modules.json").exists():
             raise InputError(f"{folder} is a plain encoder: build a RankEncoder from it first")

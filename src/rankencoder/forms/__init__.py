@@ -32,16 +32,12 @@ def fit_form(name: str, reference: torch.Tensor, **settings: Any) -> Form:
 
     :param settings: What the form takes, None meaning its default: ``dim`` (compact), ``power`` and
         ``center`` (linear).
-    :raises InputError: If there is no such form, or it takes no such setting.
     """
     return _form(name).fit(reference, **check_settings(name, **settings))
 
 
 def check_settings(name: str, **settings: Any) -> dict[str, Any]:
-    """Return the settings that are given, None meaning not given.
-
-    :raises InputError: If there is no such form, or it takes no such setting.
-    """
+    """Return the settings that are given, None meaning not given."""
     form = _form(name)
     given = {key: value for key, value in settings.items() if value is not None}
     for key in given:
@@ -57,10 +53,7 @@ def check_settings(name: str, **settings: Any) -> dict[str, Any]:
 def restore_form(
     name: str, config: dict[str, Any], reference: torch.Tensor, tensors: dict[str, torch.Tensor]
 ) -> Form:
-    """Make a form anew from what `Form.config` and `Form.tensors` gave.
-
-    :raises InputError: If they do not belong together.
-    """
+    """Make a form anew from what `Form.config` and `Form.tensors` gave."""
     form = _form(name)
     try:
         restored = form(reference, **config, **tensors)

@@ -32,10 +32,7 @@ class Form(torch.nn.Module, ABC):
 
     @classmethod
     def check(cls, **settings: Any) -> None:
-        """Refuse settings with values that make no sense.
-
-        :raises InputError: If there is one.
-        """
+        """Refuse settings with values that make no sense."""
 
     @classmethod
     @abstractmethod
@@ -92,10 +89,7 @@ class Form(torch.nn.Module, ABC):
         return {key: value for key, value in self.state_dict().items() if key != "reference"}
 
     def check_fit(self) -> None:
-        """Refuse tensors that do not fit the reference vectors, or are not numbers.
-
-        :raises InputError: If they do not, or are not.
-        """
+        """Refuse tensors that do not fit the reference vectors, or are not numbers."""
         try:
             part = self(self.reference[:1])
             # (squares of larger numbers are none)

@@ -30,7 +30,6 @@ def run_mteb(
     :param tasks: Names of mteb tasks, or tasks.
     :param output: A folder for what mteb returns, in full: ``mteb/MODEL/TASK.json``.
     :return: The main score of each split of each task.
-    :raises InputError: If mteb is not installed, has no such task or cannot get its data.
     """
     try:
         import mteb

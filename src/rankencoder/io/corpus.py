@@ -86,10 +86,7 @@ def _finished(rows: Iterable[Sentence], max_chars: int, with_columns: bool) -> I
 
 
 def check_sentences(sentences: str | Iterable[str]) -> list[str]:
-    """Return sentences as a list, or say which of them no encoder can make sense of.
-
-    :raises InputError: If one is not a string, empty, far too long for a sentence, or not valid Unicode.
-    """
+    """Return sentences as a list, or say which of them no encoder can make sense of."""
     checked = [sentences] if isinstance(sentences, str) else list(sentences)
     for i, text in enumerate(checked):
         if not isinstance(text, str):

@@ -66,10 +66,7 @@ def is_address(place: Any) -> bool:
 
 
 def file_system(address: str) -> tuple[Any, str]:
-    """Return fsspec's file system for an address, and the path in it.
-
-    :raises InputError: If fsspec does not know it, or the package for it is missing.
-    """
+    """Return fsspec's file system for an address, and the path in it."""
     import fsspec
 
     try:
@@ -90,10 +87,7 @@ def whereabouts(place: Place) -> PurePosixPath:
 
 
 def list_files(place: Place) -> list[Place]:
-    """Return the file at a place, or the files of sentences in a folder there, in order.
-
-    :raises InputError: If there is none.
-    """
+    """Return the file at a place, or the files of sentences in a folder there, in order."""
     if is_address(place):
         return _list_address(str(place))
     path = Path(place)
@@ -142,10 +136,7 @@ def bare_suffix(path: Place) -> str:
 
 @contextmanager
 def open_file(place: Place) -> Iterator[IO[bytes]]:
-    """Open a file to be read, as it is.
-
-    :raises InputError: If it is at an address that cannot be reached.
-    """
+    """Open a file to be read, as it is."""
     if not is_address(place):
         with open(place, "rb") as file:
             yield file
@@ -174,7 +165,6 @@ def read_lines(path: Path, longest: int) -> Iterator[Sentence]:
     """Yield the lines of a UTF-8 file, plain or compressed, split strictly at newlines.
 
     :param longest: A line of more bytes is yielded without its text, and never held in memory.
-    :raises InputError: If the file is not UTF-8 text or not whole; with file and line.
     """
     return slice_lines(Slice(path), longest)
 
@@ -235,8 +225,6 @@ def cut(place: Place) -> list[Slice]:
     """Cut a file into slices that are read apart: lines by bytes, Parquet by row groups.
 
     Compressed files and tables with quotes cannot be entered in the middle: they are one slice each.
-
-    :raises InputError: If the file cannot be read.
     """
     suffix = PurePosixPath(place).suffix.lower()
     if suffix == ".parquet":

@@ -28,7 +28,6 @@ def check_manifest(folder: Path, *, skip: str = "", advice: str = "build it agai
     :param skip: Do not check files of this sub-folder.
     :param advice: What to do about a damaged folder.
     :return: Whether there is a manifest; folders of earlier versions have none.
-    :raises InputError: If a file is missing or damaged.
     """
     if not (folder / MANIFEST).exists():
         return False

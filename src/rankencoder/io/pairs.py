@@ -36,10 +36,7 @@ class ScoredPair(NamedTuple):
 
 
 def read_pairs(path: str | Path) -> Iterator[Pair]:
-    """Yield the pairs of a file: two columns, or what `read_scored_pairs` reads, whose scores are skipped.
-
-    :raises InputError: If a line is no pair of sentences; with file and line.
-    """
+    """Yield the pairs of a file: two columns, or what `read_scored_pairs` reads, whose scores are skipped."""
     for cells, place in _read_rows(Path(path), _KEYS):
         with located(place):
             yield _check_pair(*cells)
@@ -53,8 +50,6 @@ def read_scored_pairs(path: str | Path) -> list[ScoredPair]:
     skipped.
 
     :param path: The file, plain or as ``.gz``, ``.bz2`` or ``.xz``.
-    :raises InputError: If a line is no scored pair, with file and line; or if no rank correlation can be had
-        with the scores, for want of different ones.
     """
     pairs = []
     for (score, a, b), place in _read_rows(Path(path), _SCORED_KEYS):
@@ -70,10 +65,7 @@ def read_scored_pairs(path: str | Path) -> list[ScoredPair]:
 
 
 def to_score(value: Any) -> float:
-    """Return a gold score as a number.
-
-    :raises InputError: If it is none, or not a finite one.
-    """
+    """Return a gold score as a number."""
     number = _number(value)
     if number is None or not math.isfinite(number):
         raise InputError(f"the score {reprlib.repr(value)} is not a finite number")

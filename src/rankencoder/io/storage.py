@@ -115,10 +115,7 @@ def write_errors_named(target: Path) -> Iterator[None]:
 
 
 def check_local(target: str | Path) -> None:
-    """Check that a target is on a disk: a path would be made of an address, and a folder named "s3:".
-
-    :raises InputError: If it is an address.
-    """
+    """Check that a target is on a disk: a path would be made of an address, and a folder named "s3:"."""
     if found := _ADDRESS.search(Path(target).as_posix()):
         raise InputError(
             f"{found[0].lstrip('/')}//… is an address, and only encoding with `ray` writes to one: give a "
@@ -127,10 +124,7 @@ def check_local(target: str | Path) -> None:
 
 
 def check_free(target: str | Path, *, overwrite: bool) -> Path:
-    """Return where to write, links followed.
-
-    :raises InputError: If something is there and not to be overwritten, or a folder that we did not write.
-    """
+    """Return where to write, links followed, once nothing is there that must stay."""
     check_local(target)
     target = Path(target).resolve()
     if target.exists() and not overwrite:
@@ -143,10 +137,7 @@ def check_free(target: str | Path, *, overwrite: bool) -> Path:
 
 
 def replace_folder(temporary: Path, target: Path) -> None:
-    """Let a finished folder take the place of a target.
-
-    :raises InputError: If that is a file.
-    """
+    """Let a finished folder take the place of a target."""
     previous = _previous(target)
     if target.is_dir():
         shutil.rmtree(previous, ignore_errors=True)
@@ -200,10 +191,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object.
-
-    :raises InputError: If there is no such file, or something else in it.
-    """
+    """Read a JSON object."""
     with _damage_named(path, "JSON", ValueError, RecursionError):
         value = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(value, dict):
@@ -227,7 +215,6 @@ def check_kinds(stored: dict[str, Any], path: Path, **kinds: type) -> dict[str, 
     """Return what a file of ours holds, once each value that is named is of its kind.
 
     :param kinds: Of each value; truth values are no numbers here, and only finite ones are.
-    :raises InputError: If one is missing, or of another kind; with the file.
     """
     for name, kind in kinds.items():
         if not _is_of(kind, stored.get(name)):
@@ -253,10 +240,7 @@ def write_tensors(path: Path, tensors: dict[str, np.ndarray]) -> None:
 
 
 def read_tensors(path: Path) -> dict[str, np.ndarray]:
-    """Read the arrays of a safetensors file.
-
-    :raises InputError: If there is no such file, or it is not a whole safetensors file.
-    """
+    """Read the arrays of a safetensors file."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -265,10 +249,7 @@ def read_tensors(path: Path) -> dict[str, np.ndarray]:
 
 
 def read_array(path: Path, mmap_mode: Literal["r"] | None = None) -> np.ndarray:
-    """Read an array of a ``.npy`` file, never a pickled one.
-
-    :raises InputError: If there is no such file, or it is not a whole one.
-    """
+    """Read an array of a ``.npy`` file, never a pickled one."""
     with _damage_named(path, "a whole .npy file", Exception):  # numpy's parser of the header raises anything
         found: np.ndarray = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
     if not isinstance(found, np.ndarray):
@@ -277,10 +258,7 @@ def read_array(path: Path, mmap_mode: Literal["r"] | None = None) -> np.ndarray:
 
 
 def missing(path: Path) -> str:
-    """Return that a file of a saved folder is not there.
-
-    :raises InputError: If an interrupted save left the folder elsewhere.
-    """
+    """Return that a file of a saved folder is not there."""
     check_not_interrupted(path.parent)
     if not path.parent.exists():
         return f"no such folder: {path.parent}"
@@ -288,10 +266,7 @@ def missing(path: Path) -> str:
 
 
 def check_not_interrupted(folder: Path) -> None:
-    """Check that a folder is not missing because replacing it was interrupted.
-
-    :raises InputError: If it is; with where the previous one is.
-    """
+    """Check that a folder is not missing because replacing it was interrupted."""
     folder = folder.resolve()
     previous = _previous(folder)
     if not folder.exists() and previous.is_dir():
@@ -299,10 +274,7 @@ def check_not_interrupted(folder: Path) -> None:
 
 
 def import_pyarrow() -> tuple[Any, Any]:
-    """Return the modules pyarrow and pyarrow.parquet.
-
-    :raises InputError: If they are not installed.
-    """
+    """Return the modules pyarrow and pyarrow.parquet."""
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
