@@ -188,7 +188,7 @@ class TrainConfig(Settings):
 _REMOVED = {
     "rounds": (1, "further rounds gained nothing (see results/README.md)"),
     "neighbors": (0, "batches of neighbours gained nothing (see results/README.md)"),
-    "reference_seed": (42, "another reference corpus made no difference"),
+    "reference_seed": (42, "the reference corpus is always drawn with seed 42"),
 }
 """Settings of earlier versions: the default, at which they may still be given, and why they went."""
 
