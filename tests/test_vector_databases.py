@@ -124,7 +124,9 @@ def postgres():
     try:
         run("initdb", "-D", f"{folder}/data", "-U", "test", "-A", "trust", "--no-sync", "-E", "UTF8")
         options = f"-k {folder} -c listen_addresses='' -c fsync=off"
-        run("pg_ctl", "-D", f"{folder}/data", "-l", f"{folder}/log", "-w", "-o", options, "start")
+        run(
+            "pg_ctl", "-D", f"{folder}/data", "-l", f"{folder}/log", "-w", "-t", "600", "-o", options, "start"
+        )
         try:
             yield f"host={folder} user=test dbname=postgres"
         finally:
