@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 
 _DASHED = (0, (4, 2))
 _EXACT = (
-    "This curve is of exact ranks, whatever the encoder’s own form, so its last point can differ a little "
-    "from the tables."
+    "This curve is of exact ranks, not the encoder’s own form: its end can differ a little from the tables."
 )
-
 _Curves = dict[str, np.ndarray]
 _Part = tuple[str, "Callable[[Axes], None]", list[list[Value]]]
 """What one encoder's curve shows in words, what draws it, and its data."""
@@ -87,10 +85,7 @@ def _weights(view: View, parts: list[Any]) -> _Part:
         f"the {name} is {number(main[0])} at rank weight 0 (cosine) and {number(main[-1])} at 1 "
         f"({view.similarity('ranks')} alone); it is highest, {number(main[best])}, at {x[best]:g}."
     )
-    rows: list[list[Value]] = [
-        [n, w, float(s)] for n, row in curve.items() for w, s in zip(x, row, strict=True)
-    ]
-    return finding, partial(_draw_weights, x=x, curve=curve, main=main), rows
+    return finding, partial(_draw_weights, x=x, curve=curve, main=main), _rows(x, curve)
 
 
 def _mean(curves: Sequence[dict[str, list[float]]]) -> _Curves:

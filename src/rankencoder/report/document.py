@@ -29,17 +29,13 @@ class Text:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What to use with one encoder, and why.
-
-    :param tone: "gain" where something beats plain cosine, "keep" where nothing does, "open" otherwise.
-    :param advice: What to run next: a name in `section_texts.jinja`.
-    """
+    """What to use with one encoder, and why."""
 
     about: str
     headline: str
     paragraphs: list[str]
-    tone: str
-    advice: str = ""
+    tone: str  # "gain" where something beats plain cosine, "keep" where nothing does, else "open"
+    advice: str = ""  # what to run next: a name in section_texts.jinja
     kind: ClassVar[str] = "verdict"
 
 
@@ -63,11 +59,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Table:
-    """A table with named rows.
-
-    :param folded: Whether it is shown only on demand.
-    :param words: Whether its cells are words rather than numbers.
-    """
+    """A table with named rows, of numbers or of words; a folded one is shown only on demand."""
 
     caption: str
     head: list[str]
@@ -80,14 +72,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Panel:
-    """One plot of a figure.
-
-    :param label: What it shows, for people who cannot see it.
-    :param draw: Draws on matplotlib axes.
-    """
+    """One plot of a figure."""
 
     title: str
-    label: str
+    label: str  # what it shows, for people who cannot see it
     draw: Callable[[Axes], None]
     height: int = 300
     width: int = 440
@@ -95,30 +83,23 @@ class Panel:
 
 @dataclass(frozen=True)
 class MapPanel:
-    """A map of sentences, drawn by the page itself so that each dot can tell its sentence.
-
-    :param links: The ends of lines: x, y, x, y.
-    :param dots: Number, x, y, whether it is linked, and the sentence.
-    """
+    """A map of sentences, drawn by the page itself so that each dot can tell its sentence."""
 
     title: str
     label: str
     space: str
-    links: list[tuple[float, float, float, float]]
-    dots: list[tuple[int, float, float, bool, str]]
+    links: list[tuple[float, float, float, float]]  # the ends of lines: x, y, x, y
+    dots: list[tuple[int, float, float, bool, str]]  # number, x, y, whether it is linked, the sentence
     width: int = 440
 
 
 @dataclass(frozen=True)
 class Figure:
-    """Plots, what they show in words, and their data.
-
-    :param keys: The legend: text, colour and mark ("line", "dashes", "dot", "square" or "area").
-    """
+    """Plots, what they show in words, and their data."""
 
     ident: str
     title: str
-    keys: list[tuple[str, str, str]]
+    keys: list[tuple[str, str, str]]  # the legend: text, colour, mark (line, dashes, dot, square or area)
     panels: Sequence[Panel | MapPanel]
     head: list[str]
     data: list[list[Value]]
@@ -145,15 +126,11 @@ class ChangedPairs:
 
 @dataclass(frozen=True)
 class Section:
-    """A section; without blocks, what it shows was not measured.
+    """A section; without blocks, what it shows was not measured."""
 
-    :param ident: Its name in `section_texts.jinja`, which holds its heading and lead.
-    :param findings: What was found, a sentence for each encoder.
-    """
-
-    ident: str
+    ident: str  # its name in section_texts.jinja, which holds its heading and lead
     blocks: Sequence[Text | Verdict | Table | Figure | ChangedPairs] = ()
-    findings: list[str] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)  # a sentence for each encoder
 
 
 def spread_cell(values: Sequence[float | None], digits: int = 2, *, best: bool = False) -> Cell:

@@ -22,19 +22,13 @@ _SYSTEMS = {
 
 @dataclass(frozen=True)
 class View:
-    """An encoder of one model, or of several runs of one configuration.
-
-    :param role: "E1" or "E2" of a training run, otherwise empty.
-    :param members: The results of its runs.
-    :param rows: Its similarities: "cosine" and, with a reference corpus, "ranks" and "blend".
-    :param is_alone: Whether the report is about nothing else.
-    """
+    """An encoder of one model, or of several runs of one configuration."""
 
     label: str
-    role: str
-    members: tuple[Result, ...]
-    rows: dict[str, Row]
-    is_alone: bool = False
+    role: str  # "E1" or "E2" of a training run, otherwise empty
+    members: tuple[Result, ...]  # the results of its runs
+    rows: dict[str, Row]  # its similarities: "cosine" and, with a reference corpus, "ranks" and "blend"
+    is_alone: bool = False  # whether the report is about nothing else
 
     @property
     def name(self) -> str:

@@ -22,18 +22,13 @@ _MARKS = {"ranks": "s", "blend": "o", "other": "o"}
 
 @dataclass(frozen=True)
 class Gain:
-    """How much better one similarity is than another.
-
-    :param over: What it is compared with, in words.
-    :param sets: By set, in points.
-    :param means: The mean over several sets, by what to call them.
-    """
+    """How much better one similarity is than another, in points."""
 
     view: View
     kind: str
-    over: str
+    over: str  # what it is compared with, in words
     sets: dict[str, Interval]
-    means: dict[str, Interval]
+    means: dict[str, Interval]  # the means over several sets, by what to call them
 
     @property
     def similarity(self) -> str:
@@ -145,11 +140,7 @@ def _first_figure(gains: Sequence[Gain]) -> Figure:
 
 
 def _draw_whiskers(axes: Axes, series: dict[str, dict[str, Interval]], above: bool = False) -> None:
-    """Draw lines of dots with whiskers, from top to bottom.
-
-    :param series: By colour.
-    :param above: Whether the names stand above the lines, because they are long.
-    """
+    """Draw lines of dots with whiskers by colour, from top to bottom; long names stand above them."""
     names = list(dict.fromkeys(name for lines in series.values() for name in lines))
     for y, name in enumerate(names):
         if name.startswith("mean of") and not above:

@@ -19,10 +19,7 @@ _GLUE = "\N{WORD JOINER}"
 
 
 def render(sections: Sequence[Section], title: str, format: str) -> str:
-    """Fill the template of a format.
-
-    :raises InputError: If Jinja2 is not installed.
-    """
+    """Fill the template of a format."""
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
         from markupsafe import Markup, escape

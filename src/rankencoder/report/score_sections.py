@@ -1,4 +1,4 @@
-"""The tables of scores, each next to the paper's: sentence pairs, similar pairs, transfer."""
+"""The tables, each next to the paper's: sentence pairs, similar pairs, the shape of the space, transfer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rankencoder.evaluation.transfer_data import TRANSFER_TASKS
 from rankencoder.report import paper_scores
 from rankencoder.report.document import Cell, Group, Section, Table, spread_cell
 from rankencoder.report.encoder_views import View, form_notes, set_order
-from rankencoder.report.formatting import clean, listed, number
+from rankencoder.report.formatting import NOTHING, clean, listed, number, plural
 
 _BOLD = "Bold: the highest of a model’s own rows, which may be chance; the gains below have intervals."
 _PUBLISHED = "Published, BERT-base: another backbone"
@@ -23,6 +23,16 @@ _AGGREGATIONS = {
     "mean": "the mean of a set’s sub-sets",
     "wmean": "the mean of a set’s sub-sets, weighted by their pairs",
 }
+
+_COLUMNS = (
+    ("uniformity", "uniformity", 2, 1),
+    ("alignment", "alignment", 3, 1),
+    ("hubness", "hubness", 2, 1),
+    ("effective_rank", "eff. rank", 0, 1),
+    ("first_share", "1st dir., %", 1, 100),
+    ("first_ten_share", "1st ten, %", 1, 100),
+    ("mean_norm", "mean norm", 2, 1),
+)
 
 
 def sts_section(views: Sequence[View], aggregation: str) -> Section:
@@ -145,6 +155,57 @@ def _similar_gain(view: View, name: str) -> str:
         f"on similar pairs, {does} {number(abs(gain))} points against cosine "
         f"({number(float(np.mean(ranks)))} and {number(float(np.mean(base)))})."
     )
+
+
+def space_section(views: Sequence[View]) -> Section:
+    """Tabulate uniformity, alignment and more of base and rank vectors (Table 2)."""
+    groups, findings = [], []
+    for view in views:
+        sets = list(dict.fromkeys(name for member in view.members for name in member.get("space") or {}))
+        parts = {name: [part[view.role] for part in view.set_parts("space", name)] for name in sets}
+        groups += [_space_group(view, name, of_set) for name, of_set in parts.items()]
+        if sets and view.is_ranked:
+            findings.append(_compare_spaces(view, sets[0], parts[sets[0]][0]))
+    if not groups:
+        return Section("space")
+    published = [
+        (f"{base}, {what}", [Cell(number(u)), Cell(number(a)), *[Cell(NOTHING)] * 5])
+        for base, spaces in paper_scores.SPACE.items()
+        for what, (u, a) in zip(("vectors", "rank vectors"), spaces, strict=True)
+    ]
+    groups.append(Group("Published, BERT-base: another backbone, on STS-B", published, published=True))
+    head = ["", *(title for _, title, _, _ in _COLUMNS)]
+    table = Table("Table 2 of the paper, and more", head, groups, form_notes(views))
+    return Section("space", [table], findings)
+
+
+def _space_group(view: View, name: str, parts: list[dict[str, Any]]) -> Group:
+    rows = []
+    for space, title in (("base", "vectors"), ("ranks", view.vectors)):
+        found = [part[space] for part in parts if space in part]
+        if found:
+            rows.append((title, [_space_cell(found, key, digits, by) for key, _, digits, by in _COLUMNS]))
+    first = parts[0]["base"]
+    counts = f"{plural(first['sentences'], 'sentence')}, {plural(first['positive_pairs'], 'positive pair')}"
+    return Group(f"{view.name} on {clean(name)} ({counts})", rows)
+
+
+def _space_cell(found: list[dict[str, Any]], key: str, digits: int, by: float) -> Cell:
+    return spread_cell([None if part[key] is None else by * part[key] for part in found], digits)
+
+
+def _compare_spaces(view: View, name: str, part: dict[str, Any]) -> str:
+    base, ranks = part["base"], part.get("ranks", part["base"])
+    even = "more evenly" if ranks["uniformity"] < base["uniformity"] else "less evenly"
+    found = (
+        f"on {clean(name)}{view.run}, {view.vectors} are spread {even} than the encoder’s own "
+        f"(uniformity {number(ranks['uniformity'])} against {number(base['uniformity'])})"
+    )
+    if base["alignment"] is not None and ranks["alignment"] is not None:
+        near = "nearer together" if ranks["alignment"] < base["alignment"] else "further apart"
+        found += f", and positive pairs lie {near} (alignment {number(ranks['alignment'], 3)} against "
+        found += f"{number(base['alignment'], 3)})"
+    return view.tell(f"{found}.")
 
 
 def transfer_section(views: Sequence[View]) -> Section:

@@ -12,8 +12,7 @@ from rankencoder.report.gains_section import all_gains, gains_section
 from rankencoder.report.maps_section import maps_section
 from rankencoder.report.origin_section import cost_section, origin_section
 from rankencoder.report.pair_sections import changed_section, neighbours_section, similarities_section
-from rankencoder.report.score_sections import similar_section, sts_section, transfer_section
-from rankencoder.report.space_section import space_section
+from rankencoder.report.score_sections import similar_section, space_section, sts_section, transfer_section
 from rankencoder.report.verdict_section import verdict_section
 
 _NAMED = 3  # models in the title

@@ -39,7 +39,6 @@ def to_svg(panel: Panel, ident: str) -> str:
     """Draw a panel as an SVG element of a page.
 
     :param ident: Unique in the page, as are the ids in the element then.
-    :raises InputError: If matplotlib is not installed.
     """
     try:
         import matplotlib.style
