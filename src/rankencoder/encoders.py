@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 
 from rankencoder.batching import encode_by_length
-from rankencoder.encoder_sources import check_encoder_name as check_encoder_name
 from rankencoder.encoder_sources import join_prompt, load_sentence_transformer, split_prompt
 from rankencoder.errors import InputError, shorten
 from rankencoder.fingerprints import digest, model_digest, vectors_digest

@@ -14,7 +14,6 @@ import torch
 
 from rankencoder import persistence
 from rankencoder.blend import blend_vectors, blended_dimension, check_rank_weight, reweight_vectors
-from rankencoder.encoder_sources import check_model as check_model
 from rankencoder.encoder_sources import rankencoder_folder
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
@@ -323,13 +322,7 @@ def open_rankencoder(
     source: EncoderLike | Encoder | RankEncoder, *, device: str | None = None, batch_size: int = 32
 ) -> RankEncoder:
     """Open a RankEncoder (see `open_model`)."""
-    if not isinstance(source, RankEncoder):
-        check_model(source)
-        if rankencoder_folder(source) is None:
-            name = (
-                source if isinstance(source, (str, Path)) else getattr(source, "name", type(source).__name__)
-            )
-            raise InputError(f"{name} is a plain encoder: build a RankEncoder from it first")
     model = open_model(source, device=device, batch_size=batch_size)
-    assert isinstance(model, RankEncoder)
+    if not isinstance(model, RankEncoder):
+        raise InputError(f"{model.name} is a plain encoder: build a RankEncoder from it first")
     return model

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,8 @@ from rankencoder.errors import InputError, located
 from rankencoder.forms import restore_form
 from rankencoder.forms.fidelity import Fidelity
 from rankencoder.io.manifest import check_manifest, write_manifest
-from rankencoder.io.storage import CONFIG as CONFIG
 from rankencoder.io.storage import (
+    CONFIG,
     check_kinds,
     missing,
     new_folder,
@@ -40,6 +41,7 @@ _KINDS = {
     "dimension": int,
     "reference_size": int,
 }
+_FIDELITY = {"spearman": float, "largest_error": float, "pairs": int}
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     config.setdefault("prompt", "")  # of earlier versions
     check_kinds(config, folder / CONFIG, **_KINDS)
     check_kinds(config["form"], folder / CONFIG, name=str, settings=dict)
-    check_kinds(config["fidelity"], folder / CONFIG, spearman=float, largest_error=float, pairs=int)
+    check_kinds(config["fidelity"], folder / CONFIG, **_FIDELITY)
     return config
 
 
@@ -116,30 +118,18 @@ def load(
     stored = read_tensors(folder / "form.safetensors")
     tensors = {name: torch.from_numpy(array) for name, array in stored.items()}
     vectors = torch.from_numpy(reference.vectors)
+    open_encoder = partial(Encoder, prompt=config["prompt"], device=device, batch_size=batch_size)
     with located(str(folder)):
         form = restore_form(config["form"]["name"], config["form"]["settings"], vectors, tensors)
         rank_weight = check_rank_weight(config["rank_weight"])
-    try:
-        fidelity = Fidelity(**config["fidelity"])
-    except TypeError as error:
-        raise InputError(f"{folder / CONFIG} is damaged ({error}); build it again") from error
-    encoder = _open_encoder(folder, config, source, device=device, batch_size=batch_size)
-    try:
+    fidelity = Fidelity(*(config["fidelity"][name] for name in _FIDELITY))
+    if source is None:
+        encoder = open_encoder(folder / "encoder")
+        encoder.name = config["encoder"]
+        with located(f"{folder / 'encoder'} is damaged, or another than was saved"):
+            reference.check_encoder(encoder)
+    else:
+        encoder = source if isinstance(source, Encoder) else open_encoder(source)
         reference.check_encoder(encoder)
-    except InputError as error:
-        if source is not None:
-            raise
-        raise InputError(f"{folder / 'encoder'} is damaged, or another than was saved: {error}") from error
     check_manifest(folder, skip="" if source is None else "encoder")  # last: what is above says more
     return ModelParts(encoder, reference, form.to(encoder.device), fidelity, rank_weight)
-
-
-def _open_encoder(
-    folder: Path, config: dict[str, Any], source: EncoderLike | Encoder | None, **options: Any
-) -> Encoder:
-    if isinstance(source, Encoder):
-        return source
-    encoder = Encoder(folder / "encoder" if source is None else source, prompt=config["prompt"], **options)
-    if source is None:
-        encoder.name = config["encoder"]
-    return encoder

@@ -26,11 +26,9 @@ from rankencoder.io.storage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from rankencoder.encoders import EncoderLike
-
-    EncodeParts = Callable[[Iterable[tuple[int, list[str]]]], Iterable[tuple[int, np.ndarray]]]
 
     class Machines(Protocol):
         """Other machines that do the work of a reference corpus."""
@@ -129,8 +127,7 @@ class Reference:
         if resume_beside is None and machines is None:
             vectors = np.asarray(encode(sample.sentences, progress=progress).cpu().numpy())
         else:
-            parts = _KeptParts(sample.sentences, encode, resume_beside)
-            vectors = parts.encode(machines.encode_parts if machines else _one_by_one(encode), progress)
+            vectors = _encode_in_parts(sample.sentences, encode, resume_beside, machines, progress)
         if np.ptp(vectors, axis=0).max() < 1e-6:
             raise InputError(
                 f"encoder {encode.name!r} gives all sentences the same vector: nothing can be ranked"
@@ -217,44 +214,36 @@ def _check_number(sample: Sample, max_chars: int) -> None:
         )
 
 
-def _one_by_one(encode: Encoder) -> EncodeParts:
-    return lambda parts: ((number, encode(sentences).cpu().numpy()) for number, sentences in parts)
+def _encode_in_parts(
+    sentences: list[str],
+    encoder: Encoder,
+    beside: str | Path | None,
+    machines: Machines | None,
+    progress: bool,
+) -> np.ndarray:
+    """Return the vectors of sentences; finished parts are kept beside a path, and not made again."""
+    from tqdm.auto import tqdm
 
-
-class _KeptParts:
-    """The vectors of a sample, part by part; finished parts are kept beside a path, and not made again."""
-
-    def __init__(self, sentences: list[str], encoder: Encoder, beside: str | Path | None) -> None:
-        self.sentences = sentences
-        self.vectors = np.empty((len(sentences), encoder.dimension), dtype=np.float32)
-        self.parts: Parts | None = None
-        if beside is not None:
-            key = {"part": _PART, "sentences": digest(sentences), "encoder": encoder.fingerprint()}
-            self.parts = Parts(beside, key)
-
-    def encode(self, encode_parts: EncodeParts, progress: bool) -> np.ndarray:
-        """Return the vectors of all sentences."""
-        from tqdm.auto import tqdm
-
-        total = len(self.sentences)
-        missing = [number for number in range(-(-total // _PART)) if not self._read(number)]
-        done = total - sum(len(self.sentences[_rows(number)]) for number in missing)
-        with tqdm(total=total, initial=done, desc="Encoding", unit=" sentences", disable=not progress) as bar:
-            for number, vectors in encode_parts((n, self.sentences[_rows(n)]) for n in missing):
-                self.vectors[_rows(number)] = vectors
-                if self.parts is not None:
-                    with self.parts.write(number) as path:
-                        write_tensors(path, {"vectors": vectors})
-                bar.update(len(vectors))
-        return self.vectors
-
-    def _read(self, number: int) -> bool:
-        """Take over a part, if it is finished."""
-        if self.parts is None or not self.parts.is_finished(number):
-            return False
-        self.vectors[_rows(number)] = read_tensors(self.parts.path(number))["vectors"]
-        return True
-
-
-def _rows(number: int) -> slice:
-    return slice(number * _PART, (number + 1) * _PART)
+    key = {"part": _PART, "sentences": digest(sentences), "encoder": encoder.fingerprint()}
+    parts = None if beside is None else Parts(beside, key)
+    vectors = np.empty((len(sentences), encoder.dimension), dtype=np.float32)
+    missing = []
+    for number, start in enumerate(range(0, len(sentences), _PART)):
+        if parts is not None and parts.is_finished(number):
+            vectors[start : start + _PART] = read_tensors(parts.path(number))["vectors"]
+        else:
+            missing.append((number, sentences[start : start + _PART]))
+    done = len(sentences) - sum(len(texts) for _, texts in missing)
+    found: Iterable[tuple[int, np.ndarray]]
+    if machines is None:
+        found = ((number, encoder(texts).cpu().numpy()) for number, texts in missing)
+    else:
+        found = machines.encode_parts(missing)
+    with tqdm(total=len(sentences), initial=done, desc="Encoding", disable=not progress) as bar:
+        for number, rows in found:
+            vectors[number * _PART : (number + 1) * _PART] = rows
+            if parts is not None:
+                with parts.write(number) as path:
+                    write_tensors(path, {"vectors": rows})
+            bar.update(len(rows))
+    return vectors

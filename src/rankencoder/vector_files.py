@@ -65,14 +65,13 @@ def encode_file(
     opened = open_model(model, device=device, batch_size=batch_size)
     key = {"model": opened.fingerprint(), "source": stamp, "column": column, "format": target.suffix}
     parts = Parts(target, {**key, "part": PART})
-    finished = len(parts.finished())
     counts = {"encoded": 0, "resumed": 0, "skipped": 0}
     rows = _usable(read_sentences(source, column=column, max_chars=LONGEST), counts, skip_invalid)
     paths: list[Path] = []
     with tqdm(desc="Encoding", unit=" sentences", disable=not progress) as bar:
         for number, part in enumerate(iter(lambda: list(islice(rows, PART)), [])):
             paths.append(parts.path(number))
-            if number < finished:
+            if parts.is_finished(number):
                 counts["resumed"] += len(part)
             else:
                 with parts.write(number) as path:

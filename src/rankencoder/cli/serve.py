@@ -76,7 +76,8 @@ def serve(
         api_key=read_key(api_key_file),
     )
     from rankencoder import web_process
-    from rankencoder.model import RankEncoder, check_model, open_model
+    from rankencoder.encoder_sources import check_model
+    from rankencoder.model import RankEncoder, open_model
 
     check_model(model)
     listener = web_process.bind(host, port)  # before the model, whose loading takes a while

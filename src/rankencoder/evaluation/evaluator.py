@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rankencoder.encoder_sources import check_model
 from rankencoder.errors import InputError, nearest
 from rankencoder.evaluation.result_rows import Row, rows
 from rankencoder.evaluation.results import Result, finish_result, write_result
@@ -18,7 +19,6 @@ from rankencoder.evaluation.sts_sources import read_sts
 from rankencoder.evaluation.subjects import open_subjects
 from rankencoder.evaluation.transfer_data import TRANSFER_TASKS, read_transfer_task
 from rankencoder.io.cache import cache_root
-from rankencoder.model import check_model
 from rankencoder.reference import SIZE
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 
 from rankencoder.errors import InputError, located
 from rankencoder.io.corpus import LONGEST, check_sentences
-from rankencoder.io.files import bare_suffix, read_lines
+from rankencoder.io.files import Slice, bare_suffix, read_lines
 from rankencoder.io.pairs import ScoredPair, read_scored_pairs, to_score
 
 SEVEN = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
@@ -218,7 +218,7 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
     """Yield each line, without its end, and its place."""
     if not path.is_file():
         raise MissingDataError(f"no such file: {path}")
-    for row in read_lines(path, 8 * LONGEST):
+    for row in read_lines(Slice(path), 8 * LONGEST):
         if row.text is None:
             raise InputError(f"{row.place}: the line is far too long for two sentences")
         yield row.text.rstrip("\r\n"), row.place

@@ -5,26 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.errors import InputError
-from rankencoder.forms.compact import CompactForm
-from rankencoder.forms.exact import ExactForm
-from rankencoder.forms.form import Form
-from rankencoder.forms.linear import LinearForm
+from rankencoder.forms.compact import CompactForm as CompactForm
+from rankencoder.forms.exact import ExactForm as ExactForm
+from rankencoder.forms.form import Form as Form
+from rankencoder.forms.linear import LinearForm as LinearForm
 
 if TYPE_CHECKING:
     import torch
 
 FORMS: dict[str, type[Form]] = {form.name: form for form in (ExactForm, CompactForm, LinearForm)}
-
-__all__ = [
-    "FORMS",
-    "CompactForm",
-    "ExactForm",
-    "Form",
-    "LinearForm",
-    "check_settings",
-    "fit_form",
-    "restore_form",
-]
 
 
 def fit_form(name: str, reference: torch.Tensor, **settings: Any) -> Form:

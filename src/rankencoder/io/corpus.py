@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rankencoder.errors import InputError
-from rankencoder.io.files import TABLES, Place, Slice, bare_suffix, list_files, open_file, slice_lines
+from rankencoder.io.files import TABLES, Place, Slice, bare_suffix, list_files, open_file, read_lines
 from rankencoder.io.files import Sentence as Sentence
 from rankencoder.io.storage import import_pyarrow
 
@@ -123,7 +123,7 @@ def _read_file(part: Slice, column: str | None, max_chars: int, with_columns: bo
         return
     if suffix == ".json":
         raise InputError(f"{path}: a .json file is not read line by line; write one object a line, as .jsonl")
-    lines = slice_lines(part, _LONGEST_ROW if suffix in TABLES else 4 * max_chars)
+    lines = read_lines(part, _LONGEST_ROW if suffix in TABLES else 4 * max_chars)
     if suffix in (".jsonl", ".ndjson"):
         yield from _read_jsonl(lines, column)
     elif suffix in TABLES:

@@ -161,16 +161,11 @@ def _errors_of(place: Place) -> Iterator[None]:
         raise InputError(f"cannot read {place}: {error}") from error
 
 
-def read_lines(path: Path, longest: int) -> Iterator[Sentence]:
-    """Yield the lines of a UTF-8 file, plain or compressed, split strictly at newlines.
+def read_lines(part: Slice, longest: int) -> Iterator[Sentence]:
+    """Yield the lines of UTF-8 that begin in a slice of a file, plain or compressed, split only at newlines.
 
     :param longest: A line of more bytes is yielded without its text, and never held in memory.
     """
-    return slice_lines(Slice(path), longest)
-
-
-def slice_lines(part: Slice, longest: int) -> Iterator[Sentence]:
-    """Yield the lines that begin in a slice of a file (see `read_lines`)."""
     suffix = PurePosixPath(part.path).suffix
     try:
         with open_file(part.path) as raw:

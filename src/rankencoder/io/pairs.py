@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 
 from rankencoder.errors import InputError, located
 from rankencoder.io.corpus import LONGEST, check_sentences
-from rankencoder.io.files import bare_suffix, read_lines
+from rankencoder.io.files import Slice, bare_suffix, read_lines
 
 _KEYS = ("sentence1", "sentence2")
 _SCORED_KEYS = ("score", *_KEYS)
 _Row = tuple[list[Any], str]  # cells and place
-told_at = located
 
 
 class Pair(NamedTuple):
@@ -100,7 +99,7 @@ def _read_rows(path: Path, keys: tuple[str, ...]) -> Iterator[_Row]:
 
 def _lines(path: Path) -> Iterator[tuple[str, str]]:
     """Yield each line and its place."""
-    for row in read_lines(path, 8 * LONGEST):
+    for row in read_lines(Slice(path), 8 * LONGEST):
         if row.text is None:
             raise InputError(f"{row.place}: the line is far too long for two sentences")
         yield row.text, row.place

@@ -49,13 +49,6 @@ class Parts:
         path = self.path(number)
         return path.is_file() and self._files.get(path.name) == file_entry(path)
 
-    def finished(self) -> list[Path]:
-        """Return the files of the parts from the first to the last before one that is missing or damaged."""
-        paths: list[Path] = []
-        while self.is_finished(len(paths)):
-            paths.append(self.path(len(paths)))
-        return paths
-
     @contextmanager
     def write(self, number: int) -> Iterator[Path]:
         """Give a file name to write a part to; it counts as finished when the block ends without an error."""
