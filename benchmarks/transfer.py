@@ -4,7 +4,7 @@ Accuracy in per cent, by SentEval's protocol; the time to encode and the time to
 are told apart. Needs the development data (``../shared``, or RANKENCODER_SHARED)::
 
     python benchmarks/transfer.py --json benchmarks/results/transfer-minilm.json
-    python benchmarks/transfer.py --fast --tasks CR TREC
+    python benchmarks/transfer.py --tasks CR TREC
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from rankencoder.evaluation.transfer import score_transfer
 from rankencoder.evaluation.transfer_data import TRANSFER_TASKS, read_transfer_task
 
 
-def score(model: SentenceTransformer, folder: Path, name: str, fast: bool) -> dict[str, Any]:
+def score(model: SentenceTransformer, folder: Path, name: str) -> dict[str, Any]:
     """Return the scores of a task, with the seconds to encode and to classify."""
     task = read_transfer_task(folder, name)
     start = time.perf_counter()
     vectors = model.encode(task.sentences, batch_size=64)
     encoded = time.perf_counter()
-    found = score_transfer(task, lambda _: vectors, fast=fast)
+    found = score_transfer(task, lambda _: vectors)
     seconds = {"encode": encoded - start, "classify": time.perf_counter() - encoded}
     return {**found, "fingerprint": task.fingerprint, "seconds": {k: round(v, 1) for k, v in seconds.items()}}
 
@@ -42,14 +42,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=SHARED / "data/senteval")
     parser.add_argument("--tasks", nargs="+", choices=TRANSFER_TASKS, default=TRANSFER_TASKS)
-    parser.add_argument("--fast", action="store_true", help="SentEval's setting for prototypes")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     model = SentenceTransformer(str(bundled_encoder()))
     print("| task | accuracy | dev | F1 | encode, s | classify, s |\n|---|---|---|---|---|---|")
     results = []
     for name in options.tasks:
-        found = score(model, options.data, name, options.fast)
+        found = score(model, options.data, name)
         results.append(found)
         seconds = found["seconds"]
         print(

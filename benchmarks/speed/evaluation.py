@@ -17,7 +17,7 @@ from sklearn.model_selection import StratifiedKFold
 from sts import SHARED
 
 from rankencoder.encoders import Encoder
-from rankencoder.evaluation.classifier import FAST, L2_WEIGHTS, Fold, fit_classifiers
+from rankencoder.evaluation.classifier import L2_WEIGHTS, Fold, fit_classifiers
 from rankencoder.evaluation.pairwise import encode_pairs, pair_similarities
 from rankencoder.evaluation.statistics import spearman
 from rankencoder.evaluation.sts_data import SEVEN, PairSet
@@ -58,7 +58,7 @@ def classify(rows: torch.Tensor, labels: np.ndarray, *, at_once: bool) -> np.nda
     """Return the accuracies of all folds and weights of L2, trained at once or one after the other."""
     split = StratifiedKFold(FOLDS, shuffle=True, random_state=SEED).split(rows, labels)
     folds = [Fold(train, test) for train, test in split]
-    given: dict[str, Any] = {"classes": int(labels.max()) + 1, "training": FAST, "seed": SEED}
+    given: dict[str, Any] = {"classes": int(labels.max()) + 1, "seed": SEED}
     if at_once:
         return fit_classifiers(rows, labels, folds, [L2_WEIGHTS] * FOLDS, **given).accuracy
     return np.array(

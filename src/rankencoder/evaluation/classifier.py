@@ -8,9 +8,8 @@ is kept of each is what it would be alone, but for the rounding of sums.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil
 from typing import Any, NamedTuple
@@ -21,9 +20,7 @@ from torch.nn.functional import linear, one_hot
 
 from rankencoder.errors import InputError
 
-L2_WEIGHTS = (1e-5, 1e-4, 1e-3, 1e-2)
-"""The weights of L2 that the protocol chooses from."""
-
+L2_WEIGHTS = (1e-5, 1e-4, 1e-3, 1e-2)  # that the protocol chooses from
 _HELD_OUT = 0.05  # share of the rows of a fold that comes without held-out rows
 _THREADS = 2  # more wait for Python's lock: on 16 cores CR took 13 s with 2, 19 s with 4, 41 s with 16
 # of the sentence vectors in a step: what fits into the cache of a core, and what keeps a GPU busy
@@ -33,16 +30,13 @@ _SCORED = 256  # held-out rows of each fold that are scored at once
 
 @dataclass(frozen=True)
 class Training:
-    """How a classifier is trained.
+    """How a classifier is trained: by default as for SentEval's published figures.
 
-    :param optimiser: "adam" (rate 0.001) or "rmsprop" (rate 0.01); L2 is part of the gradient.
-    :param batch_size: Rows of a step.
     :param passes: Passes over the rows in a round. After each round the held-out rows are scored.
     :param tenacity: Rounds without a new best score that are forgiven, in all and not in a row.
     :param max_passes: No round is begun after more passes than that.
     """
 
-    optimiser: str = "adam"
     batch_size: int = 64
     passes: int = 4
     tenacity: int = 5
@@ -50,10 +44,6 @@ class Training:
 
 
 FULL = Training()
-"""SentEval's setting for published figures."""
-
-FAST = Training(optimiser="rmsprop", batch_size=128, passes=2, tenacity=3)
-"""SentEval's setting for prototypes."""
 
 
 class Fold(NamedTuple):
@@ -79,10 +69,7 @@ class Classifiers:
     rounds: np.ndarray
 
     def predict(self, features: torch.Tensor, fold: int, choice: int = 0) -> np.ndarray:
-        """Return the class that a classifier gives to each row.
-
-        :param features: ``[n, dimension]``, on any device.
-        """
+        """Return the class that a classifier gives to each row, whatever device it is on."""
         weights, biases = self.weights[fold, choice], self.biases[fold, choice]
         logits = linear(features.to(weights), weights, biases)
         return np.asarray(logits.argmax(dim=1).cpu().numpy())
@@ -103,9 +90,7 @@ def fit_classifiers(
 
     :param features: ``[n, dimension]`` float32, on the device to train on.
     :param labels: The classes of the rows, from 0.
-    :param folds: Which rows each is trained on and stopped by.
     :param l2: ``[folds, choices]``, the weights of L2 to train with in each fold.
-    :param classes: How many classes there are.
     :param seed: Of the first weights, of the rows that are set aside, and of the order of rows.
     :param finished: Is told how many folds have just been finished.
     :raises InputError: If a fold is too small to set aside or to train on a row.
@@ -153,26 +138,16 @@ def _groups(folds: Sequence[Fold], width: int, training: Training, device: torch
 
 def _for_each(work: Callable[[list[int]], None], groups: list[list[int]], device: torch.device) -> None:
     """Do the work for all groups, each on a core of its own: a step is too small to be shared by cores."""
-    threads = min(_THREADS, torch.get_num_threads(), len(groups)) if device.type == "cpu" else 1
-    with _threads_per_step(1):
-        if threads == 1:
-            for group in groups:
-                work(group)
-            return
+    before = torch.get_num_threads()
+    threads = min(_THREADS, before) if device.type == "cpu" else 1
+    torch.set_num_threads(1)
+    try:
         with ThreadPoolExecutor(threads) as pool:
             try:
                 list(pool.map(work, groups))
             except BaseException:  # an interrupt, too, should not wait for all groups
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-
-
-@contextmanager
-def _threads_per_step(number: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(number)
-    try:
-        yield
     finally:
         torch.set_num_threads(before)
 
@@ -194,23 +169,6 @@ class _Adam:
 
     def keep(self, folds: torch.Tensor) -> None:
         self.mean, self.square = self.mean[folds], self.square[folds]
-
-
-class _RMSprop:
-    """RMSprop as in torch.optim, likewise."""
-
-    def __init__(self, weights: torch.Tensor) -> None:
-        self.square = torch.zeros_like(weights)
-
-    def step(self, weights: torch.Tensor, gradient: torch.Tensor) -> None:
-        self.square.mul_(0.99).addcmul_(gradient, gradient, value=0.01)
-        weights.addcdiv_(gradient, self.square.sqrt().add_(1e-8), value=-0.01)
-
-    def keep(self, folds: torch.Tensor) -> None:
-        self.square = self.square[folds]
-
-
-_OPTIMISERS: dict[str, Callable[[torch.Tensor], _Adam | _RMSprop]] = {"adam": _Adam, "rmsprop": _RMSprop}
 
 
 class _State:
@@ -238,7 +196,7 @@ class _State:
         )
         self.weights = first.repeat(*l2.shape, 1)  # [f, ck, d]
         self.decay = l2.repeat_interleave(self.classes, dim=1)[..., None]  # [f, ck, 1]
-        self.optimiser = _OPTIMISERS[training.optimiser](self.weights)
+        self.optimiser = _Adam(self.weights)
         self.folds = torch.arange(len(folds), device=features.device)  # those in training
         # what follows is kept for all folds
         self.right = torch.full_like(l2, -1, dtype=torch.int64)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,13 +15,13 @@ from tqdm.auto import tqdm
 from rankencoder.encoder_sources import check_device
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
-from rankencoder.evaluation.classifier import FAST, FULL, L2_WEIGHTS, Fold, Training, fit_classifiers
-from rankencoder.evaluation.transfer_data import Split, TransferTask
+from rankencoder.evaluation.classifier import L2_WEIGHTS, Classifiers, Fold, fit_classifiers
+from rankencoder.evaluation.transfer_data import TransferTask
+
+_FOLDS = 10
 
 Encode = Callable[[list[str]], Any]
 """From sentences to an array with one row for each: raw vectors, just as the encoder gives them."""
-
-_Finished = Callable[[int], Any]
 
 
 def score_transfer(
@@ -28,7 +29,6 @@ def score_transfer(
     encode: Encode,
     *,
     seed: int = 1111,
-    fast: bool = False,
     device: str | torch.device | None = None,
     progress: bool = False,
 ) -> dict[str, Any]:
@@ -39,13 +39,10 @@ def score_transfer(
     training split choose the weight. SST-2: the dev split chooses it. What is seen of a pair (MRPC) are the
     absolute differences and the products of the two vectors' numbers.
 
-    :param encode: From a list of strings to an array with one row for each. Called once, with the distinct
-        sentences of the task. The vectors are used as they are: what the encoder does not normalise, the
-        protocol does not either.
+    :param encode: Called once, with the distinct sentences of the task. The vectors are used as they are:
+        what the encoder does not normalise, the protocol does not either.
     :param seed: Of folds and classifiers; published figures have 1111.
-    :param fast: SentEval's setting for prototypes: five folds, RMSprop, fewer and larger steps.
     :param device: Where to train the classifiers; by default the processor, each core at folds of its own.
-    :param progress: Show a progress bar.
     :return: What JSON can hold: ``accuracy`` in per cent, ``dev_accuracy`` of the chosen weights of L2 on
         held-out rows, ``f1`` (MRPC), and for each tested fold the chosen weight in ``l2`` and the accuracy in
         ``folds`` (a single one where there is a test split); ``n`` rows of each split.
@@ -54,46 +51,41 @@ def score_transfer(
     if device is not None:
         check_device(str(device))
     rows = _features(task, encode, torch.device(device or "cpu"))
-    folds = 5 if fast else 10
-    protocol = _Protocol(task.name, task.classes, seed, folds, FAST if fast else FULL)
-    fits = protocol.fits(task)
-    with tqdm(total=fits, desc=task.name, unit=" folds", disable=not progress) as bar:
-        result = protocol.score(task.splits, rows, bar.update)
-    sizes = {name: len(split.labels) for name, split in task.splits.items()}
-    return {"task": task.name, **result, "n": sizes, "seed": seed, "fast": fast}
+    labels = {name: np.array(split.labels) for name, split in task.splits.items()}
+    with tqdm(desc=task.name, unit=" folds", disable=not progress) as bar:
+        protocol = _Protocol(task, seed, bar)
+        if "all" in task.splits:
+            result = protocol.nested(rows["all"], labels["all"])
+        elif "dev" in task.splits:
+            result = protocol.by_dev(rows, labels)
+        else:
+            result = protocol.by_folds(rows, labels)
+    return {
+        "task": task.name,
+        **result,
+        "n": {name: len(split) for name, split in labels.items()},
+        "seed": seed,
+    }
 
 
+@dataclass(frozen=True)
 class _Protocol:
     """One way to choose the weight of L2 for each kind of splits."""
 
-    def __init__(self, name: str, classes: int, seed: int, folds: int, training: Training) -> None:
-        self.name, self.classes, self.seed, self.folds, self.training = name, classes, seed, folds, training
+    task: TransferTask
+    seed: int
+    bar: tqdm[Any]
 
-    def fits(self, task: TransferTask) -> int:
-        """Return how many folds there are to train on."""
-        if "all" in task.splits:
-            return self.folds * (self.folds + 1)
-        return 1 if "dev" in task.splits else self.folds + 1
-
-    def score(
-        self, splits: Mapping[str, Split], rows: Mapping[str, torch.Tensor], finished: _Finished
-    ) -> dict[str, Any]:
-        labels = {name: np.array(split.labels) for name, split in splits.items()}
-        if "all" in splits:
-            return self._nested(rows["all"], labels["all"], finished)
-        if "dev" in splits:
-            return self._by_dev(rows, labels, finished)
-        return self._by_folds(rows, labels, finished)
-
-    def _nested(self, rows: torch.Tensor, labels: np.ndarray, finished: _Finished) -> dict[str, Any]:
+    def nested(self, rows: torch.Tensor, labels: np.ndarray) -> dict[str, Any]:
+        self.bar.total = _FOLDS * (_FOLDS + 1)
         outer = self._split(labels)
         inner = [
             Fold(train[fit], train[aside]) for train, _ in outer for fit, aside in self._split(labels[train])
         ]
-        found = self._fit(rows, labels, inner, [L2_WEIGHTS] * len(inner), finished).accuracy
-        chosen = [_choose(accuracy) for accuracy in found.reshape(len(outer), self.folds, -1)]
+        found = self._fit(rows, labels, inner).accuracy
+        chosen = [_choose(accuracy) for accuracy in found.reshape(len(outer), _FOLDS, -1)]
         refits = [Fold(train) for train, _ in outer]
-        fitted = self._fit(rows, labels, refits, [[l2] for l2, _ in chosen], finished)
+        fitted = self._fit(rows, labels, refits, [[l2] for l2, _ in chosen])
         tested = []
         for i, (_, test) in enumerate(outer):
             predicted = fitted.predict(rows[torch.from_numpy(test).to(rows.device)], i)
@@ -105,24 +97,20 @@ class _Protocol:
             "folds": tested,
         }
 
-    def _by_folds(
-        self, rows: Mapping[str, torch.Tensor], labels: Mapping[str, np.ndarray], finished: _Finished
-    ) -> dict[str, Any]:
+    def by_folds(self, rows: Mapping[str, torch.Tensor], labels: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        self.bar.total = _FOLDS + 1
         train = labels["train"]
         folds = [Fold(fit, aside) for fit, aside in self._split(train)]
-        found = self._fit(rows["train"], train, folds, [L2_WEIGHTS] * len(folds), finished).accuracy
-        l2, accuracy = _choose(found)
-        fitted = self._fit(rows["train"], train, [Fold(np.arange(len(train)))], [[l2]], finished)
+        l2, accuracy = _choose(self._fit(rows["train"], train, folds).accuracy)
+        fitted = self._fit(rows["train"], train, [Fold(np.arange(len(train)))], [[l2]])
         return self._tested(fitted.predict(rows["test"], 0), labels["test"], l2, accuracy)
 
-    def _by_dev(
-        self, rows: Mapping[str, torch.Tensor], labels: Mapping[str, np.ndarray], finished: _Finished
-    ) -> dict[str, Any]:
+    def by_dev(self, rows: Mapping[str, torch.Tensor], labels: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        self.bar.total = 1
         size = len(labels["train"])
         fold = Fold(np.arange(size), size + np.arange(len(labels["dev"])))
         both = torch.cat([rows["train"], rows["dev"]])
-        truth = np.concatenate([labels["train"], labels["dev"]])
-        fitted = self._fit(both, truth, [fold], [L2_WEIGHTS], finished)
+        fitted = self._fit(both, np.concatenate([labels["train"], labels["dev"]]), [fold])
         l2, accuracy = _choose(fitted.accuracy)
         # another fit with the same seed would be the same
         predicted = fitted.predict(rows["test"], 0, L2_WEIGHTS.index(l2))
@@ -131,33 +119,30 @@ class _Protocol:
     def _tested(self, predicted: np.ndarray, truth: np.ndarray, l2: float, dev: float) -> dict[str, Any]:
         accuracy = _per_cent(predicted == truth)
         result: dict[str, Any] = {"accuracy": accuracy, "dev_accuracy": dev}
-        if self.name == "MRPC":
+        if self.task.name == "MRPC":
             result["f1"] = round(100 * float(f1_score(truth, predicted)), 2)
         return {**result, "l2": [l2], "folds": [accuracy]}
 
     def _split(self, labels: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return the rows of the training and of the held-out part of each fold."""
-        counts = np.bincount(labels, minlength=self.classes)
-        if counts.min() < self.folds:
+        counts = np.bincount(labels, minlength=self.task.classes)
+        if counts.min() < _FOLDS:
             raise InputError(
-                f"{self.name}: class {counts.argmin()} has {counts.min()} rows, {self.folds} folds need more"
+                f"{self.task.name}: class {counts.argmin()} has {counts.min()} rows, {_FOLDS} folds need more"
             )
-        folds = StratifiedKFold(self.folds, shuffle=True, random_state=self.seed)
+        folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=self.seed)
         return list(folds.split(np.zeros((len(labels), 1)), labels))
 
     def _fit(
-        self, rows: torch.Tensor, labels: np.ndarray, folds: list[Fold], l2: Any, finished: _Finished
-    ) -> Any:
-        return fit_classifiers(
-            rows,
-            labels,
-            folds,
-            l2,
-            classes=self.classes,
-            training=self.training,
-            seed=self.seed,
-            finished=finished,
-        )
+        self,
+        rows: torch.Tensor,
+        labels: np.ndarray,
+        folds: list[Fold],
+        l2: Sequence[Sequence[float]] | None = None,
+    ) -> Classifiers:
+        options: dict[str, Any] = {"classes": self.task.classes, "seed": self.seed}
+        l2 = l2 or [L2_WEIGHTS] * len(folds)
+        return fit_classifiers(rows, labels, folds, l2, finished=self.bar.update, **options)
 
 
 def _choose(accuracy: np.ndarray) -> tuple[float, float]:
