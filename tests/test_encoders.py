@@ -133,9 +133,10 @@ def test_bad_encoders(encode, message):
 
 
 def test_dimensions_must_not_change():
-    encoder = Encoder(lambda t: np.ones((len(t), len(t[0]))), batch_size=1)
-    with pytest.raises(InputError, match="returned 2 dimensions, after 1"):
-        encoder(["a", "ab"])
+    encode = lambda t: np.ones((len(t), len(t[0])))  # noqa: E731
+    with pytest.raises(InputError, match="returned 2 dimensions, earlier 1"):
+        Encoder(encode, batch_size=1)(["a", "ab"])
+    encoder = Encoder(encode)
     encoder(["abc"])
     with pytest.raises(InputError, match="returned 1 dimensions, earlier 3"):
         encoder(["a"])

@@ -5,32 +5,19 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from rankencoder._version import __version__
+from rankencoder._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from rankencoder.evaluation.evaluator import evaluate
-    from rankencoder.integrations.sklearn import RankTransformer
-    from rankencoder.model import RankEncoder
-    from rankencoder.ranks import rank_similarity, rank_vectors
-    from rankencoder.reference import Reference
-    from rankencoder.search.near_duplicates import find_duplicates
-    from rankencoder.search.rank_index import RankIndex
-    from rankencoder.training.run import train
-    from rankencoder.tuning.tuner import tune
-
-__all__ = [
-    "RankEncoder",
-    "RankIndex",
-    "RankTransformer",
-    "Reference",
-    "__version__",
-    "evaluate",
-    "find_duplicates",
-    "rank_similarity",
-    "rank_vectors",
-    "train",
-    "tune",
-]
+    from rankencoder.evaluation.evaluator import evaluate as evaluate
+    from rankencoder.integrations.sklearn import RankTransformer as RankTransformer
+    from rankencoder.model import RankEncoder as RankEncoder
+    from rankencoder.ranks import rank_similarity as rank_similarity
+    from rankencoder.ranks import rank_vectors as rank_vectors
+    from rankencoder.reference import Reference as Reference
+    from rankencoder.search.near_duplicates import find_duplicates as find_duplicates
+    from rankencoder.search.rank_index import RankIndex as RankIndex
+    from rankencoder.training.run import train as train
+    from rankencoder.tuning.tuner import tune as tune
 
 _HOME = {
     "RankEncoder": "rankencoder.model",
@@ -44,6 +31,7 @@ _HOME = {
     "train": "rankencoder.training.run",
     "tune": "rankencoder.tuning.tuner",
 }
+__all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:

@@ -107,12 +107,11 @@ class Encoder:
         import torch
 
         sentences = list(sentences)
-        if self.model is not None:
-            with _parallel_tokenizers():
-                vectors = self._call_model(self.model, sentences, progress)
-            vectors = vectors.to(torch.float32).clone()  # out of inference mode
-        else:
-            vectors = self._call_function([self.prompt + sentence for sentence in sentences], progress)
+        if self.model is None:
+            return self._call_function(sentences, progress)
+        with _parallel_tokenizers():
+            vectors = self._call_model(self.model, sentences, progress)
+        vectors = vectors.to(torch.float32).clone()  # out of inference mode
         self._check(vectors, sentences)
         return vectors
 
@@ -186,37 +185,28 @@ class Encoder:
         import torch
         from tqdm.auto import trange
 
-        assert self.function is not None
-        batches: list[np.ndarray] = []
+        batches = [torch.zeros(0, vars(self).get("dimension", 0))]
         for start in trange(0, len(sentences), self.batch_size, disable=not progress, desc="Batches"):
             batch = sentences[start : start + self.batch_size]
-            rows = self.function(batch)
-            try:
-                array = (
-                    rows.detach().cpu().float().numpy()
-                    if isinstance(rows, torch.Tensor)
-                    else np.asarray(rows)
-                )
-                array = array.astype(np.float32)
-            except (TypeError, ValueError) as error:
-                raise InputError(
-                    f"encoder {self.name!r} did not return an array of numbers: {error}"
-                ) from error
-            if array.ndim != 2 or len(array) != len(batch):
-                raise InputError(
-                    f"encoder {self.name!r} was given {len(batch)} sentences and returned an array of shape "
-                    f"{list(array.shape)}: it must return one row per sentence"
-                )
-            if batches and array.shape[1] != batches[0].shape[1]:
-                raise InputError(
-                    f"encoder {self.name!r} returned {array.shape[1]} dimensions, after {batches[0].shape[1]}"
-                )
-            batches.append(array)
-        return (
-            torch.from_numpy(np.concatenate(batches))
-            if batches
-            else torch.zeros(0, self.__dict__.get("dimension", 0))
-        )
+            batches.append(self._call_once(batch))
+            self._check(batches[-1], batch)
+        return torch.cat(batches[1:] or batches)
+
+    def _call_once(self, batch: list[str]) -> torch.Tensor:
+        import torch
+
+        assert self.function is not None
+        found = self.function([self.prompt + sentence for sentence in batch])
+        try:
+            rows = found if isinstance(found, torch.Tensor) else torch.from_numpy(np.array(found, np.float32))
+        except (TypeError, ValueError) as error:
+            raise InputError(f"encoder {self.name!r} did not return an array of numbers: {error}") from error
+        if rows.ndim != 2 or len(rows) != len(batch):
+            raise InputError(
+                f"encoder {self.name!r} was given {len(batch)} sentences and returned an array of shape "
+                f"{list(rows.shape)}: it must return one row per sentence"
+            )
+        return rows.detach().to("cpu", torch.float32)
 
     def _check(self, vectors: torch.Tensor, sentences: list[str]) -> None:
         import torch

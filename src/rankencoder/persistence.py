@@ -90,11 +90,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         if (folder / "modules.json").exists():
             raise InputError(f"{folder} is a plain encoder: build a RankEncoder from it first")
         raise InputError(missing(folder / CONFIG))
-    config = read_json(folder / CONFIG)
-    if config.get("format") != _FORMAT:
-        raise InputError(
-            f"{folder} has format {config.get('format')}, this version of rankencoder reads {_FORMAT}"
-        )
+    config = read_json(folder / CONFIG, _FORMAT)
     config.setdefault("prompt", "")  # of earlier versions
     check_kinds(config, folder / CONFIG, **_KINDS)
     check_kinds(config["form"], folder / CONFIG, name=str, settings=dict)

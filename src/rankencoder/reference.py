@@ -182,11 +182,7 @@ class Reference:
 def read_about(folder: Path) -> dict[str, Any]:
     """Return what a saved reference corpus says of itself, its sentences among it."""
     path = folder / "reference.json"
-    about = read_json(path)
-    if about.get("format") != _FORMAT:
-        raise InputError(
-            f"{folder} has format {about.get('format')}, this version of rankencoder reads {_FORMAT}"
-        )
+    about = read_json(path, _FORMAT)
     check_kinds(about, path, sentences=list, encoder=str, seed=int, counts=dict)
     numbers = (key for key, value in about["counts"].items() if not isinstance(value, bool))
     check_kinds(about["counts"], path, **dict.fromkeys(numbers, int))

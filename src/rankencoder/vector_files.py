@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ import numpy as np
 
 from rankencoder.errors import InputError
 from rankencoder.fingerprints import digest
-from rankencoder.io.corpus import LONGEST, Sentence, invalid_sentence, read_sentences
+from rankencoder.io.corpus import LONGEST, Sentence, read_sentences, usable_sentences
 from rankencoder.io.files import Place, fingerprint, is_address, list_files, whereabouts
 from rankencoder.io.parts import Parts, clear_leftover_parts, clear_parts
 from rankencoder.io.storage import check_free, import_pyarrow, new_file
@@ -23,9 +22,7 @@ if TYPE_CHECKING:
     from rankencoder.encoders import Encoder, EncoderLike
     from rankencoder.model import RankEncoder
 
-PART = 2048
-"""Sentences that are encoded and written together."""
-
+PART = 2048  # sentences that are encoded and written together
 FORMATS = (".npy", ".parquet", ".jsonl")
 
 
@@ -66,7 +63,8 @@ def encode_file(
     key = {"model": opened.fingerprint(), "source": stamp, "column": column, "format": target.suffix}
     parts = Parts(target, {**key, "part": PART})
     counts = {"encoded": 0, "resumed": 0, "skipped": 0}
-    rows = _usable(read_sentences(source, column=column, max_chars=LONGEST), counts, skip_invalid)
+    found = read_sentences(source, column=column, max_chars=LONGEST)
+    rows = usable_sentences(found, counts, "skip" if skip_invalid else "stop")
     paths: list[Path] = []
     with tqdm(desc="Encoding", unit=" sentences", disable=not progress) as bar:
         for number, part in enumerate(iter(lambda: list(islice(rows, PART)), [])):
@@ -96,17 +94,6 @@ def _check_target(target: Path, source: Place, overwrite: bool) -> None:
         raise InputError(f"{target} is a folder: give the name of a file to write")
     if whereabouts(source) in whereabouts(target).parents:
         raise InputError(f"{target} lies in {source}, which is read: write it somewhere else")
-
-
-def _usable(rows: Iterable[Sentence], counts: dict[str, int], skip_invalid: bool) -> Iterator[Sentence]:
-    """Yield the sentences that can be encoded; count the others, or stop at the first of them."""
-    for row in rows:
-        if row.text:
-            yield row
-        elif skip_invalid:
-            counts["skipped"] += 1
-        else:
-            raise InputError(invalid_sentence(row))
 
 
 def source_stamp(source: Place) -> list[str]:

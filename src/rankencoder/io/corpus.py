@@ -14,12 +14,8 @@ from rankencoder.io.files import TABLES, Place, Slice, bare_suffix, list_files, 
 from rankencoder.io.files import Sentence as Sentence
 from rankencoder.io.storage import import_pyarrow
 
-MAX_CHARS = 2000
-"""Longest sentence that a reference corpus takes in, in characters."""
-
-LONGEST = 10_000
-"""Longest text that is encoded at all, in characters; encoders read only its first few hundred tokens."""
-
+MAX_CHARS = 2000  # of a sentence that a reference corpus takes in
+LONGEST = 10_000  # characters of a text that is encoded at all; encoders read its first few hundred tokens
 _LONGEST_ROW = 16 * 2**20  # bytes of a table's row: its other columns may be long
 _COLUMNS = ("text", "sentence")
 
@@ -36,7 +32,7 @@ def read_sentences(
 
     :param corpus: A path to a text file (one sentence a line), ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet``
         file, the text ones also as ``.gz``, ``.bz2`` or ``.xz``; a folder of such files; a ``datasets``
-        dataset; or any iterable of strings (with columns: or of mappings). Files and folders may also be
+        dataset; or any iterable of strings or mappings. Files and folders may also be
         fsspec's addresses, such as ``s3://bucket/folder``.
     :param column: The column or key that holds the sentence; by default "text", "sentence" or the only one.
     :param max_chars: A longer sentence is yielded without its text.
@@ -53,10 +49,9 @@ def read_sentences(
         raise InputError(
             f"this {type(corpus).__name__} is not one list of sentences: choose from it ({names})"
         )
-    elif hasattr(corpus, "column_names"):
-        rows = (_of_row(row, column, "dataset", line) for line, row in enumerate(corpus, start=1))
     elif isinstance(corpus, Iterable):
-        rows = _read_iterable(corpus, column, with_columns)
+        source = "dataset" if hasattr(corpus, "column_names") else "the given sentences"
+        rows = (_sentence(value, column, source, line) for line, value in enumerate(corpus, start=1))
     else:
         raise InputError(
             f"cannot read sentences from {type(corpus).__name__}: give a path or an iterable of strings"
@@ -101,10 +96,22 @@ def check_sentences(sentences: str | Iterable[str]) -> list[str]:
     return checked
 
 
-def invalid_sentence(row: Sentence) -> str:
-    """Return what is wrong with a sentence that cannot be encoded."""
-    what = "empty" if row.text is not None else f"longer than {LONGEST:,} characters"
-    return f"{row.place}: the sentence is {what}; set `skip_invalid` to skip such lines"
+def usable_sentences(
+    rows: Iterable[Sentence], counts: dict[str, int], invalid: str = "stop"
+) -> Iterator[Sentence]:
+    """Yield the sentences that can be encoded.
+
+    :param counts: Where those that are not are counted, as "skipped".
+    :param invalid: What is done with empty and over-long sentences: "stop", "skip" or "keep".
+    """
+    for row in rows:
+        if row.text or invalid == "keep":
+            yield row
+        elif invalid == "skip":
+            counts["skipped"] += 1
+        else:
+            what = "empty" if row.text is not None else f"longer than {LONGEST:,} characters"
+            raise InputError(f"{row.place}: the sentence is {what}; set `skip_invalid` to skip such lines")
 
 
 def check_unicode(text: str, place: str) -> None:
@@ -141,10 +148,7 @@ def _read_jsonl(lines: Iterable[Sentence], column: str | None) -> Iterator[Sente
             value = json.loads(row.text)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{row.place}: not JSON ({error})") from error
-        if isinstance(value, dict):
-            yield _of_row(value, column, row.source, row.line)
-        else:
-            yield _checked(value, row.source, row.line)
+        yield _sentence(value, column, row.source, row.line)
 
 
 def _read_table(
@@ -197,30 +201,19 @@ def _read_parquet(part: Slice, column: str | None, with_columns: bool) -> Iterat
             for batch in file.iter_batches(batch_size=4096, row_groups=list(groups), columns=columns):
                 for row in batch.to_pylist():
                     line += 1
-                    yield _of_row(row, chosen, str(path), line)
+                    yield _sentence(row, chosen, str(path), line)
     except UnicodeDecodeError as error:
         raise InputError(f"{path}, near line {line + 1}: not UTF-8; write the file anew") from error
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{path} is not a readable Parquet file: {error}") from error
 
 
-def _read_iterable(values: Iterable[Any], column: str | None, with_columns: bool) -> Iterator[Sentence]:
-    source = "the given sentences"
-    for line, value in enumerate(values, start=1):
-        if with_columns and isinstance(value, Mapping):
-            yield _of_row(value, column, source, line)
-        else:
-            yield _checked(value, source, line)
-
-
-def _of_row(row: Mapping[str, Any], column: str | None, source: str, line: int) -> Sentence:
-    columns = dict(row)
-    text = columns.pop(_choose_column(list(columns), column, f"{source}, line {line}"))
-    return _checked(text, source, line, columns)
-
-
-def _checked(value: Any, source: str, line: int, columns: dict[str, Any] | None = None) -> Sentence:
-    """Return a sentence of a string, or an empty one of a null."""
+def _sentence(value: Any, column: str | None, source: str, line: int) -> Sentence:
+    """Return the sentence of a row or a string, or an empty one of a null."""
+    columns = None
+    if isinstance(value, Mapping):
+        columns = dict(value)
+        value = columns.pop(_choose_column(list(columns), column, f"{source}, line {line}"))
     if value is not None and not isinstance(value, str):
         raise InputError(f"{source}, line {line}: expected a string, got {type(value).__name__}")
     return Sentence(value or "", source, line, columns)

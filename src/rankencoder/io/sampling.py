@@ -73,8 +73,7 @@ class Sampler:
             value = _hash(sentence.text, self.key)
             if len(self._distinct) < _EXACT_DISTINCT:
                 self._distinct.add(value)
-            if value not in self._kept:
-                _keep(self._heap, self._kept, (-value, sentence.text), self.size)
+            self._keep(value, sentence.text)
 
     def merge(self, other: Sampler) -> None:
         """Take all sentences of another stream into account, sampled with the same size and seed."""
@@ -85,39 +84,34 @@ class Sampler:
             if len(self._distinct) >= _EXACT_DISTINCT:
                 break
             self._distinct.add(value)
-        for item in other._heap:
-            if -item[0] not in self._kept:
-                _keep(self._heap, self._kept, item, self.size)
+        for negated, text in other._heap:
+            self._keep(-negated, text)
+
+    def _keep(self, value: int, text: str) -> None:
+        item = (-value, text)
+        if value in self._kept:
+            return
+        if len(self._heap) < self.size:
+            heapq.heappush(self._heap, item)
+            self._kept.add(value)
+        elif item > self._heap[0]:
+            dropped, _ = heapq.heapreplace(self._heap, item)
+            self._kept.discard(-dropped)
+            self._kept.add(value)
 
     def sample(self) -> Sample:
         """Return the sample of what was seen so far."""
+        usable = self.seen - self.empty - self.overlong
         estimated = len(self._distinct) >= _EXACT_DISTINCT and len(self._heap) == self.size
         # a sample that is not full holds all distinct sentences
         most = max(len(self._distinct), len(self._heap))
         number = _estimate_distinct(self._heap) if estimated else most
-        usable = self.seen - self.empty - self.overlong
-        return Sample(
-            [text for _, text in sorted(self._heap, reverse=True)],
-            self.seen,
-            self.empty,
-            self.overlong,
-            max(0, usable - number),
-            estimated,
-        )
+        texts = [text for _, text in sorted(self._heap, reverse=True)]
+        return Sample(texts, self.seen, self.empty, self.overlong, max(0, usable - number), estimated)
 
 
 def _hash(text: str, key: bytes) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8, key=key).digest(), "big")
-
-
-def _keep(heap: list[tuple[int, str]], kept: set[int], item: tuple[int, str], size: int) -> None:
-    if len(heap) < size:
-        heapq.heappush(heap, item)
-        kept.add(-item[0])
-    elif item > heap[0]:
-        dropped = heapq.heapreplace(heap, item)
-        kept.discard(-dropped[0])
-        kept.add(-item[0])
 
 
 def _estimate_distinct(heap: list[tuple[int, str]]) -> int:

@@ -18,15 +18,9 @@ import numpy as np
 
 from rankencoder.errors import InputError
 
-CONFIG = "rankencoder.json"
-"""The configuration of a saved RankEncoder, by which its folder is known."""
-
-RUN = "rankencoder-run.json"
-"""The record of a training, by which its folder is known."""
-
-RESULT = "_rankencoder.json"
-"""What a result of many files says of itself; readers of Parquet pass over its name."""
-
+CONFIG = "rankencoder.json"  # of a saved RankEncoder
+RUN = "rankencoder-run.json"  # the record of a training
+RESULT = "_rankencoder.json"  # of a result of many files; readers of Parquet pass over its name
 _ADDRESS = re.compile(r"(^|/)(s3|gs|gcs|az|abfs|adl|hf|https?|ftp|hdfs|memory|file):(?=/)")
 _BEGUN = re.compile(rf"\.{re.escape(RUN)}\..+-\d+\.new")  # what a training writes first
 _TORCH_WRITES = re.compile(r"inline_container|PytorchStreamWriter|iostream error")
@@ -64,10 +58,7 @@ def new_file(target: str | Path) -> Iterator[Path]:
     try:
         with write_errors_named(target):
             temporary.touch()
-            mode = (
-                temporary.stat().st_mode & 0o666
-            )  # of any new file; some libraries write for the owner alone
-            temporary.unlink()
+            mode = temporary.stat().st_mode  # of any new file; some libraries write for the owner alone
             yield temporary
             temporary.chmod(mode)
             _sync(temporary)
@@ -190,12 +181,14 @@ def write_json(path: Path, value: Any) -> None:
         file.write("\n")
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object."""
+def read_json(path: Path, version: int | None = None) -> dict[str, Any]:
+    """Read a JSON object, and check which version of our formats it says that it has."""
     with _damage_named(path, "JSON", ValueError, RecursionError):
         value = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(value, dict):
         raise InputError(f"{path} is damaged (not a JSON object); build it again")
+    if version is not None and (found := value.get("format")) != version:
+        raise InputError(f"{path.parent} has format {found}, this version of rankencoder reads {version}")
     return value
 
 

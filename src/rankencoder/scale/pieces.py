@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from rankencoder.errors import InputError
-from rankencoder.io.corpus import LONGEST, Sentence, invalid_sentence, read_slice
+from rankencoder.io.corpus import LONGEST, Sentence, read_slice, usable_sentences
 from rankencoder.io.files import Place, Slice, cut, fingerprint, is_address, list_files
 from rankencoder.scale.cluster import RayCluster
 
@@ -97,27 +96,19 @@ def read_pieces(given: Numbered) -> Iterator[Piece]:
 
     :raises InputError: If the slice cannot be read, or holds what is not to be skipped.
     """
-    reading, skipped, number = given.reading, [0], 0
-    rows = _usable(given.slice, reading, skipped)
+    reading, counts, number = given.reading, {"skipped": 0}, 0
+    sentences = read_slice(
+        given.slice, column=reading.column, max_chars=LONGEST, with_columns=reading.with_columns
+    )
+    rows = usable_sentences(sentences, counts, reading.invalid)
     part = list(islice(rows, reading.size))
     while True:
         following = list(islice(rows, 1))
-        piece = Piece(given.number, number, part, skipped[0], not following)
-        skipped[0] = 0
+        piece = Piece(given.number, number, part, counts["skipped"], not following)
+        counts["skipped"] = 0
         if piece.name not in given.finished:
             yield piece
         if not following:
             return
         part = following + list(islice(rows, reading.size - 1))
         number += 1
-
-
-def _usable(part: Slice, reading: Reading, skipped: list[int]) -> Iterator[Sentence]:
-    sentences = read_slice(part, column=reading.column, max_chars=LONGEST, with_columns=reading.with_columns)
-    for row in sentences:
-        if row.text or reading.invalid == "keep":
-            yield row
-        elif reading.invalid == "skip":
-            skipped[0] += 1
-        else:
-            raise InputError(invalid_sentence(row))

@@ -85,11 +85,7 @@ class IndexFolder:
         config = self.path / CONFIG
         if not self.exists():
             raise InputError(f"{missing(config)}: index a corpus first")
-        stored = read_json(config)
-        if stored.get("format") != _FORMAT:
-            raise InputError(
-                f"{self.path} has format {stored.get('format')}, this version of rankencoder reads {_FORMAT}"
-            )
+        stored = read_json(config, _FORMAT)
         texts = {name: str for name in ("model", "table") if stored.get(name) is not None}
         check_kinds(stored, config, name=str, dimension=int, **texts)
         about = About(*(stored.get(name) for name in About.__dataclass_fields__))  # type: ignore[arg-type]
