@@ -6,25 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from rankencoder.blend import check_rank_weight
 from rankencoder.errors import InputError
 from rankencoder.explain import Described, Explanation, Neighbor, explain_described
 from rankencoder.explorer.explorer_state import MOST_NEIGHBORS, ExplorerState
-from rankencoder.io.corpus import LONGEST
-from rankencoder.report.formatting import number
-from rankencoder.search.calibration import Calibration
 
-LETTERS = "ABC"
 _SHOWN = 0.0005  # differences below this are not to be seen in the numbers
 _ALIKE = 2.0  # within this factor, two shares of random pairs say the same
 
 
 @dataclass(frozen=True)
 class Line:
-    """One similarity of a pair, and what it means.
-
-    :param kind: "base", "ranks" or "blend".
-    """
+    """One similarity of a pair ("base", "ranks" or "blend"), and what it means."""
 
     kind: str
     name: str
@@ -46,8 +38,8 @@ class ComparedPair:
 class Near:
     """A reference sentence near to a sentence.
 
-    :param also: The other sentences that it is near to, and its rank there.
     :param is_itself: Whether it is that very sentence, which a reference corpus may hold too.
+    :param also: The other sentences that it is near to, and its rank there.
     """
 
     neighbor: Neighbor
@@ -61,11 +53,6 @@ class Column:
 
     letter: str
     near: list[Near]
-
-    @property
-    def shared(self) -> int:
-        """How many of them another sentence is near to as well."""
-        return sum(bool(near.also) for near in self.near)
 
 
 @dataclass(frozen=True)
@@ -82,50 +69,38 @@ class Comparison:
     hints: list[str] = field(default_factory=list)
 
 
-def compare(state: ExplorerState, sentences: Sequence[str], rank_weight: float, k: int) -> Comparison:
-    """Compare sentences with each other. Those that are empty or too long are left out, with a hint.
+def compare(
+    state: ExplorerState, sentences: Sequence[str], rank_weight: float | None, k: int | None
+) -> Comparison:
+    """Compare up to three sentences. Those that are empty or too long are left out, with a hint.
 
-    :param sentences: At most three.
-    :param rank_weight: λ of Eq. 7, in place of the model's.
+    :param rank_weight: λ of Eq. 7, in place of the model's; None if a person has emptied its box.
     :param k: How many nearest neighbours of each to show.
     """
-    try:
-        weight = round(check_rank_weight(rank_weight), 4)
-        in_range = 1 <= k <= MOST_NEIGHBORS
-    except (InputError, TypeError):
-        in_range = False
-    if not in_range:
+    if rank_weight is None or not 0 <= rank_weight <= 1 or not 1 <= (k or 0) <= MOST_NEIGHBORS:
         return Comparison(hints=[f"Rank weight is from 0 to 1, neighbours from 1 to {MOST_NEIGHBORS}."])
+    weight, k = round(rank_weight, 4), int(k or 0)
     usable: dict[str, Described] = {}
     refused: list[str] = []
     hints: list[str] = []
-    for letter, text in zip(LETTERS, ((text or "").strip() for text in sentences), strict=False):
+    for letter, sentence in zip("ABC", sentences, strict=False):
+        text = (sentence or "").strip()
+        if not text:
+            continue
         try:
-            if text:
-                usable[letter] = state.describe(text)
-                hints += _truncation(letter, state.truncation(text))
+            usable[letter] = state.describe(text)
         except InputError as error:
-            refused.append(_refusal(letter, text, error))
+            refused.append(f"Sentence {letter} cannot be encoded: {error}.")
+            continue
+        number, longest = state.count_tokens(text)
+        if number > longest:
+            hints.append(
+                f"The encoder reads the first {longest:,.0f} of the {number:,} tokens of sentence {letter}."
+            )
     if len(usable) + len(refused) < 2:
         hints.append("Type two sentences to compare them." if not usable else "Type a second sentence.")
-    pairs = [_compare_pair(state, a, b, usable, weight, int(k)) for a, b in combinations(usable, 2)]
-    return Comparison(pairs, _columns(usable, int(k)), _finding(state, pairs, weight), refused + hints)
-
-
-def _refusal(letter: str, text: str, error: InputError) -> str:
-    if len(text) > LONGEST:
-        return (
-            f"Sentence {letter} has {len(text):,} characters, and {LONGEST:,} are the most. "
-            "Rank vectors are of sentences: try one of them."
-        )
-    return f"Sentence {letter} cannot be encoded: {error}"
-
-
-def _truncation(letter: str, truncation: tuple[int, int] | None) -> list[str]:
-    if truncation is None:
-        return []
-    number, read = truncation
-    return [f"The encoder reads the first {read:,} of the {number:,} tokens of sentence {letter}."]
+    pairs = [_compare_pair(state, a, b, usable, weight, k) for a, b in combinations(usable, 2)]
+    return Comparison(pairs, _columns(usable, k), _finding(state, pairs, weight), refused + hints)
 
 
 def _compare_pair(
@@ -146,17 +121,16 @@ def _columns(of: dict[str, Described], k: int) -> list[Column]:
     ranks = {letter: {n.sentence: n.rank for n in found.neighbors[:k]} for letter, found in of.items()}
     columns = []
     for letter, found in of.items():
-        near = [
-            Near(n, n.sentence == found.sentence, [(other, ranks[other][n.sentence]) for other in others])
-            for n in found.neighbors[:k]
-            for others in [[o for o in ranks if o != letter and n.sentence in ranks[o]]]
-        ]
+        others = {other: places for other, places in ranks.items() if other != letter}
+        near = []
+        for n in found.neighbors[:k]:
+            also = [(other, places[n.sentence]) for other, places in others.items() if n.sentence in places]
+            near.append(Near(n, n.sentence == found.sentence, also))
         columns.append(Column(letter, near))
     return columns
 
 
 def _finding(state: ExplorerState, pairs: list[ComparedPair], weight: float) -> str:
-    """Say where cosine and ranks agree, for one pair and for three."""
     name = "ranks" if state.model.form.label == "ranks" else state.rank_name
     if len(pairs) == 1:
         return _pair_finding(state, pairs[0].explanation, name)
@@ -164,24 +138,22 @@ def _finding(state: ExplorerState, pairs: list[ComparedPair], weight: float) -> 
 
 
 def _pair_finding(state: ExplorerState, explanation: Explanation, name: str) -> str:
-    calibration = state.pairs.calibration
-    found = ((calibration(0.0), explanation.cosine), (calibration(1.0), explanation.rank_similarity))
-    if all(of.is_above_all(value) for of, value in found):
-        return f"By cosine as by {name}, no random pair is as similar."
-    by_cosine, by_ranks = (_share(of, value) for of, value in found)
-    first, second = (_frequency(of, value) for of, value in found)
-    frequencies = f"{first[:1].upper()}{first[1:]} by cosine, {second} by {name}."
-    if max(by_cosine, by_ranks) <= _ALIKE * min(by_cosine, by_ranks):
-        return f"Cosine and {name} see this pair alike: {frequencies}"
-    closer = name if by_ranks < by_cosine else "cosine"
-    return f"Cosine and {name} differ: this pair is more similar by {closer}. {frequencies}"
+    by_cosine = state.pairs.calibration(0.0).percentile(explanation.cosine)
+    by_ranks = state.pairs.calibration(1.0).percentile(explanation.rank_similarity)
+    ratio = (100 - by_cosine) / (100 - by_ranks)  # of the random pairs that are at least as similar
+    if 1 / _ALIKE <= ratio <= _ALIKE:
+        return f"Cosine and {name} see this pair alike."
+    return f"Cosine and {name} differ: this pair is more similar by {name if ratio > 1 else 'cosine'}."
 
 
 def _order_finding(pairs: list[ComparedPair], name: str, weight: float) -> str:
-    kinds = {"cosine": "cosine", name: "rank_similarity", "blend": "similarity"}
-    if all(_is_level(pairs, attribute) for attribute in kinds.values()):
+    orders, level = {}, True
+    for place, kind in enumerate(("cosine", name, "blend")):
+        ordered = sorted(pairs, key=lambda pair: -pair.lines[place].value)
+        orders[kind] = ", ".join(f"{pair.a}–{pair.b}" for pair in ordered)
+        level = level and ordered[0].lines[place].value - ordered[-1].lines[place].value < _SHOWN
+    if level:
         return "All pairs are equally similar."
-    orders = {kind: _order(pairs, attribute) for kind, attribute in kinds.items()}
     if orders["cosine"] == orders[name]:
         order = orders["cosine"]
         return f"Cosine and {name} agree on the order of the pairs, most similar first: {order}."
@@ -189,29 +161,5 @@ def _order_finding(pairs: list[ComparedPair], name: str, weight: float) -> str:
     blend = f"goes with {sides[0]}" if sides else f"has an order of its own: {orders['blend']}"
     return (
         f"They disagree. Most similar first, by cosine: {orders['cosine']}; by {name}: {orders[name]}. "
-        f"The blend at λ {number(weight)} {blend}."
+        f"The blend at λ {weight:.2f} {blend}."
     )
-
-
-def _is_level(pairs: list[ComparedPair], attribute: str) -> bool:
-    values = [float(getattr(pair.explanation, attribute)) for pair in pairs]
-    return max(values) - min(values) < _SHOWN
-
-
-def _order(pairs: list[ComparedPair], attribute: str) -> str:
-    found = sorted(pairs, key=lambda pair: -float(getattr(pair.explanation, attribute)))
-    return ", ".join(f"{pair.a}–{pair.b}" for pair in found)
-
-
-def _share(calibration: Calibration, similarity: float) -> float:
-    """Return the share of random pairs that are at least as similar; never less than can be told."""
-    return max(1 - float(calibration.percentile(similarity)) / 100, 1 / calibration.pairs)
-
-
-def _frequency(calibration: Calibration, similarity: float) -> str:
-    share = _share(calibration, similarity)
-    if calibration.is_above_all(similarity):
-        return "no random pair is as similar"
-    if share > 0.5:
-        return "most random pairs are as similar"
-    return f"1 in {float(f'{1 / share:.2g}'):,.0f} random pairs is as similar"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import gradio as gr
@@ -73,7 +74,7 @@ def _build_maps(state: ExplorerState) -> None:
     """Lay out the second tab; its script asks for the maps when it is first looked at."""
 
     def map_data(_: Any = None) -> dict[str, Any]:
-        return state.maps.to_dict()
+        return asdict(state.maps)
 
     gr.HTML(
         html_template=read("maps.html"),

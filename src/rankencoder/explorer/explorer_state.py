@@ -20,11 +20,7 @@ _REMEMBERED = 512  # sentences
 
 
 class ExplorerState:
-    """A RankEncoder to explore, by several people at once.
-
-    :param index: An index made with the same model, or None.
-    :param name: What to call the model.
-    """
+    """A RankEncoder to explore by several people at once, and perhaps an index made with it."""
 
     def __init__(self, model: RankEncoder, index: Any = None, name: str = "RankEncoder") -> None:
         self.model, self.index, self.name = model, index, name
@@ -38,14 +34,9 @@ class ExplorerState:
             else IndexSearch(index, self._lock)
         )
 
-    @property
+    @cached_property
     def maps(self) -> Maps:
         """The maps of both spaces, drawn when they are first looked at."""
-        with self._lock:
-            return self._maps
-
-    @cached_property
-    def _maps(self) -> Maps:
         return draw(self.model)
 
     @property
@@ -55,21 +46,18 @@ class ExplorerState:
         return "rank similarity" if label == "ranks" else label.replace("-", "−")
 
     def describe(self, sentence: str) -> Described:
-        """Encode a sentence, unless it was among the last ones, and find its nearest reference sentences.
-
-        :raises InputError: If it is empty, or far too long.
-        """
+        """Encode a sentence, unless it was among the last ones, and find its nearest reference sentences."""
         with self._lock:
             return self._described(sentence)
 
     def _describe(self, sentence: str) -> Described:
         return self.model.describe([sentence], MOST_NEIGHBORS)[0]
 
-    def truncation(self, sentence: str) -> tuple[int, int] | None:
-        """Return the tokens of a sentence and how many the encoder reads, if that is not all of them."""
+    def count_tokens(self, sentence: str) -> tuple[int, float]:
+        """Return the tokens of a sentence, and how many the encoder reads at most."""
         with self._lock:
             (number,), longest = self.model.encoder.count_tokens([sentence])
-        return (number, int(longest)) if number > longest else None
+        return number, longest
 
     def encode(self, sentence: str) -> np.ndarray:
         """Return the vector that the model's `encode` returns."""

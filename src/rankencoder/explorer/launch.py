@@ -32,12 +32,8 @@ def explore(
     :param model: The folder of a RankEncoder, of a training run, or of a plain encoder, or a hub name.
     :param index: The folder of an index that was made with it, to search. A plain encoder needs one: its
         sentences then serve as the reference corpus.
-    :param host: The address to listen on; 0.0.0.0 is all of them.
     :param port: The port; 0 takes a free one.
-    :param device: Where to run the encoder.
     :param name: What to call the model, if not by its folder.
-    :raises InputError: If gradio is not installed, there is no reference corpus, the index was made with
-        another model, or the port is taken.
     """
     if importlib.util.find_spec("gradio") is None:
         raise InputError("explore needs gradio: pip install 'rankencoder[explore]'")
@@ -57,10 +53,7 @@ def explore(
 def open_explored(
     model: Any, index: str | Path | None = None, *, device: str | None = None
 ) -> tuple[RankEncoder, RankIndex | None]:
-    """Open a model and its index (see `explore`).
-
-    :raises InputError: If there is no reference corpus, or the index was made with another model.
-    """
+    """Open a model and its index (see `explore`)."""
     from rankencoder.model import RankEncoder, open_model, open_rankencoder
     from rankencoder.reference import Reference
     from rankencoder.search import RankIndex

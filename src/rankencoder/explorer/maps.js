@@ -190,7 +190,7 @@ const seen = new IntersectionObserver(entries => {
   server.map_data().then(data => {
     sentences = data.sentences;
     maps.forEach(map => { map.points = data.spaces.find(space => space.name === map.space).points; });
-    about.textContent = data.told;
+    about.textContent = data.about;
     root.dataset.ready = sentences.length;
     drawAll();
   }).catch(() => { about.textContent = "The maps could not be drawn: reload the page to try again."; });

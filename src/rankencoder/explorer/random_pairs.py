@@ -12,9 +12,7 @@ from rankencoder.model import RankEncoder
 from rankencoder.search.calibration import Calibration, pair_similarities
 from rankencoder.search.index_encoder import REFERENCE
 
-SENTENCES = 2000
-"""Reference sentences that are compared with each other, at most: some two million pairs."""
-
+SENTENCES = 2000  # reference sentences that are compared with each other, at most: some two million pairs
 _RELATED = 99.0  # the percentile of random pairs from which on two sentences have to do with each other
 _LENGTHS = (25, 110)  # characters of a sentence that reads well as an example
 _EXAMPLES = 24

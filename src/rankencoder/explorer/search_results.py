@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from rankencoder.errors import InputError
-from rankencoder.io.corpus import LONGEST
 from rankencoder.model import RankEncoder
 from rankencoder.search.calibration import Calibration
 from rankencoder.search.filters import parse_filter
@@ -23,7 +22,6 @@ from rankencoder.search.near_duplicates import (
     Duplicates,
     compare_all,
     find_duplicates,
-    parse_threshold,
 )
 
 MOST_HITS = 100
@@ -32,10 +30,9 @@ _HELD = 150_000_000  # numbers of the vectors of a reference corpus that are hel
 
 
 class Searcher(ABC):
-    """Searches some sentences.
+    """Searches some sentences, which have columns besides id and text.
 
     :param what: What they are, for people.
-    :param columns: Columns to filter by, besides id and text.
     :param calibration: What scores mean, if there are enough sentences to tell.
     """
 
@@ -52,24 +49,13 @@ class Searcher(ABC):
         return self.calibration.percent(at)
 
     def search(self, query: str, k: int, where: str = "") -> list[Hit]:
-        """Find the sentences nearest to a query.
-
-        :param where: A filter: JSON, or ``column=value``.
-        :raises InputError: If the query or the filter is at fault.
-        """
-        if len(query.strip()) > LONGEST:
-            raise InputError(f"the query has {len(query.strip()):,} characters, and {LONGEST:,} are the most")
+        """Find the sentences nearest to a query, of those that pass a filter."""
         if not 1 <= k <= MOST_HITS:
             raise InputError(f"from 1 to {MOST_HITS} results can be shown")
         return self._find(query.strip(), int(k), parse_filter([where]) if where.strip() else None)
 
     def near_duplicates(self, threshold: str = "") -> Duplicates:
-        """Find pairs of sentences that are nearly the same.
-
-        :param threshold: A similarity or a share of random pairs; by default the highest useful one.
-        :raises InputError: If it is neither, or there are too many pairs.
-        """
-        parse_threshold(threshold.strip() or None)
+        """Find pairs of sentences that are nearly the same; a threshold as `find_duplicates` takes it."""
         with self._comparing:  # several at once would each be slower than one after the other
             return self._duplicates(threshold.strip() or None)
 
@@ -81,10 +67,7 @@ class Searcher(ABC):
 
 
 class IndexSearch(Searcher):
-    """Searches an index.
-
-    :param encoding: Held while its model encodes.
-    """
+    """Searches an index, whose model encodes while it holds the lock."""
 
     def __init__(self, index: Any, encoding: threading.RLock) -> None:
         _ = index.model  # checked now, and not at the first search
@@ -104,10 +87,7 @@ class IndexSearch(Searcher):
 
 
 class ReferenceSearch(Searcher):
-    """Searches the reference corpus itself, or as much of it as fits into memory.
-
-    :param encode: From a sentence to the model's vector.
-    """
+    """Searches the reference corpus itself, or as much of it as fits into memory."""
 
     def __init__(
         self, model: RankEncoder, encode: Callable[[str], np.ndarray], calibration: Calibration

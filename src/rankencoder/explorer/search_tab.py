@@ -78,15 +78,13 @@ def build(state: ExplorerState, tab: gr.Tab) -> None:
 def show_hits(state: ExplorerState, query: str, k: int, where: str) -> str:
     """Return what was found, or a sentence that says what is wrong."""
     if not (query or "").strip():
-        return render("hits", hits=[], meanings=[], message="Type what to search for.")
+        return render("hits", hits=[], message="Type what to search for.")
     try:
         hits = state.search.search(query, k, where or "")
     except InputError as error:
-        return render("hits", hits=[], meanings=[], message=_sentence(error))
-    nothing = "No sentence passes the filter." if where else "There is nothing to find."
-    calibration = state.search.calibration
-    meanings = [calibration.describe(hit.score) if calibration else "" for hit in hits]
-    return render("hits", hits=hits, meanings=meanings, message="" if hits else nothing)
+        return render("hits", hits=[], message=_sentence(error))
+    message = "" if hits else "No sentence passes the filter."
+    return render("hits", hits=hits, calibration=state.search.calibration, message=message)
 
 
 def show_duplicates(state: ExplorerState, threshold: str) -> str:
@@ -94,8 +92,8 @@ def show_duplicates(state: ExplorerState, threshold: str) -> str:
     try:
         found = state.search.near_duplicates(threshold or "")
     except InputError as error:
-        return render("duplicates", found=None, pairs=[], told="", message=_sentence(error))
-    return render("duplicates", found=found, pairs=found.pairs[:_SHOWN], told=_summary(found), message="")
+        return render("hits", hits=[], message=_sentence(error))
+    return render("duplicates", found=found, pairs=found.pairs[:_SHOWN], summary=_summary(found))
 
 
 def _summary(found: Duplicates) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -14,16 +13,11 @@ from rankencoder.report.formatting import clean, number
 
 SENTENCES = 2000
 NEIGHBORS = 10
-_DIGITS = 4
 
 
 @dataclass(frozen=True)
 class Space:
-    """A map of one space.
-
-    :param points: A place for each sentence, within −1 and 1.
-    :param share: The part of the variance that the two axes hold.
-    """
+    """A map of one space: places within −1 and 1, and the share of the variance that the two axes hold."""
 
     name: str
     points: list[list[float]]
@@ -40,11 +34,7 @@ class Maps:
     sentences: list[str]
     spaces: list[Space]
     kept: float
-    told: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
-        return asdict(self)
+    about: str
 
 
 def draw(model: RankEncoder, most: int = SENTENCES) -> Maps:
@@ -57,24 +47,22 @@ def draw(model: RankEncoder, most: int = SENTENCES) -> Maps:
     near = [_nearest(rows) for rows in vectors.values()]
     kept = float(np.mean([len(set(a) & set(b)) for a, b in zip(*near, strict=True)]))
     sentences = [clean(text) for text in model.reference.sentences[: len(base)]]
-    return Maps(sentences, spaces, kept, _told(spaces, kept, near[0].shape[1], model.form.label))
-
-
-def _told(spaces: list[Space], kept: float, of: int, label: str) -> str:
     held = [number(100 * space.share, 0) for space in spaces]
-    name = "rank vectors" if label == "ranks" else f"the vectors of {label.replace('-', '−')}"
-    return (
+    label = model.form.label
+    ranks = "rank vectors" if label == "ranks" else f"the vectors of {label.replace('-', '−')}"
+    about = (
         f"Principal components: the two axes hold {held[0]}% of the variance of the encoder’s own vectors "
-        f"and {held[1]}% of that of {name}; the rest of both spaces is not to be seen here. In all "
-        f"dimensions, {number(kept, 1)} of a sentence’s {of} nearest are the same in both."
+        f"and {held[1]}% of that of {ranks}; the rest of both spaces is not to be seen here. In all "
+        f"dimensions, {number(kept, 1)} of a sentence’s {near[0].shape[1]} nearest are the same in both."
     )
+    return Maps(sentences, spaces, kept, about)
 
 
 def _fitted(points: np.ndarray) -> list[list[float]]:
     """Return places within −1 and 1, the shape unchanged."""
     middle = (points.min(axis=0) + points.max(axis=0)) / 2
     size = max(float(np.abs(points - middle).max()), 1e-12)
-    fitted: list[list[float]] = ((points - middle) / size).round(_DIGITS).tolist()
+    fitted: list[list[float]] = ((points - middle) / size).round(4).tolist()
     return fitted
 
 
