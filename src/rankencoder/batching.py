@@ -164,8 +164,6 @@ def _limits(model: SentenceTransformer, batch_size: int) -> tuple[int, int]:
 def _batches(lengths: np.ndarray, most: int, tokens: int) -> Iterator[np.ndarray]:
     """Yield the rows of each batch, from long to short.
 
-    :param lengths: Tokens of each row.
-    :param most: Rows of a batch.
     :param tokens: Tokens of a batch, padding counted; a single row may have more.
 
     >>> [rows.tolist() for rows in _batches(np.array([2, 9, 3, 2]), 2, 18)]

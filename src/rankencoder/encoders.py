@@ -96,10 +96,7 @@ class Encoder:
         return self.model.device if self.model is not None else torch.device("cpu")
 
     def __call__(self, sentences: Sequence[str], *, progress: bool = False) -> torch.Tensor:
-        """Encode sentences.
-
-        :return: ``[len(sentences), dimension]`` float32 unit vectors on the encoder's device.
-        """
+        """Return float32 unit vectors on the encoder's device, ``[len(sentences), dimension]``."""
         return unit(self.raw(sentences, progress=progress))
 
     def raw(self, sentences: Sequence[str], *, progress: bool = False) -> torch.Tensor:
@@ -116,11 +113,7 @@ class Encoder:
         return vectors
 
     def encode(self, sentences: str | Iterable[str], *, progress: bool = False) -> np.ndarray:
-        """Encode sentences that nobody has checked yet.
-
-        :return: ``[dimension]`` for one sentence, ``[number, dimension]`` for several: float32 unit vectors.
-        :raises InputError: If a sentence is empty or far too long, or the encoder fails on one.
-        """
+        """Encode sentences that nobody has checked yet (see `RankEncoder.encode`)."""
         vectors = self(check_sentences(sentences), progress=progress).cpu().numpy()
         return np.asarray(vectors[0] if isinstance(sentences, str) else vectors)
 
@@ -150,11 +143,7 @@ class Encoder:
     def check_probe(
         self, probe: np.ndarray, owner: str, *, otherwise: str = "build the reference again"
     ) -> None:
-        """Check that vectors with this fingerprint came from this encoder.
-
-        :param owner: What to call these vectors.
-        :param otherwise: What to do where no such encoder is to be had.
-        """
+        """Check that the vectors of an owner with this fingerprint came from this encoder."""
         own = self.probe()
         if own.shape != probe.shape:
             reason = f"its vectors have {own.shape[1]} dimensions, not {probe.shape[-1] if probe.ndim else 1}"

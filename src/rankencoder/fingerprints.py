@@ -29,10 +29,7 @@ def vectors_digest(vectors: np.ndarray) -> str:
 
 
 def model_digest(model: Any) -> str:
-    """Return the SHA-256 of all that a SentenceTransformer's vectors depend on.
-
-    These are its weights, modules, tokenizer and prompts, not the hardware.
-    """
+    """Return the SHA-256 of a SentenceTransformer's weights, modules, tokenizer and prompts."""
     import torch
 
     sha = hashlib.sha256(repr(model).encode())

@@ -120,7 +120,6 @@ class RankEncoder:
     def with_form(self, form: str, **settings: Any) -> RankEncoder:
         """Return the same encoder and reference corpus in another form, nothing being encoded again.
 
-        :param form: "exact", "compact" or "linear".
         :param settings: ``dim`` (compact), ``power`` and ``center`` (linear).
         """
         fitted = fit_form(form, self.form.reference, **settings)
@@ -160,8 +159,6 @@ class RankEncoder:
     def encode(self, sentences: Sentences, *, progress: bool = False) -> np.ndarray:
         """Return one unit vector per sentence whose plain cosine is Eq. 7.
 
-        :param sentences: A sentence, or several.
-        :param progress: Show a progress bar.
         :return: ``[dimension]`` for one sentence, ``[number, dimension]`` for several, float32.
         :raises InputError: If a sentence is empty or far too long, or the encoder fails on one.
         """
@@ -194,8 +191,6 @@ class RankEncoder:
     def reweight(self, vectors: np.ndarray, rank_weight: float) -> np.ndarray:
         """Return vectors of `encode` as they would be with another rank weight, without encoding again.
 
-        :param vectors: What `encode` returned with the present rank weight.
-        :param rank_weight: The rank weight of the vectors to return.
         :raises InputError: If the present rank weight is 0 or 1: then one part is not in the vectors.
         """
         rows = torch.from_numpy(np.ascontiguousarray(self._as_vectors(vectors)))
@@ -203,19 +198,11 @@ class RankEncoder:
         return new.numpy() if vectors.ndim > 1 else new.numpy()[0]
 
     def similarity(self, a: Sentences | np.ndarray, b: Sentences | np.ndarray) -> np.ndarray:
-        """Return Eq. 7 for every sentence of ``a`` with every sentence of ``b``.
-
-        :param a: Sentences, or their vectors from `encode`.
-        :return: ``[len(a), len(b)]``.
-        """
+        """Return Eq. 7 for all sentences (or vectors of `encode`) with all others, ``[len(a), len(b)]``."""
         return np.asarray(self._as_vectors(a) @ self._as_vectors(b).T)
 
     def similarity_pairwise(self, a: Sentences | np.ndarray, b: Sentences | np.ndarray) -> np.ndarray:
-        """Return Eq. 7 for each sentence of ``a`` with the sentence of ``b`` at its place.
-
-        :return: ``[len(a)]``.
-        :raises InputError: If there are not as many of each.
-        """
+        """Return Eq. 7 for each sentence of ``a`` with the sentence of ``b`` at its place, ``[len(a)]``."""
         left, right = self._as_vectors(a), self._as_vectors(b)
         if len(left) != len(right):
             raise InputError(f"{len(left)} sentences cannot be paired with {len(right)}")
@@ -266,10 +253,7 @@ class RankEncoder:
     ) -> RankEncoder:
         """Read a saved RankEncoder.
 
-        :param folder: Where it was saved.
         :param encoder: The encoder, where that was a callable, or to use another copy of it.
-        :param device: Where to run the saved encoder.
-        :param batch_size: Sentences per call of the encoder.
         :raises InputError: If the folder is not a whole one, or the encoder is another.
         """
         model = cls._of(persistence.load(Path(folder), encoder, device=device, batch_size=batch_size))
@@ -302,10 +286,7 @@ def open_model(
 
     :param source: The folder of a RankEncoder or of a training run (its RankEncoder, if it has one, otherwise
         its encoder); whatever `Encoder` opens; or an open RankEncoder or Encoder, which is returned as it is.
-    :param device: Where to run what is loaded by name.
-    :param batch_size: Sentences per call of the encoder.
     :param prompt: Text to put before every sentence; a saved RankEncoder has its own.
-    :raises InputError: If it is none of these.
     """
     if isinstance(source, (RankEncoder, Encoder)):
         return source

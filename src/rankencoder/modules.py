@@ -12,11 +12,7 @@ from rankencoder.forms import Form, restore_form
 
 
 class RankModule(Module):
-    """Replaces ``sentence_embedding`` by the unit vector whose cosine is Eq. 7; the last module of a model.
-
-    :param form: A fitted form.
-    :param rank_weight: λ of Eq. 7.
-    """
+    """Replaces ``sentence_embedding`` by the unit vector whose cosine is Eq. 7; the last module."""
 
     def __init__(self, form: Form, rank_weight: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

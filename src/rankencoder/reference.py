@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         """Other machines that do the work of a reference corpus."""
 
         def sample(self, corpus: Any, size: int, seed: int, *, column: str | None, max_chars: int) -> Sample:
-            """Draw the sample that `sample_sentences` draws of `read_sentences`."""
+            """Draw what `sample_sentences` would draw here."""
 
         def encode_parts(self, parts: Iterable[tuple[int, list[str]]]) -> Iterable[tuple[int, np.ndarray]]:
             """Encode numbered parts of the sample, in any order."""
@@ -106,9 +106,7 @@ class Reference:
             ``datasets`` dataset, or an iterable of strings; files also at fsspec's addresses.
         :param size: How many sentences to draw (the paper: 100,000; its gains level off at 10,000).
         :param seed: Draws another sample.
-        :param column: The column that holds the sentences, where there are several.
         :param max_chars: Longer lines are dropped, and counted.
-        :param progress: Show a progress bar.
         :param resume_beside: Keep finished parts beside this path, so that interrupted work can be taken up
             again; `rankencoder.io.parts.clear_parts` removes them.
         :param machines: Do the work elsewhere, such as `rankencoder.scale.cluster_reference.RayMachines`.
@@ -152,10 +150,7 @@ class Reference:
 
     @classmethod
     def load(cls, folder: str | Path) -> Reference:
-        """Read a saved reference corpus.
-
-        :raises InputError: If the folder is not a whole one.
-        """
+        """Read a saved reference corpus."""
         folder = Path(folder)
         about = read_about(folder)
         tensors = read_tensors(folder / "reference.safetensors")

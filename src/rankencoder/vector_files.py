@@ -43,12 +43,7 @@ def encode_file(
     :param model: Whatever `open_model` opens.
     :param source: What `read_sentences` reads.
     :param target: A ``.npy`` (vectors alone), ``.parquet`` or ``.jsonl`` (with text, file and line) file.
-    :param column: The column that holds the sentences.
     :param skip_invalid: Skip and count empty and over-long sentences, instead of stopping at one.
-    :param overwrite: Replace the target.
-    :param progress: Show a progress bar.
-    :param device: Where to run the encoder.
-    :param batch_size: Sentences per call of the encoder.
     :return: How many sentences were ``encoded`` now, taken over as ``resumed``, and ``skipped``.
     :raises InputError: If the input is at fault. What was encoded so far is kept for the next try with the
         same model, input and column.
@@ -97,10 +92,7 @@ def _check_target(target: Path, source: Place, overwrite: bool) -> None:
 
 
 def source_stamp(source: Place) -> list[str]:
-    """Return what changes when a corpus does: its place, and a digest of its files' names, sizes and times.
-
-    :raises InputError: If there is no such corpus.
-    """
+    """Return what changes when a corpus does: its place, and a digest of its files' sizes and times."""
     place = str(source) if is_address(source) else str(Path(source).resolve())
     return [place, digest(repr(fingerprint(file)) for file in list_files(source))]
 

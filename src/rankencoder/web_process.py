@@ -19,10 +19,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Take a port; clients that connect wait until `run` answers.
-
-    :param port: The port, or 0 for any free one.
-    """
+    """Take a port (0: any free one); clients that connect wait until `run` answers."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
@@ -49,7 +46,6 @@ class WebServer(uvicorn.Server):
     uvicorn limits the pause after an answer, but not how long the headers of a request take to arrive. So
     once a second this closes the connections that have not sent whole headers within ``timeout``.
 
-    :param app: The ASGI application.
     :param timeout: Seconds that the headers of a request may take to arrive.
     :param grace: Seconds to wait at the end for requests in flight.
     :param max_connections: Connections at once; requests on more are answered 503.
@@ -97,13 +93,7 @@ def _awaits_headers(connection: Any) -> bool:
 
 
 def run(app: Any, listener: socket.socket, *, timeout: float, grace: float) -> None:
-    """Answer until SIGTERM or Ctrl-C, then finish the requests in flight; a second Ctrl-C does not wait.
-
-    :param app: The ASGI application.
-    :param listener: What `bind` returned.
-    :param timeout: Seconds that the headers of a request may take to arrive.
-    :param grace: Seconds to wait at the end for requests in flight.
-    """
+    """Answer until SIGTERM or Ctrl-C, then finish the requests in flight; a second Ctrl-C does not wait."""
     with _signals_ignored():
         WebServer(app, timeout=timeout, grace=grace).run(sockets=[listener])
     LOG.info("ended")

@@ -12,11 +12,6 @@ class ExactForm(Form):
 
     name = "exact"
 
-    @classmethod
-    def fit(cls, reference: torch.Tensor) -> ExactForm:  # type: ignore[override]
-        """Keep the reference vectors: there is nothing to fit."""
-        return cls(reference)
-
     @property
     def dimension(self) -> int:
         """One number for each reference sentence."""

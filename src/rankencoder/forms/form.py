@@ -13,9 +13,7 @@ from rankencoder.ranks import COARSE, MEMORY_BUDGET, rank_vectors
 
 _ROWS = 65_536  # that are looked at in one go: what is computed of a whole tensor is as large again
 _LARGEST = 1e18
-HELD_OUT = 1000
-"""Reference sentences that no principal component is fitted on: fidelity is measured on them."""
-
+_HELD_OUT = 1000  # reference sentences that no component is fitted on: fidelity is measured on them
 _RANKED = 256  # sentences at a time on a CPU: enough for fast products, and few enough for its caches
 
 
@@ -35,9 +33,9 @@ class Form(torch.nn.Module, ABC):
         """Refuse settings with values that make no sense."""
 
     @classmethod
-    @abstractmethod
     def fit(cls, reference: torch.Tensor, **settings: Any) -> Form:
         """Fit the form to unit reference vectors, ``[n, D]``."""
+        return cls(reference, **settings)
 
     @abstractmethod
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
@@ -106,5 +104,5 @@ class Form(torch.nn.Module, ABC):
 
 def held_out(n: int) -> torch.Tensor:
     """Return the indices of the held-out sentences: a quarter, at most a thousand, spread evenly."""
-    number = max(2, min(HELD_OUT, n // 4))
+    number = max(2, min(_HELD_OUT, n // 4))
     return (torch.arange(number) * n) // number if n > number else torch.arange(n)

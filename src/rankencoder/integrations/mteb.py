@@ -27,7 +27,6 @@ def run_mteb(
     """Run mteb tasks on a model.
 
     :param model: A RankEncoder's folder, a training's (its RankEncoder), or an encoder's folder or hub name.
-    :param tasks: Names of mteb tasks, or tasks.
     :param output: A folder for what mteb returns, in full: ``mteb/MODEL/TASK.json``.
     :return: The main score of each split of each task.
     """
@@ -35,7 +34,10 @@ def run_mteb(
         import mteb
     except ImportError as error:
         raise InputError("mteb tasks need mteb: pip install 'rankencoder[mteb]'") from error
-    chosen = [_find(mteb, task) for task in tasks]
+    try:
+        chosen = [mteb.get_task(task) if isinstance(task, str) else task for task in tasks]
+    except KeyError as error:  # it names the nearest
+        raise InputError(f"mteb has no such task ({error.args[0]})") from error
     loaded = load_as_sentence_transformer(model, device=device, batch_size=batch_size)
     found = []
     for task in chosen:
@@ -80,12 +82,3 @@ def _folder_name(model: str | Path) -> str:
     return (
         f"{file_name(folder.name)}-{digest([str(folder)])[:8]}" if folder.exists() else file_name(str(model))
     )
-
-
-def _find(mteb: Any, task: Any) -> Any:
-    if not isinstance(task, str):
-        return task
-    try:
-        return mteb.get_task(task)
-    except KeyError as error:  # it names the nearest
-        raise InputError(f"mteb has no task {task!r}: {error.args[0]}") from error

@@ -15,9 +15,7 @@ from typing import IO, Any, NamedTuple
 from rankencoder.errors import InputError
 from rankencoder.io.storage import import_pyarrow
 
-Place = str | Path
-"""A path, or an address such as ``s3://bucket/corpus.parquet``."""
-
+Place = str | Path  # or an address such as s3://bucket/corpus.parquet
 TABLES = (".jsonl", ".ndjson", ".csv", ".tsv")
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _SUFFIXES = (".txt", *TABLES, ".parquet")
@@ -26,10 +24,7 @@ _SLICE_ROWS = 131_072
 
 
 class Sentence(NamedTuple):
-    """A sentence and where it came from. ``text`` is None where a line is too long to be one.
-
-    ``columns`` is what else its row holds, where that was asked for.
-    """
+    """A sentence (None if the line is too long), where it came from, and what else its row holds."""
 
     text: str | None
     source: str
@@ -57,11 +52,7 @@ class Slice(NamedTuple):
 
 
 def is_address(place: Any) -> bool:
-    """Return whether something is to be found by fsspec.
-
-    >>> is_address("s3://bucket/corpus.txt"), is_address("corpus.txt")
-    (True, False)
-    """
+    """Return whether something is to be found by fsspec, such as ``s3://bucket/corpus.txt``."""
     return isinstance(place, str) and "://" in place
 
 

@@ -15,11 +15,7 @@ _EXACT_DISTINCT = 1_000_000
 
 @dataclass
 class Sample:
-    """Distinct sentences and what was seen on the way to them.
-
-    ``duplicates`` is exact up to a million distinct sentences and, where ``estimated`` says so, an estimate
-    beyond.
-    """
+    """Distinct sentences, and what was seen on the way; beyond a million, duplicates are estimated."""
 
     sentences: list[str] = field(default_factory=list)
     seen: int = 0

@@ -30,10 +30,7 @@ _OURS = (CONFIG, "reference.json", RUN, RESULT)
 
 @contextmanager
 def new_folder(target: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Give a temporary folder to fill, which takes the target's place when the block ends without an error.
-
-    :raises InputError: If the target exists and is not to be overwritten, or is nothing that we wrote.
-    """
+    """Give a temporary folder to fill, which takes the target's place when the block ends well."""
     target = check_free(target, overwrite=overwrite)
     temporary = _temporary(target)
     try:
@@ -205,10 +202,7 @@ def _damage_named(path: Path, what: str, *errors: type[Exception]) -> Iterator[N
 
 
 def check_kinds(stored: dict[str, Any], path: Path, **kinds: type) -> dict[str, Any]:
-    """Return what a file of ours holds, once each value that is named is of its kind.
-
-    :param kinds: Of each value; truth values are no numbers here, and only finite ones are.
-    """
+    """Return what a file holds, once all named values are of their kinds; only finite numbers are numbers."""
     for name, kind in kinds.items():
         if not _is_of(kind, stored.get(name)):
             what = "is missing" if name not in stored else f"is no {_KINDS.get(kind, 'list')}"
