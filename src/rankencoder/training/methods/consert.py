@@ -14,7 +14,7 @@ from torch.nn import functional
 from rankencoder.errors import InputError
 from rankencoder.training.losses.contrastive import ContrastiveLoss, mean_cosines
 from rankencoder.training.losses.formulas import cosine_matrix
-from rankencoder.training.methods.method import Method, Share, register
+from rankencoder.training.methods.method import Method, Share, cite, register
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -54,12 +54,7 @@ class ConSERT(Method):
         "(Yan et al., ACL 2021)"
     )
     year = 2021
-    citation = """@inproceedings{yan-etal-2021-consert,
-    title = "{C}on{SERT}: A Contrastive Framework for Self-Supervised Sentence Representation Transfer",
-    author = "Yan, Yuanmeng and Li, Rumei and Wang, Sirui and Zhang, Fuzheng and Wu, Wei and Xu, Weiran",
-    booktitle = "Proceedings of the 59th Annual Meeting of the Association for Computational Linguistics",
-    year = "2021",
-}"""
+    citation = cite("yan-etal-2021-consert")
     dropout: ClassVar[float | None] = 0.0
 
     temperature: PositiveFloat = 0.1

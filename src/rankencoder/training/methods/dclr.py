@@ -19,7 +19,7 @@ from rankencoder.training.backbones.backbone import load_backbone
 from rankencoder.training.gather import gather
 from rankencoder.training.losses.contrastive import ContrastiveLoss, mean_cosines
 from rankencoder.training.losses.formulas import cosine_matrix
-from rankencoder.training.methods.method import register
+from rankencoder.training.methods.method import cite, register
 from rankencoder.training.methods.simcse import SimCSE
 
 if TYPE_CHECKING:
@@ -51,12 +51,7 @@ class DCLR(SimCSE):
         "(Zhou, Zhang, Zhao and Wen, ACL 2022)"
     )
     year = 2022
-    citation = """@inproceedings{zhou-etal-2022-debiased,
-    title = "Debiased Contrastive Learning of Unsupervised Sentence Representations",
-    author = "Zhou, Kun and Zhang, Beichen and Zhao, Wayne Xin and Wen, Ji-Rong",
-    booktitle = "Proceedings of the 60th Annual Meeting of the Association for Computational Linguistics",
-    year = "2022",
-}"""
+    citation = cite("zhou-etal-2022-debiased")
     kinds: ClassVar[tuple[str, ...]] = ("masked",)
     paths: ClassVar[tuple[str, ...]] = ("complementary",)
 

@@ -19,7 +19,7 @@ from rankencoder.training.backbones.frozen import Frozen
 from rankencoder.training.backbones.masking import TokenMask
 from rankencoder.training.backbones.templates import check_mask_token
 from rankencoder.training.losses.contrastive import ContrastiveLoss
-from rankencoder.training.methods.method import Share, register
+from rankencoder.training.methods.method import Share, cite, register
 from rankencoder.training.methods.simcse import SimCSE
 
 if TYPE_CHECKING:
@@ -50,14 +50,7 @@ class DiffCSE(SimCSE):
         "DiffCSE: Difference-based Contrastive Learning for Sentence Embeddings (Chuang et al., NAACL 2022)"
     )
     year = 2022
-    citation = """@inproceedings{chuang-etal-2022-diffcse,
-    title = "{D}iff{CSE}: Difference-based Contrastive Learning for Sentence Embeddings",
-    author = "Chuang, Yung-Sung and Dangovski, Rumen and Luo, Hongyin and Zhang, Yang and Chang, Shiyu
-        and Solja{\\v{c}}i{\\'c}, Marin and Li, Shang-Wen and Yih, Wen-tau and Kim, Yoon and Glass, James",
-    booktitle = "Proceedings of the 2022 Conference of the North American Chapter of the Association for
-        Computational Linguistics: Human Language Technologies",
-    year = "2022",
-}"""
+    citation = cite("chuang-etal-2022-diffcse")
     kinds: ClassVar[tuple[str, ...]] = ("masked",)
     paths: ClassVar[tuple[str, ...]] = ("generator",)
 
@@ -86,10 +79,7 @@ class DiffCSE(SimCSE):
         self.load_generator(backbone)
 
     def load_generator(self, backbone: Backbone) -> nn.Module:
-        """Return the generator.
-
-        :raises InputError: If there is none, or it does not read what the backbone reads.
-        """
+        """Return the generator."""
         name = self.generator or self.defaults(backbone)["generator"]
         try:
             return _load_generator(name, backbone)
@@ -219,10 +209,7 @@ class Discriminator(nn.Module):
 
 
 def embeddings_of(model: Any, name: str) -> nn.Module:
-    """Return the module whose output a model's first layer reads.
-
-    :raises InputError: If it is not where it mostly is, or its vectors are not as wide as the states.
-    """
+    """Return the module whose output a model's first layer reads."""
     found = getattr(model, "embeddings", None)
     wide = getattr(model.config, "embedding_size", model.config.hidden_size) == model.config.hidden_size
     if not isinstance(found, nn.Module) or not wide:

@@ -16,7 +16,7 @@ from rankencoder.training.backbones.frozen import Frozen
 from rankencoder.training.gather import gather
 from rankencoder.training.losses.contrastive import INPUTS, ContrastiveLoss, mean_cosines
 from rankencoder.training.losses.formulas import cosine_matrix, info_nce
-from rankencoder.training.methods.method import Share, register
+from rankencoder.training.methods.method import Share, cite, register
 from rankencoder.training.methods.simcse import SimCSE
 
 if TYPE_CHECKING:
@@ -50,13 +50,7 @@ class ESimCSE(SimCSE):
         "Embedding (Wu et al., COLING 2022)"
     )
     year = 2022
-    citation = """@inproceedings{wu-etal-2022-esimcse,
-    title = "{ES}im{CSE}: Enhanced Sample Building Method for Contrastive Learning of Unsupervised Sentence Embedding",
-    author = "Wu, Xing and Gao, Chaochen and Zang, Liangjun and Han, Jizhong and Wang, Zhongyuan
-        and Hu, Songlin",
-    booktitle = "Proceedings of the 29th International Conference on Computational Linguistics",
-    year = "2022",
-}"""  # noqa: E501
+    citation = cite("wu-etal-2022-esimcse")
     kinds: ClassVar[tuple[str, ...]] = ("masked",)
     graphs: ClassVar[bool] = False  # a capture runs steps that would move the slow encoder
 

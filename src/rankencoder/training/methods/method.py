@@ -7,6 +7,7 @@ import importlib
 import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, PositiveFloat, TypeAdapter, ValidationError
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
     Views = list[list[list[int]]]
 
 Share = Annotated[float, Field(ge=0, le=1)]
+
+
+def cite(key: str) -> str:
+    """Return an entry of `citations.bib`."""
+    entries = Path(__file__).with_name("citations.bib").read_text(encoding="utf-8").strip().split("\n\n")
+    return next(entry for entry in entries if f"{{{key}," in entry)
 
 
 @dataclass(frozen=True)
@@ -57,17 +64,10 @@ class Method:
     paper: ClassVar[str]
     year: ClassVar[int]
     citation: ClassVar[str]
-    kinds: ClassVar[tuple[str, ...]] = ("masked",)
-    """The kinds of backbone that it can train: "masked" and "causal" language models."""
-
-    graphs: ClassVar[bool] = True
-    """Whether its loss can be captured as a CUDA graph: shapes by inputs alone, no look at values."""
-
-    dropout: ClassVar[float | None] = None
-    """The dropout that the backbone is to have everywhere; None leaves its own."""
-
-    paths: ClassVar[tuple[str, ...]] = ()
-    """Its options that may name a folder."""
+    kinds: ClassVar[tuple[str, ...]] = ("masked",)  # of backbones: "masked" and "causal" language models
+    graphs: ClassVar[bool] = True  # whether a CUDA graph can hold its loss: shapes by inputs alone
+    dropout: ClassVar[float | None] = None  # that the backbone is to have everywhere; None leaves its own
+    paths: ClassVar[tuple[str, ...]] = ()  # its options that may name a folder
 
     temperature: PositiveFloat = 0.05
 
@@ -83,10 +83,7 @@ class Method:
         raise NotImplementedError
 
     def check(self, backbone: Backbone) -> None:
-        """Say what this machine lacks for the method, before anything long begins.
-
-        :raises InputError: If something is missing.
-        """
+        """Say what this machine lacks for the method, before anything long begins."""
 
     def companion(self, device: str | None) -> Encoder | None:
         """Return an encoder whose unit vectors of the sentences the loss is to see, if there is one.
@@ -191,7 +188,6 @@ def make_method(name: str, options: dict[str, Any], defaults: dict[str, Any]) ->
     """Return a method with options checked.
 
     :param defaults: Settings of `Method.defaults`, of which the method's own options are taken.
-    :raises InputError: If there is no such method or option, or a value makes no sense.
     """
     cls = find_method(name)
     names = [field.name for field in dataclasses.fields(cls)]

@@ -9,7 +9,7 @@ import torch
 
 from rankencoder.training.backbones.templates import Template, install_template, mask_pooling, templated_ids
 from rankencoder.training.losses.contrastive import ContrastiveLoss
-from rankencoder.training.methods.method import Method, register
+from rankencoder.training.methods.method import Method, cite, register
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -38,13 +38,7 @@ class PromptBERT(Method):
     about = "The sentence in two templates, the state of [MASK] less the template's own bias."
     paper = "PromptBERT: Improving BERT Sentence Embeddings with Prompts (Jiang et al., EMNLP 2022)"
     year = 2022
-    citation = """@inproceedings{jiang-etal-2022-promptbert,
-    title = "{P}rompt{BERT}: Improving {BERT} Sentence Embeddings with Prompts",
-    author = "Jiang, Ting and Jiao, Jian and Huang, Shaohan and Zhang, Zihan and Wang, Deqing
-        and Zhuang, Fuzhen and Wei, Furu and Huang, Haizhen and Deng, Denvy and Zhang, Qi",
-    booktitle = "Proceedings of the 2022 Conference on Empirical Methods in Natural Language Processing",
-    year = "2022",
-}"""
+    citation = cite("jiang-etal-2022-promptbert")
     roberta_bias_offset: Literal[0, 2] = 2
 
     @classmethod

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from rankencoder.training.backbones.templates import Template, install_template, templated_ids
-from rankencoder.training.methods.method import Method, register
+from rankencoder.training.methods.method import Method, cite, register
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -29,12 +29,7 @@ class SimCSE(Method):
     about = "Twice the same sentence under two dropout masks; the state of [CLS]."
     paper = "SimCSE: Simple Contrastive Learning of Sentence Embeddings (Gao, Yao and Chen, EMNLP 2021)"
     year = 2021
-    citation = """@inproceedings{gao-etal-2021-simcse,
-    title = "{S}im{CSE}: Simple Contrastive Learning of Sentence Embeddings",
-    author = "Gao, Tianyu and Yao, Xingcheng and Chen, Danqi",
-    booktitle = "Proceedings of the 2021 Conference on Empirical Methods in Natural Language Processing",
-    year = "2021",
-}"""
+    citation = cite("gao-etal-2021-simcse")
     kinds: ClassVar[tuple[str, ...]] = ("masked", "causal")
 
     pooling: Literal["auto", "mean"] = "auto"

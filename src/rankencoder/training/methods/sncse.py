@@ -12,7 +12,7 @@ from torch.nn import functional
 from rankencoder.errors import InputError
 from rankencoder.training.backbones.templates import Template, add_full_stop, template_length, templated_ids
 from rankencoder.training.losses.contrastive import ContrastiveLoss
-from rankencoder.training.methods.method import Method, register
+from rankencoder.training.methods.method import Method, cite, register
 from rankencoder.training.methods.promptbert import prompted_encoder
 from rankencoder.training.negation import load_parser, negate_sentences
 
@@ -48,12 +48,7 @@ class SNCSE(Method):
         "(Wang and Dou, ICIC 2023)"
     )
     year = 2023
-    citation = """@inproceedings{wang-dou-2023-sncse,
-    title = "{SNCSE}: Contrastive Learning for Unsupervised Sentence Embedding with Soft Negative Samples",
-    author = "Wang, Hao and Dou, Yong",
-    booktitle = "Advanced Intelligent Computing Technology and Applications",
-    year = "2023",
-}"""
+    citation = cite("wang-dou-2023-sncse")
 
     paths: ClassVar[tuple[str, ...]] = ("parser",)
 

@@ -19,25 +19,11 @@ from rankencoder.training.losses.formulas import (
     select_pairs,
     total_loss,
 )
+from rankencoder.training.methods.method import cite
 from rankencoder.training.teaching.targets import Target, TeacherSimilarity
 
 Student = Literal["encoder", "head"]
 Listwise = Literal["none", "listnet"]
-
-CITATION = """@inproceedings{seonwoo-etal-2023-ranking,
-    title = "Ranking-Enhanced Unsupervised Sentence Representation Learning",
-    author = "Seonwoo, Yeon and Wang, Guoyin and Seo, Changmin and Choudhary, Sajal and Li, Jiwei
-        and Li, Xiang and Xu, Puyang and Park, Sunghyun and Oh, Alice",
-    booktitle = "Proceedings of the 61st Annual Meeting of the Association for Computational Linguistics",
-    year = "2023",
-}"""
-RANKCSE = """@inproceedings{liu-etal-2023-rankcse,
-    title = "{R}ank{CSE}: Unsupervised Sentence Representations Learning via Learning to Rank",
-    author = "Liu, Jiduan and Liu, Jiahao and Wang, Qifan and Wang, Jingang and Cai, Xunliang
-        and Zhao, Dongyan and Wang, Ran and Yan, Rui",
-    booktitle = "Proceedings of the 61st Annual Meeting of the Association for Computational Linguistics",
-    year = "2023",
-}"""
 
 
 class RankEncoderLoss(nn.Module):
@@ -165,5 +151,9 @@ class RankEncoderLoss(nn.Module):
     @property
     def citation(self) -> str:
         """The BibTeX entries of RankEncoder and of the base method, for the model card."""
-        entries = (CITATION, self.base.citation, *([RANKCSE] if self.listwise == "listnet" else []))
+        entries = (
+            cite("seonwoo-etal-2023-ranking"),
+            self.base.citation,
+            *([cite("liu-etal-2023-rankcse")] if self.listwise == "listnet" else []),
+        )
         return "\n\n".join(entries)
