@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_machine(config: TrainConfig) -> None:
-    """Make sure that device, loggers, dev files and given encoders are there.
-
-    :raises InputError: If one is not.
-    """
+    """Make sure that device, loggers, dev files and given encoders are there."""
     if config.device != "auto":
         check_device(config.device)
     for name in config.report_to:
@@ -31,11 +28,7 @@ def check_machine(config: TrainConfig) -> None:
 
 
 def check_kind(name: str, method: type[Method], backbone: Backbone) -> None:
-    """Make sure that a method can train a backbone.
-
-    :param name: The method's name.
-    :raises InputError: If not.
-    """
+    """Make sure that a method can train a backbone."""
     if backbone.kind not in method.kinds:
         raise InputError(
             f"method {name!r} trains {' and '.join(method.kinds)} language models, and "
@@ -44,19 +37,13 @@ def check_kind(name: str, method: type[Method], backbone: Backbone) -> None:
 
 
 def check_length(config: TrainConfig, backbone: Backbone) -> None:
-    """Make sure that a backbone can read as many tokens as training shows it.
-
-    :raises InputError: If not.
-    """
+    """Make sure that a backbone can read as many tokens as training shows it."""
     if backbone.positions is not None and config.max_length > backbone.positions:
         raise InputError(f"max_length {config.max_length} is more than the backbone's {backbone.positions}")
 
 
 def check_batches(config: TrainConfig, sentences: int) -> None:
-    """Make sure that there is a batch.
-
-    :raises InputError: If the corpus is smaller than one.
-    """
+    """Make sure that there is a batch."""
     needed = config.batch_size * world_size()
     if sentences < needed:
         raise InputError(

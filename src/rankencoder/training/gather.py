@@ -10,8 +10,7 @@ from typing import Any, cast
 import torch
 from torch import distributed
 
-WAIT = timedelta(days=1)
-"""How long processes wait for each other: the first may prepare data for long."""
+WAIT = timedelta(days=1)  # for each other: the first process may prepare data for long
 
 
 def is_first_process() -> bool:

@@ -30,7 +30,6 @@ def draw_losses(history: Sequence[Mapping[str, float]], path: Path, *, title: st
     :param history: What was logged: "stage", "step", "contrastive", and in some records "weighted_rank" (λ
         times the rank loss) and "dev".
     :param path: The SVG file to write.
-    :raises InputError: If no loss was logged, or matplotlib is not installed.
     """
     try:
         from matplotlib import rc_context

@@ -36,7 +36,6 @@ def negate(doc: Doc) -> str:
     the main word if it is a finite verb, or else the sentence.
 
     :param doc: A sentence with dependencies, tags and lemmas.
-    :return: The tokens, joined by single blanks.
     """
     tokens = [token.text for token in doc]
     if "not" in tokens:
@@ -66,7 +65,6 @@ def load_parser(name: str = "en_core_web_sm") -> Language:
     """Load a spaCy model that tells what `negate` needs to know.
 
     :param name: An installed package or a folder.
-    :raises InputError: If spaCy or the model is missing, or the model cannot parse.
     """
     try:
         import spacy
@@ -102,9 +100,7 @@ def negate_sentences(
     :param fingerprint: Identifies the sentences.
     :param parser: The spaCy model, an installed package or a folder.
     :param processes: Processes that parse. By default, one per usable CPU for large corpora.
-    :param progress: Show a progress bar.
     :return: A memory-mapped dataset with one column, "negation": row i belongs to sentence i.
-    :raises InputError: If spaCy or its model is missing.
     """
     from datasets import Dataset, concatenate_datasets
     from filelock import FileLock

@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to do. It is done when its output is there.
-
-    :param output: The file or folder that it writes, below the run's folder.
-    """
+    """One thing to do. It is done when its output, below the run's folder, is there."""
 
     output: str
 
@@ -39,14 +36,10 @@ class StoreSentences(Step):
 
 @dataclass(frozen=True)
 class TrainEncoder(Step):
-    """Train an encoder by a method: E1, or E2 where there are targets to learn.
+    """Train an encoder by a method: E1, or E2 where there are targets to learn."""
 
-    :param number: The stage: 1 for E1, 2 for E2.
-    :param work: The folder of its checkpoints.
-    """
-
-    number: int
-    work: str
+    number: int  # the stage: 1 for E1, 2 for E2
+    work: str  # the folder of its checkpoints
     config: TrainConfig
     method: Method
 
@@ -63,12 +56,9 @@ class TrainEncoder(Step):
 
 @dataclass(frozen=True)
 class EncodeTargets(Step):
-    """Let the teachers encode the training sentences and the reference corpus.
+    """Let the teachers encode the training sentences and the reference corpus."""
 
-    :param teachers: Finished encoders, and outputs of earlier steps.
-    """
-
-    teachers: tuple[str, ...]
+    teachers: tuple[str, ...]  # finished encoders, and outputs of earlier steps
     references: int
 
     def __str__(self) -> str:
@@ -109,16 +99,12 @@ class BackboneShelf:
 
 @dataclass(frozen=True)
 class Plan:
-    """All that a training will do.
+    """All that a training will do."""
 
-    :param config: The student's settings, all resolved.
-    :param added_dropout: The dropout that the backbone was given in place of its own.
-    """
-
-    config: TrainConfig
+    config: TrainConfig  # the student's, all resolved
     steps: tuple[Step, ...]
     backbones: BackboneShelf
-    added_dropout: float | None
+    added_dropout: float | None  # that the backbone was given in place of its own
 
     def trainings(self) -> list[TrainEncoder]:
         """Return the steps that train an encoder."""
@@ -130,10 +116,7 @@ class Plan:
 
 
 def make_plan(given: Given) -> Plan:
-    """Resolve the settings of a training, check all that can be checked, and list its steps.
-
-    :raises InputError: If a setting makes no sense, or something that it names is not there.
-    """
+    """Resolve the settings of a training, check all that can be checked, and list its steps."""
     shelf = BackboneShelf(given.draft)
     check_machine(given.draft)
     config, method, added_dropout = _resolve(given, None, shelf)

@@ -153,11 +153,7 @@ def _need_libraries() -> None:
 
 
 class Execution:
-    """Runs the steps of a plan in a folder. What is there already is not made again.
-
-    :param plan: What to do.
-    :param folder: The output folder.
-    """
+    """Runs the steps of a plan in a folder. What is there already is not made again."""
 
     def __init__(self, plan: Plan, folder: Path, progress: bool) -> None:
         from accelerate import PartialState

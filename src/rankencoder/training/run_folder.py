@@ -22,10 +22,7 @@ WORK = "work"
 
 @contextmanager
 def locked(output: Path) -> Iterator[None]:
-    """Keep all other trainings out of a folder.
-
-    :raises InputError: If another process trains there.
-    """
+    """Keep all other trainings out of a folder."""
     from filelock import FileLock, Timeout
 
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +41,6 @@ def resumed_settings(output: Path, given: Given) -> Given:
     """Return the settings of the run to resume.
 
     :param given: Settings given again; they must be the same.
-    :raises InputError: If there is no run to resume, or it was begun with other settings.
     """
     if not (output / SETTINGS).exists():
         begun = (output / RUN).exists()
@@ -69,8 +65,6 @@ def new_run(output: Path, given: Given, config: TrainConfig, *, overwrite: bool)
     """Give the output folder to a new run while the block reads its input; if that fails, all is as before.
 
     The block ends with the settings written, from which a run can be resumed.
-
-    :raises InputError: If the folder holds something that is not to be replaced.
     """
     aside = output.with_name(f".{output.name}.replaced")
     if aside.exists() and not (output / SETTINGS).exists():

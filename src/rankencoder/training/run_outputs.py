@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.io.storage import RUN, new_file, new_folder, write_json
@@ -55,14 +56,10 @@ def describe(model: SentenceTransformer, loss: Any, config: TrainConfig, sentenc
             "columns": ["<code>text</code>"],
             "loss": {
                 "fullname": f"{type(loss).__module__}.{type(loss).__qualname__}",
-                "config_code": f"  ```json\n{_indented(code)}\n  ```",
+                "config_code": f"  ```json\n{indent(code, '  ')}\n  ```",
             },
         }
     ]
-
-
-def _indented(text: str) -> str:
-    return "\n".join(f"  {line}" for line in text.splitlines())
 
 
 def write_record(folder: Path, record: dict[str, Any]) -> None:

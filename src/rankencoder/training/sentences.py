@@ -24,10 +24,6 @@ _SAMPLE = 1000
 _MANY_UNKNOWN = 0.1
 
 
-class SentencesWarning(TrainingWarning):
-    """Warns of the sentences themselves, whoever is trained on them."""
-
-
 @dataclass
 class Counts:
     """What became of the lines of a corpus."""
@@ -68,8 +64,6 @@ def store_sentences(corpus: Any, folder: Path, *, column: str | None, progress: 
     """Write a corpus' distinct sentences to a folder, unless they are there already.
 
     Empty and over-long lines are left out, and so are duplicates: in a batch they would be told to differ.
-
-    :raises InputError: If the corpus cannot be read, or holds fewer than two sentences.
     """
     pa, _ = import_pyarrow()
     arrow, about = folder / "sentences.arrow", folder / "sentences.json"
@@ -94,10 +88,7 @@ def store_sentences(corpus: Any, folder: Path, *, column: str | None, progress: 
 
 
 def load_sentences(folder: Path) -> Sentences:
-    """Open stored sentences.
-
-    :raises InputError: If they are not whole.
-    """
+    """Open stored sentences."""
     from datasets import Dataset
 
     pa, _ = import_pyarrow()
@@ -171,4 +162,4 @@ def check_language(sentences: Sentences, tokenizer: PreTrainedTokenizerBase) -> 
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, SentencesWarning, stacklevel=4)
+    warnings.warn(message, TrainingWarning, stacklevel=4)

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
     from sentence_transformers.sentence_transformer.modules import Transformer
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
-MAX_SEQ_LENGTH = 128
-"""Tokens that a trained encoder reads, by default. (It is trained on fewer.)"""
-
+MAX_SEQ_LENGTH = 128  # tokens that a trained encoder reads, by default; it is trained on fewer
 _DROPOUT = 0.1
 _TASKS = ("classif", "seq_classif", "qa_", "summary_")  # dropout behind the encoder
 _LARGE = 1024  # hidden size
@@ -25,12 +23,12 @@ _KNOWN = (
     "bert-base-uncased",
     "bert-base-cased",
     "bert-large-uncased",
+    "bert-base-multilingual-cased",
     "distilbert-base-uncased",
     "roberta-base",
     "roberta-large",
     "distilroberta-base",
     "xlm-roberta-base",
-    "bert-base-multilingual-cased",
     "answerdotai/ModernBERT-base",
     "answerdotai/ModernBERT-large",
     "HuggingFaceTB/SmolLM2-135M",
@@ -41,21 +39,14 @@ _KNOWN = (
 
 @dataclass
 class Backbone:
-    """A pretrained language model, loaded in single precision.
+    """A pretrained language model, loaded in single precision."""
 
-    :param name: Its folder or hub name.
-    :param module: The model as sentence-transformers' first module.
-    :param tokenizer: Its own tokenizer, before a method puts a template into the module's.
-    :param kind: "masked" or "causal" language model.
-    :param dropout: The dropout that it was given in place of its own, else None.
-    """
-
-    name: str
+    name: str  # its folder or hub name
     revision: str | None
     module: Transformer
-    tokenizer: PreTrainedTokenizerBase
+    tokenizer: PreTrainedTokenizerBase  # its own, before a method puts a template into the module's
     kind: Literal["masked", "causal"]
-    dropout: float | None
+    dropout: float | None  # that it was given in place of its own
 
     @property
     def config(self) -> PretrainedConfig:

@@ -55,10 +55,7 @@ class Template:
         return "{mask}" in self.after
 
     def tokens(self, tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
-        """Return the ids of prefix and suffix, without special tokens.
-
-        :raises InputError: If the tokenizer lacks a mask token that the template needs, or a fast backend.
-        """
+        """Return the ids of prefix and suffix, without special tokens."""
         after = self.after
         if self.has_mask:
             check_mask_token(tokenizer)
@@ -76,10 +73,7 @@ class Template:
 
 
 def check_mask_token(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Make sure that a tokenizer has a mask token.
-
-    :raises InputError: If it has none.
-    """
+    """Make sure that a tokenizer has a mask token."""
     if not tokenizer.mask_token:
         raise InputError(
             f"{tokenizer_json.describe(tokenizer)} has no mask token, and the method needs [MASK]: choose a "
@@ -144,8 +138,6 @@ def templated_tokenizer(
     text, so that a row has one mask (except that a Unigram model, as XLM-RoBERTa's, may know its mask token
     as a word). Padding is on the right: sentence-transformers gives no positions, so that learned ones would
     be shifted by padding on the left.
-
-    :raises InputError: If the tokenizer lacks a mask token that the template needs, or a fast backend.
     """
     # the generic class: of any other, transformers 5 loads the stock pipeline
     from transformers import PreTrainedTokenizerFast
@@ -176,11 +168,7 @@ def templated_tokenizer(
 
 
 def mask_pooling(tokenizer: PreTrainedTokenizerBase, dimension: int) -> list[Module]:
-    """Return the modules that make the state of the mask token the sentence's vector.
-
-    :param dimension: Dimensions of a state.
-    :raises InputError: If the tokenizer has no mask token.
-    """
+    """Return the modules that make the state of the mask token the sentence's vector."""
     from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
 
     check_mask_token(tokenizer)
@@ -201,9 +189,6 @@ def install_template(
     """Make a Transformer module put every sentence into the template, also after it is saved and loaded.
 
     Its `max_seq_length` stays and counts all tokens, the template's included.
-
-    :return: The module's new tokenizer.
-    :raises InputError: If the tokenizer cannot hold the template, or no room is left for a sentence.
     """
     if transformer.tokenizer is None:
         raise InputError(f"{type(transformer.processor).__name__} is no tokenizer: take a text encoder")
@@ -224,10 +209,7 @@ def install_template(
 
 
 def _check_reload(tokenizer: PreTrainedTokenizerFast, config: Any) -> None:
-    """Make sure that what is saved is what is loaded: for some models transformers insists on its own class.
-
-    :raises InputError: If it is not.
-    """
+    """Make sure that what is saved is what is loaded: some models have a class of their own."""
     from transformers import AutoTokenizer
 
     texts = [*PROBE, "", "Hi", " Hi! ", f"{tokenizer.mask_token or tokenizer.eos_token} naïve"]

@@ -38,8 +38,6 @@ def read_state(tokenizer: PreTrainedTokenizerBase) -> State:
     """Return what a tokenizer's file would hold, without truncation and padding.
 
     A template's normalisers are left out, and its post-processor is not: `special_ids` needs it.
-
-    :raises InputError: If the tokenizer has no fast backend.
     """
     if not getattr(tokenizer, "is_fast", False):
         raise InputError(

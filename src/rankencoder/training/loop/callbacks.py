@@ -7,48 +7,32 @@ import threading
 from types import FrameType
 from typing import Any
 
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerControl, TrainerState
 
 
 class Progress(TrainerCallback):
-    """A progress bar with the latest losses.
-
-    :param title: What is done, for people.
-    """
+    """A progress bar with the latest losses."""
 
     def __init__(self, title: str) -> None:
         self.title = title
         self.bar: Any = None
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         from tqdm.auto import tqdm
 
         if state.is_world_process_zero:
             self.bar = tqdm(total=state.max_steps, initial=state.global_step, desc=self.title, unit=" steps")
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if self.bar is not None:
             self.bar.update(state.global_step - self.bar.n)
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **_: Any,
-    ) -> None:
-        shown = ("loss", "contrastive", "rank")
-        if self.bar is not None and logs and "loss" in logs:
+    def on_log(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        shown, logs = ("loss", "contrastive", "rank"), kwargs["logs"]
+        if self.bar is not None and "loss" in logs:
             self.bar.set_postfix({name: f"{logs[name]:.4g}" for name in shown if name in logs}, refresh=False)
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if self.bar is not None:
             self.bar.close()
 
@@ -80,9 +64,7 @@ class StopAtSignal(TrainerCallback):
         self.stopped = True
         self.__exit__()
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if self.stopped and state.global_step < state.max_steps:
             control.should_save = True
             control.should_training_stop = True

@@ -38,14 +38,9 @@ _DEV = f"eval_{_METRIC}"
 
 @dataclass(frozen=True)
 class Stage:
-    """What to train, how, and where its checkpoints go.
+    """What to train, how, and where its checkpoints and TensorBoard's logs go."""
 
-    :param number: 1 (E1) or 2 (E2), for logs and the record.
-    :param checkpoints: The folder of the checkpoints.
-    :param logs: The folder of TensorBoard's logs.
-    """
-
-    number: int
+    number: int  # 1 (E1) or 2 (E2)
     config: TrainConfig
     method: Method
     checkpoints: Path

@@ -15,7 +15,7 @@ from accelerate.utils import AutocastKwargs
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformerTrainer
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
 from rankencoder.errors import InputError, TrainingWarning, first_line
@@ -156,10 +156,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
             self.best = {"score": float(about["score"]), "step": int(about["step"]), "weights": weights}
 
     def check_numbers(self) -> None:
-        """Make sure that losses and weights are numbers, before they are written.
-
-        :raises InputError: If they are not.
-        """
+        """Make sure that losses and weights are numbers, before they are written."""
         self.finite.finish()
         if not all(bool(torch.isfinite(parameter).all()) for parameter in self.loss.parameters()):
             raise InputError(
@@ -204,16 +201,12 @@ class _KeepBest(TrainerCallback):
     def __init__(self, trainer: EncoderTrainer) -> None:
         self.trainer = trainer
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
-    ) -> None:
+    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.global_step == state.max_steps:
             control.should_log = True
             control.should_evaluate = self.trainer.metric is not None
 
-    def on_evaluate(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_evaluate(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if self.trainer.metric is not None:
             self.trainer.keep_if_best(kwargs["metrics"][f"eval_{self.trainer.metric}"])
             if self.trainer.is_patience_over():
@@ -221,10 +214,7 @@ class _KeepBest(TrainerCallback):
 
 
 def drop_incomplete(folder: Path) -> None:
-    """Delete the checkpoints in a folder that were not written whole, or are damaged.
-
-    :raises InputError: If there is a checkpoint of an earlier version.
-    """
+    """Delete the checkpoints in a folder that were not written whole, or are damaged."""
     for path in folder.glob("checkpoint-*"):
         if (path / "complete.json").exists():
             raise InputError(

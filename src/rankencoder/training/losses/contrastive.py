@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 Features = dict[str, torch.Tensor]
 
-INPUTS = ("input_ids", "attention_mask")
-"""What the encoder reads of what the collator sends."""
+INPUTS = ("input_ids", "attention_mask")  # what the encoder reads of what the collator sends
 
 
 class Head(nn.Sequential):

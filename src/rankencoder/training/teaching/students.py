@@ -39,10 +39,8 @@ def student_loss(config: TrainConfig, base: ContrastiveLoss, targets: Targets) -
 def write_rankencoder(
     student: Path, drawn: Reference, folder: Path, config: TrainConfig, *, beside: Path, progress: bool
 ) -> None:
-    """Write E2 with the teachers' reference corpus, encoded by E2 itself (Eq. 7).
+    """Write E2 with the reference corpus that was drawn for its teachers, encoded by E2 itself (Eq. 7).
 
-    :param student: The folder of E2.
-    :param drawn: The reference corpus that its teachers saw.
     :param beside: Where to keep finished parts.
     """
     encoder = open_teacher(str(student), config)
