@@ -43,12 +43,6 @@ class Template:
     before: str
     after: str
 
-    def __post_init__(self) -> None:
-        if "{mask}" in self.before or self.after.count("{mask}") > 1:
-            raise InputError(
-                f"template {self.before!r}, {self.after!r}: put {{mask}} at most once, after the sentence"
-            )
-
     @property
     def has_mask(self) -> bool:
         """Whether a sentence's vector is the state of the mask token."""
@@ -76,8 +70,8 @@ def check_mask_token(tokenizer: PreTrainedTokenizerBase) -> None:
     """Make sure that a tokenizer has a mask token."""
     if not tokenizer.mask_token:
         raise InputError(
-            f"{tokenizer_json.describe(tokenizer)} has no mask token, and the method needs [MASK]: choose a "
-            "masked language model (BERT, RoBERTa, ...), or a method for causal ones"
+            f"the tokenizer of {tokenizer.name_or_path!r} has no mask token, and the method needs [MASK]: "
+            "choose a masked language model (BERT, RoBERTa, ...), or a method for causal ones"
         )
 
 
@@ -171,7 +165,6 @@ def mask_pooling(tokenizer: PreTrainedTokenizerBase, dimension: int) -> list[Mod
     """Return the modules that make the state of the mask token the sentence's vector."""
     from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
 
-    check_mask_token(tokenizer)
     mask, ids = str(tokenizer.mask_token), tokenizer.get_vocab()
     words = [f"<id {index}>" for index in range(max(ids.values()) + 1)]
     for word, index in ids.items():
@@ -183,15 +176,11 @@ def mask_pooling(tokenizer: PreTrainedTokenizerBase, dimension: int) -> list[Mod
     return [pick, Pooling(dimension, "mean")]
 
 
-def install_template(
-    transformer: Transformer, template: Template, *, full_stop: FullStop = "none"
-) -> PreTrainedTokenizerFast:
+def install_template(transformer: Transformer, template: Template, *, full_stop: FullStop = "none") -> None:
     """Make a Transformer module put every sentence into the template, also after it is saved and loaded.
 
     Its `max_seq_length` stays and counts all tokens, the template's included.
     """
-    if transformer.tokenizer is None:
-        raise InputError(f"{type(transformer.processor).__name__} is no tokenizer: take a text encoder")
     tokenizer = templated_tokenizer(transformer.tokenizer, template, full_stop=full_stop)
     length, added = transformer.max_seq_length, tokenizer.num_special_tokens_to_add()
     if length is not None and length <= added:
@@ -205,7 +194,6 @@ def install_template(
     transformer.input_formatter.supported_modalities = ["text"]
     if template.has_mask:
         transformer.unpad_inputs = False  # WordWeights needs rows, not one long sequence
-    return tokenizer
 
 
 def _check_reload(tokenizer: PreTrainedTokenizerFast, config: Any) -> None:

@@ -9,8 +9,6 @@ import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from rankencoder.errors import InputError
-
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
@@ -18,20 +16,12 @@ if TYPE_CHECKING:
     State = dict[str, Any]
 
 _BLANKS = "\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"  # those of str.isspace
-FULL_STOPS = {
+FULL_STOPS = {  # where each rule applies, the end of a text with certain characters before it; what it adds
     "promptbert": (r"""(?<=[^.?"'])\z""", "."),
     "sncse": (rf"(?<=[^{_BLANKS}!-/:-@\[-`{{-~][{_BLANKS}]*)\z", " ."),
 }
-"""Of each rule where it applies, the end of a text with certain characters before it, and what it adds."""
-
 _LEADING_BLANK = {"type": "Prepend", "prepend": " "}
 _PIECES = ("BEGIN", "PREFIX", "SUFFIX", "END")
-
-
-def describe(tokenizer: Any) -> str:
-    """Return a tokenizer's class and, where it has one, its name."""
-    name = getattr(tokenizer, "name_or_path", "")
-    return f"the tokenizer {type(tokenizer).__name__}" + (f" of {name!r}" if name else "")
 
 
 def read_state(tokenizer: PreTrainedTokenizerBase) -> State:
@@ -39,11 +29,6 @@ def read_state(tokenizer: PreTrainedTokenizerBase) -> State:
 
     A template's normalisers are left out, and its post-processor is not: `special_ids` needs it.
     """
-    if not getattr(tokenizer, "is_fast", False):
-        raise InputError(
-            f"{describe(tokenizer)} has no fast backend, and a template needs one: take a backbone with a "
-            "tokenizer.json"
-        )
     state: State = json.loads(tokenizer.backend_tokenizer.to_str())
     state.update(truncation=None, padding=None)
     if _pieces(state):

@@ -221,7 +221,7 @@ def _about(trainer: EncoderTrainer, number: int, seconds: float, checkpoint: str
     """Return what is to be known of a finished stage, for the record."""
     state = trainer.state
     started = int(checkpoint.rpartition("-")[2]) if checkpoint else 0
-    best = trainer.best
+    best, device = trainer.best, trainer.args.device
     logs = [log for log in state.log_history if "seconds" in log and log["step"] > started]
     return {
         "stage": number,
@@ -230,7 +230,7 @@ def _about(trainer: EncoderTrainer, number: int, seconds: float, checkpoint: str
         "seconds": round(seconds, 3),
         "milliseconds_per_step": _step_time(logs, seconds, state.global_step - started),
         "best": {"step": best["step"], "dev": best["score"]} if best else None,
-        "device": _device_name(trainer.args.device),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "processes": world_size(),
         "history": [_entry(number, log) for log in state.log_history if "loss" in log or _DEV in log],
     }
@@ -251,7 +251,3 @@ def _entry(number: int, log: dict[str, Any]) -> dict[str, Any]:
     if _DEV in entry:
         entry["dev"] = entry.pop(_DEV)
     return {"stage": number, **entry}
-
-
-def _device_name(device: torch.device) -> str:
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type

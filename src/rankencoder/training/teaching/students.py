@@ -10,7 +10,7 @@ import torch
 from rankencoder.model import RankEncoder
 from rankencoder.reference import Reference
 from rankencoder.training.teaching.rankencoder_loss import RankEncoderLoss
-from rankencoder.training.teaching.teachers import draw_reference, open_teacher
+from rankencoder.training.teaching.teachers import open_teacher
 
 if TYPE_CHECKING:
     from rankencoder.training.config import TrainConfig
@@ -44,5 +44,5 @@ def write_rankencoder(
     :param beside: Where to keep finished parts.
     """
     encoder = open_teacher(str(student), config)
-    own = draw_reference(encoder, drawn.sentences, len(drawn), beside, progress)
+    own = Reference.build(encoder, drawn.sentences, size=len(drawn), progress=progress, resume_beside=beside)
     RankEncoder(encoder, own, form=config.form, rank_weight=config.rank_weight, progress=False).save(folder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,8 @@ def encode_targets(
         encoder = open_teacher(source, config)
         reference = reference_folder(folder, i)
         if not reference.exists():
-            drawn = draw_reference(encoder, sentences, config.reference_size, reference, progress)
+            size = config.reference_size
+            drawn = Reference.build(encoder, sentences, size=size, progress=progress, resume_beside=reference)
             drawn.save(reference)
         Reference.load(reference).check_encoder(encoder)
         write_table(encoder, sentences, _table(folder, i), progress=progress)
@@ -52,13 +53,6 @@ def load_targets(folder: Path) -> Targets:
         [read_array(_table(folder, i), "r") for i in range(number)],
         [Reference.load(reference_folder(folder, i)).vectors for i in range(number)],
     )
-
-
-def draw_reference(
-    encoder: Encoder, texts: Iterable[str], size: int, beside: Path, progress: bool
-) -> Reference:
-    """Draw reference sentences and encode them; finished parts are kept beside a folder."""
-    return Reference.build(encoder, texts, size=size, progress=progress, resume_beside=beside)
 
 
 def reference_folder(folder: Path, i: int = 0) -> Path:
