@@ -7,15 +7,11 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rankencoder.errors import InputError
 from rankencoder.io.storage import RUN, check_free, is_empty, read_json
-from rankencoder.training.config import Given, read_given
+from rankencoder.training.config import Given, TrainConfig, read_given
 from rankencoder.training.run_outputs import SETTINGS, write_record
-
-if TYPE_CHECKING:
-    from rankencoder.training.config import TrainConfig
 
 WORK = "work"
 

@@ -15,19 +15,15 @@ from torch.nn import functional
 from rankencoder.encoder_sources import check_device, check_encoder_name
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
-from rankencoder.training.backbones.backbone import load_backbone
+from rankencoder.training.backbones.backbone import Backbone, load_backbone
 from rankencoder.training.gather import gather
-from rankencoder.training.losses.contrastive import ContrastiveLoss, mean_cosines
+from rankencoder.training.losses.contrastive import ContrastiveLoss, Features, mean_cosines
 from rankencoder.training.losses.formulas import cosine_matrix
-from rankencoder.training.methods.method import cite, register
+from rankencoder.training.methods.method import Traits, cite, register
 from rankencoder.training.methods.simcse import SimCSE
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-    from rankencoder.training.backbones.backbone import Backbone
-    from rankencoder.training.losses.contrastive import Features
-    from rankencoder.training.methods.method import Traits
 
 
 @register

@@ -14,20 +14,16 @@ from torch.nn import functional
 
 from rankencoder.encoder_sources import check_hub
 from rankencoder.errors import InputError, first_line
-from rankencoder.training.backbones.backbone import load_masked_language_model
+from rankencoder.training.backbones.backbone import Backbone, load_masked_language_model
 from rankencoder.training.backbones.frozen import Frozen
 from rankencoder.training.backbones.masking import TokenMask
 from rankencoder.training.backbones.templates import check_mask_token
-from rankencoder.training.losses.contrastive import ContrastiveLoss
-from rankencoder.training.methods.method import Share, cite, register
+from rankencoder.training.losses.contrastive import ContrastiveLoss, Features
+from rankencoder.training.methods.method import Share, Traits, cite, register
 from rankencoder.training.methods.simcse import SimCSE
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-    from rankencoder.training.backbones.backbone import Backbone
-    from rankencoder.training.losses.contrastive import Features
-    from rankencoder.training.methods.method import Traits
 
 
 @register

@@ -14,17 +14,15 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from rankencoder.training.backbones.frozen import Frozen
 from rankencoder.training.gather import gather
-from rankencoder.training.losses.contrastive import INPUTS, ContrastiveLoss, mean_cosines
+from rankencoder.training.losses.contrastive import INPUTS, ContrastiveLoss, Features, mean_cosines
 from rankencoder.training.losses.formulas import cosine_matrix, info_nce
-from rankencoder.training.methods.method import Share, cite, register
+from rankencoder.training.methods.method import Rows, Share, Traits, Views, cite, register
 from rankencoder.training.methods.simcse import SimCSE
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from rankencoder.training.backbones.backbone import Backbone
-    from rankencoder.training.losses.contrastive import Features
-    from rankencoder.training.methods.method import Rows, Traits, Views
 
 _MOST = 10  # repeated tokens, exclusive
 

@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field, PositiveFloat, TypeAdapter, ValidationEr
 
 from rankencoder.errors import InputError, nearest
 from rankencoder.io.storage import absolute
+from rankencoder.training.backbones.backbone import Backbone
 from rankencoder.training.settings_model import explain
 
 if TYPE_CHECKING:
@@ -21,12 +22,10 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from rankencoder.encoders import Encoder
-    from rankencoder.training.backbones.backbone import Backbone
     from rankencoder.training.losses.contrastive import ContrastiveLoss
 
-    Rows = dict[str, list[Any]]
-    Views = list[list[list[int]]]
-
+Rows = dict[str, list[Any]]
+Views = list[list[list[int]]]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -45,8 +44,7 @@ class Family:
     is_large: bool = False
 
 
-if TYPE_CHECKING:
-    Traits = Family | Backbone  # what the authors' settings depend on
+Traits = Family | Backbone  # what the authors' settings depend on
 
 
 @dataclass(frozen=True)

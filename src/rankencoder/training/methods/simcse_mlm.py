@@ -12,19 +12,16 @@ from torch import nn
 from torch.nn import functional
 
 from rankencoder.errors import TrainingWarning
-from rankencoder.training.backbones.backbone import load_masked_language_model
+from rankencoder.training.backbones.backbone import Backbone, load_masked_language_model
 from rankencoder.training.backbones.masking import TokenMask
 from rankencoder.training.backbones.templates import check_mask_token
 from rankencoder.training.gather import total, world_size
-from rankencoder.training.losses.contrastive import ContrastiveLoss
+from rankencoder.training.losses.contrastive import ContrastiveLoss, Features
 from rankencoder.training.methods.method import register
 from rankencoder.training.methods.simcse import SimCSE
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-    from rankencoder.training.backbones.backbone import Backbone
-    from rankencoder.training.losses.contrastive import Features
 
 
 @register

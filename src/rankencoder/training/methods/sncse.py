@@ -11,8 +11,8 @@ from torch.nn import functional
 
 from rankencoder.errors import InputError
 from rankencoder.training.backbones.templates import Template, add_full_stop, template_length, templated_ids
-from rankencoder.training.losses.contrastive import ContrastiveLoss
-from rankencoder.training.methods.method import Method, cite, register
+from rankencoder.training.losses.contrastive import ContrastiveLoss, Features
+from rankencoder.training.methods.method import Method, Rows, Traits, Views, cite, register
 from rankencoder.training.methods.promptbert import prompted_encoder
 from rankencoder.training.negation import load_parser, negate_sentences
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from rankencoder.training.backbones.backbone import Backbone
-    from rankencoder.training.losses.contrastive import Features
-    from rankencoder.training.methods.method import Rows, Traits, Views
 
 _COLON = Template('This sentence : " ', ' " means {mask} .')
 _OF = Template('This sentence of " ', ' " means {mask} .')
