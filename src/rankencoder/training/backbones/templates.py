@@ -181,6 +181,7 @@ def install_template(transformer: Transformer, template: Template, *, full_stop:
 
     Its `max_seq_length` stays and counts all tokens, the template's included.
     """
+    assert transformer.tokenizer is not None  # a backbone has one
     tokenizer = templated_tokenizer(transformer.tokenizer, template, full_stop=full_stop)
     length, added = transformer.max_seq_length, tokenizer.num_special_tokens_to_add()
     if length is not None and length <= added:

@@ -7,34 +7,26 @@ import threading
 from types import FrameType
 from typing import Any
 
-from transformers import TrainerCallback, TrainerControl, TrainerState
+from transformers import ProgressCallback, TrainerCallback, TrainerControl, TrainerState
 
 
-class Progress(TrainerCallback):
-    """A progress bar with the latest losses."""
+class Progress(ProgressCallback):
+    """A progress bar with a title and the latest losses."""
 
     def __init__(self, title: str) -> None:
+        super().__init__()
         self.title = title
-        self.bar: Any = None
 
     def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        from tqdm.auto import tqdm
-
-        if state.is_world_process_zero:
-            self.bar = tqdm(total=state.max_steps, initial=state.global_step, desc=self.title, unit=" steps")
-
-    def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        if self.bar is not None:
-            self.bar.update(state.global_step - self.bar.n)
+        super().on_train_begin(args, state, control)
+        if self.training_bar is not None:
+            self.training_bar.set_description(self.title)
 
     def on_log(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         shown, logs = ("loss", "contrastive", "rank"), kwargs["logs"]
-        if self.bar is not None and "loss" in logs:
-            self.bar.set_postfix({name: f"{logs[name]:.4g}" for name in shown if name in logs}, refresh=False)
-
-    def on_train_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        if self.bar is not None:
-            self.bar.close()
+        if self.training_bar is not None and "loss" in logs:
+            found = {name: f"{logs[name]:.4g}" for name in shown if name in logs}
+            self.training_bar.set_postfix(found, refresh=False)
 
 
 class StopAtSignal(TrainerCallback):
