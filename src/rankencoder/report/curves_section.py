@@ -21,8 +21,7 @@ _EXACT = (
     "This curve is of exact ranks, not the encoder’s own form: its end can differ a little from the tables."
 )
 _Curves = dict[str, np.ndarray]
-_Part = tuple[str, "Callable[[Axes], None]", list[list[Value]]]
-"""What one encoder's curve shows in words, what draws it, and its data."""
+_Part = tuple[str, "Callable[[Axes], None]", list[list[Value]]]  # a curve in words, what draws it, its data
 
 
 def curves_section(views: Sequence[View]) -> Section:

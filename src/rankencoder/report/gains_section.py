@@ -37,11 +37,7 @@ class Gain:
 
 
 def all_gains(views: Sequence[View]) -> tuple[list[Gain], list[Gain]]:
-    """Compare ranks and blend of each encoder with its own cosine, and all encoders with the first.
-
-    :return: The gains over one's own cosine; the gains of the others' cosine and blend over the cosine of the
-        first encoder.
-    """
+    """Compare ranks and blend with an encoder's own cosine; cosine and blend with the first one's cosine."""
     own = [_gain(view, kind, view) for view in views for kind in ("ranks", "blend") if kind in view.rows]
     scored = [view for view in views if "cosine" in view.rows]
     others = [(view, kind) for view in scored[1:] for kind in ("cosine", "blend") if kind in view.rows]

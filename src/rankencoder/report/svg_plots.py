@@ -13,7 +13,7 @@ from rankencoder.errors import InputError
 if TYPE_CHECKING:
     from rankencoder.report.document import Panel
 
-COLOURS = {
+COLOURS = {  # those of the page in light mode; in the page each is a variable, var(--ink) and so on
     "ink": "#16202a",
     "muted": "#51606f",
     "grid": "#dbe1e7",
@@ -23,8 +23,6 @@ COLOURS = {
     "other": "#9a4a80",
     "surface": "#ffffff",
 }
-"""Those of the page in light mode; in the page each is a variable, ``var(--ink)`` and so on."""
-
 _STYLE = Path(__file__).with_name("plots.mplstyle")
 _CHANGES = (
     (r"(?s)<style.*?</style>", ""),  # would hold for the whole page
@@ -36,10 +34,7 @@ _CHANGES = (
 
 
 def to_svg(panel: Panel, ident: str) -> str:
-    """Draw a panel as an SVG element of a page.
-
-    :param ident: Unique in the page, as are the ids in the element then.
-    """
+    """Draw a panel as an SVG element, whose ids are unique in the page if ``ident`` is."""
     try:
         import matplotlib.style
         from matplotlib.figure import Figure  # draws without a window, and knows nothing of pyplot

@@ -62,10 +62,7 @@ def _negated_verb(verb: Token) -> str | None:
 
 
 def load_parser(name: str = "en_core_web_sm") -> Language:
-    """Load a spaCy model that tells what `negate` needs to know.
-
-    :param name: An installed package or a folder.
-    """
+    """Load a spaCy model, a package or folder, that tells what `negate` needs to know."""
     try:
         import spacy
     except ImportError as error:

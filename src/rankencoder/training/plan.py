@@ -147,10 +147,7 @@ def _base_step(given: Given, name: str, shelf: BackboneShelf) -> TrainEncoder:
 def _resolve(
     given: Given, name: str | None, shelf: BackboneShelf
 ) -> tuple[TrainConfig, Method, float | None]:
-    """Return the student's or a teacher's method with its settings, once it can train the backbone.
-
-    :param name: The teacher's method; None for the student.
-    """
+    """Return a teacher's method, or else the student's, with its settings, if it can train the backbone."""
     cls = find_method(name or given.method)
     backbone = shelf.fresh(cls)
     check_kind(cls.name, cls, backbone)

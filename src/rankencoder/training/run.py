@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """The folder that a training wrote.
-
-    :param folder: Holds ``encoder`` (E2), ``base`` (E1), ``rankencoder``, record, settings and picture.
-    :param record: Settings, seeds, versions, corpus and timings.
-    """
+    """The folder that a training wrote, and its record: settings, seeds, versions, corpus and timings."""
 
     folder: Path
     record: dict[str, Any]

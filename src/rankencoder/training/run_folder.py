@@ -34,10 +34,7 @@ def locked(output: Path) -> Iterator[None]:
 
 
 def resumed_settings(output: Path, given: Given) -> Given:
-    """Return the settings of the run to resume.
-
-    :param given: Settings given again; they must be the same.
-    """
+    """Return the settings of the run to resume; those that are given again must be the same."""
     if not (output / SETTINGS).exists():
         begun = (output / RUN).exists()
         advice = "it stopped before its corpus was read, set `overwrite`" if begun else "leave `resume` out"

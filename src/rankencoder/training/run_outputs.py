@@ -95,10 +95,7 @@ def new_record(plan: Plan, sentences: Sentences) -> dict[str, Any]:
 def close_record(
     record: dict[str, Any], stages: list[tuple[TrainEncoder, dict[str, Any]]], timings: dict[str, float]
 ) -> list[dict[str, Any]]:
-    """Complete the record of a run with its stages; return the history of its own losses.
-
-    :param stages: What is to be known of each training.
-    """
+    """Complete the record of a run with its trainings; return the history of its own losses."""
     own, history = [], []
     for step, about in stages:
         logged = about.pop("history")

@@ -37,15 +37,11 @@ class Counts:
 
 @dataclass
 class Sentences:
-    """The distinct sentences of a corpus, with row numbers, in their order.
+    """The distinct sentences of a corpus, with row numbers, in their order."""
 
-    :param rows: Columns "row" and "text".
-    :param sha256: Of all sentences.
-    """
-
-    rows: Dataset
+    rows: Dataset  # columns "row" and "text"
     counts: Counts
-    sha256: str
+    sha256: str  # of all sentences
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -12,10 +12,7 @@ if TYPE_CHECKING:
 
 
 class TokenMask(nn.Module):
-    """Masks tokens as BERT's pretraining does: special tokens never, the ids given stay as they are.
-
-    :param share: Of the tokens that are to be guessed.
-    """
+    """Masks a share of the tokens as BERT's pretraining does, special tokens never."""
 
     special_ids: torch.Tensor
 

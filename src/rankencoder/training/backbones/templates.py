@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from sentence_transformers.sentence_transformer.modules import Module, Transformer
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-FullStop = Literal["none", "promptbert", "sncse"]
-"""What to put after a sentence without a final mark: nothing, "." or " ." (see `add_full_stop`)."""
-
+FullStop = Literal["none", "promptbert", "sncse"]  # see `add_full_stop`
 _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 
@@ -103,10 +101,7 @@ def templated_ids(
     *,
     max_length: int | None = None,
 ) -> list[list[int]]:
-    """Return the ids of sentences in a template, as the exported tokenizer makes them.
-
-    :param max_length: Tokens to cut a sentence to, the template's not counted.
-    """
+    """Return the ids of sentences, cut to ``max_length`` tokens, in a template that comes on top."""
     templated = _cached_tokenizer(tokenizer, template)
     length = None if max_length is None else max_length + template_length(tokenizer, template)
     encoded = templated(list(sentences), truncation=length is not None, max_length=length, verbose=False)

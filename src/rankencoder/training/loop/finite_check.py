@@ -27,8 +27,6 @@ class FiniteCheck:
     """Ends a training whose loss is NaN or infinite, and names the batch.
 
     On a GPU the loss is copied in the background and looked at some steps later.
-
-    :param sentences: The training set, with a column "text".
     """
 
     def __init__(self, sentences: Dataset) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -39,20 +39,13 @@ def mean_cosines(cosines: torch.Tensor) -> Features:
 
 @dataclass
 class Objective:
-    """What a method makes of one batch, of all processes.
+    """What a method makes of one batch, of all processes."""
 
-    :param contrastive: l_cl of Eq. 6.
-    :param vectors: The encoder's vectors, ``[views, N, dimension]``.
-    :param outputs: What the contrastive loss compared: mostly the head's outputs.
-    :param auxiliary: Further losses, already weighted, that are added to whatever comes of l_cl.
-    :param logged: Figures to log, without gradients.
-    """
-
-    contrastive: torch.Tensor
-    vectors: torch.Tensor
-    outputs: torch.Tensor
-    auxiliary: dict[str, torch.Tensor] = field(default_factory=dict)
-    logged: dict[str, torch.Tensor] = field(default_factory=dict)
+    contrastive: torch.Tensor  # l_cl of Eq. 6
+    vectors: torch.Tensor  # the encoder's, [views, N, dimension]
+    outputs: torch.Tensor  # what the contrastive loss compared: mostly the head's outputs
+    auxiliary: Features  # further losses, already weighted, that are added to whatever comes of l_cl
+    logged: Features  # figures to log, without gradients
 
 
 class ContrastiveLoss(nn.Module):

@@ -189,10 +189,7 @@ class Discriminator(nn.Module):
         embeddings_of(self.model, backbone.name).register_forward_hook(self._put_vectors)
 
     def forward(self, inputs: Features, vectors: torch.Tensor) -> torch.Tensor:
-        """Return the logits of kept and replaced for each token of ``[rows, length]``.
-
-        :param vectors: The rows' sentence vectors.
-        """
+        """Return the logits of kept and replaced for each token of rows with these sentence vectors."""
         self.vectors = vectors
         states = self.model(**inputs).last_hidden_state
         self.vectors = None

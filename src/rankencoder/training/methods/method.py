@@ -183,10 +183,7 @@ def absolute_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
 
 
 def make_method(name: str, options: dict[str, Any], defaults: dict[str, Any]) -> Method:
-    """Return a method with options checked.
-
-    :param defaults: Settings of `Method.defaults`, of which the method's own options are taken.
-    """
+    """Return a method with options checked; others are as in `Method.defaults`."""
     cls = find_method(name)
     names = [field.name for field in dataclasses.fields(cls)]
     for option in options:

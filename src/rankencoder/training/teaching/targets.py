@@ -20,14 +20,10 @@ Target = Literal["ranks", "cosine"] | float
 
 @dataclass
 class Targets:
-    """What stage 2 learns from, teacher by teacher, on disk or in memory.
+    """What stage 2 learns from, teacher by teacher: unit vectors, on disk or in memory."""
 
-    :param teachers: Unit vectors of the training sentences.
-    :param references: Unit vectors of the reference corpus.
-    """
-
-    teachers: Sequence[np.ndarray]
-    references: Sequence[np.ndarray]
+    teachers: Sequence[np.ndarray]  # of the training sentences
+    references: Sequence[np.ndarray]  # of the reference corpus
 
 
 class TeacherSimilarity(nn.Module):
