@@ -20,7 +20,7 @@ from rankencoder.io.pairs import read_scored_pairs
 from rankencoder.training.gather import WAIT, world_size
 from rankencoder.training.loop.callbacks import Progress, StopAtSignal
 from rankencoder.training.loop.collator import ViewCollator
-from rankencoder.training.loop.trainer import EncoderTrainer, drop_incomplete, last_checkpoint
+from rankencoder.training.loop.trainer import DEV, EncoderTrainer, drop_incomplete, last_checkpoint
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from rankencoder.training.backbones.backbone import Backbone
     from rankencoder.training.config import TrainConfig
     from rankencoder.training.methods.method import Method
-
-_METRIC = "sequential_score"
-_DEV = f"eval_{_METRIC}"
 
 
 @dataclass(frozen=True)
@@ -82,18 +79,16 @@ def train_stage(
     args = training_arguments(config, folder, stage.seed)
     graphs = no_graphs(config, method) is None
     args.dataloader_pin_memory = args.device.type == "cuda" and not graphs  # pinning would disturb a capture
-    evaluator = make_evaluator(config.dev)
     with _tensorboard_folder(stage.logs):
         trainer = EncoderTrainer(
             model=model,
             args=args,
             train_dataset=rows,
             loss=loss,
-            evaluator=evaluator,
+            evaluator=make_evaluator(config.dev),
             data_collator=ViewCollator(
                 method, backbone, config.max_length, dict(vectors), 8 if graphs else 1
             ),
-            metric=_METRIC if evaluator is not None else None,
             patience=config.patience,
             graphs=graphs,
             compiled=config.compile,
@@ -232,7 +227,7 @@ def _about(trainer: EncoderTrainer, number: int, seconds: float, checkpoint: str
         "best": {"step": best["step"], "dev": best["score"]} if best else None,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "processes": world_size(),
-        "history": [_entry(number, log) for log in state.log_history if "loss" in log or _DEV in log],
+        "history": [_entry(number, log) for log in state.log_history if "loss" in log or DEV in log],
     }
 
 
@@ -248,6 +243,6 @@ def _step_time(logs: list[dict[str, Any]], seconds: float, steps: int) -> float:
 def _entry(number: int, log: dict[str, Any]) -> dict[str, Any]:
     left_out = ("eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
     entry = {key: value for key, value in log.items() if key not in left_out}
-    if _DEV in entry:
-        entry["dev"] = entry.pop(_DEV)
+    if DEV in entry:
+        entry["dev"] = entry.pop(DEV)
     return {"stage": number, **entry}

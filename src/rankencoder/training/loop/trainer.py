@@ -25,6 +25,7 @@ from rankencoder.training.gather import average_gradients
 from rankencoder.training.loop.finite_check import FiniteCheck
 from rankencoder.training.loop.graphs import GraphedStep, logged_parts
 
+DEV = "eval_sequential_score"  # as an evaluation's score is logged
 _LOSS = "loss.safetensors"
 _BEST = "best.safetensors"
 
@@ -34,9 +35,8 @@ class EncoderTrainer(SentenceTransformerTrainer):
 
     Beyond sentence-transformers': gradients are clipped together with those of the loss' own layers, which
     are averaged over the processes and kept in checkpoints; losses are logged part by part; the best encoder
-    by ``metric`` is kept; a loss that is no number ends the training.
+    by its dev score is kept, if there is an evaluator; a loss that is no number ends the training.
 
-    :param metric: The evaluator's figure that the best encoder has the highest value of; None keeps the last.
     :param patience: Stop after so many evaluations without a better one; 0 never stops.
     :param graphs: Replay the steps as CUDA graphs, where that is possible.
     :param compiled: Of compiled layers.
@@ -47,14 +47,12 @@ class EncoderTrainer(SentenceTransformerTrainer):
     def __init__(
         self,
         *args: Any,
-        metric: str | None = None,
         patience: int = 0,
         graphs: bool = False,
         compiled: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.metric = metric
         self.patience = patience
         self.best: dict[str, Any] | None = None
         self.finite = FiniteCheck(self.train_dataset)
@@ -176,7 +174,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
         """Say whether there was no better score for long."""
         if not self.patience or self.best is None:
             return False
-        scored = {log["step"] for log in self.state.log_history if f"eval_{self.metric}" in log}
+        scored = {log["step"] for log in self.state.log_history if DEV in log}
         return len([step for step in scored if step > self.best["step"]]) >= self.patience
 
     def is_over(self) -> bool:
@@ -204,13 +202,12 @@ class _KeepBest(TrainerCallback):
     def on_step_end(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         if state.global_step == state.max_steps:
             control.should_log = True
-            control.should_evaluate = self.trainer.metric is not None
+            control.should_evaluate = self.trainer.evaluator is not None
 
     def on_evaluate(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        if self.trainer.metric is not None:
-            self.trainer.keep_if_best(kwargs["metrics"][f"eval_{self.trainer.metric}"])
-            if self.trainer.is_patience_over():
-                control.should_training_stop = True
+        self.trainer.keep_if_best(kwargs["metrics"][DEV])
+        if self.trainer.is_patience_over():
+            control.should_training_stop = True
 
 
 def drop_incomplete(folder: Path) -> None:
