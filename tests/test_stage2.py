@@ -66,7 +66,7 @@ def test_patience_ends_a_stage(train, tmp_path, sentences, monkeypatch):
 def test_a_stage_that_patience_ended_is_not_taken_up_again(train, tmp_path, sentences, monkeypatch):
     from training_runs import Killed
 
-    from rankencoder.training import run_outputs
+    from rankencoder.training import execution
     from rankencoder.training.loop.trainer import EncoderTrainer
 
     write_pairs(tmp_path / "dev.tsv", make_pairs(sentences, 60))
@@ -81,7 +81,7 @@ def test_a_stage_that_patience_ended_is_not_taken_up_again(train, tmp_path, sent
     whole = train("whole", patience=2, **settings)
     with monkeypatch.context() as patch, pytest.raises(Killed):
         told(0.5, 0.7, 0.6, 0.6)
-        patch.setattr(run_outputs, "save_encoder", lambda *_: (_ for _ in ()).throw(Killed()))
+        patch.setattr(execution, "save_encoder", lambda *_: (_ for _ in ()).throw(Killed()))
         train("cut", patience=2, **settings)
     told(0.9, 0.9)  # would be better, but nobody may look
     resumed = rankencoder.train(output=tmp_path / "cut", resume=True, progress=False)

@@ -6,12 +6,9 @@ import io
 import re
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rankencoder.errors import InputError
-
-if TYPE_CHECKING:
-    from rankencoder.report.document import Panel
+from rankencoder.report.document import Panel
 
 COLOURS = {  # those of the page in light mode; in the page each is a variable, var(--ink) and so on
     "ink": "#16202a",

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING
 
 from rankencoder.encoder_sources import check_device, check_encoder_name
 from rankencoder.errors import InputError, TrainingWarning, nearest
+from rankencoder.training.backbones.backbone import Backbone
+from rankencoder.training.config import TrainConfig
 from rankencoder.training.gather import world_size
 from rankencoder.training.loop.stage import make_evaluator, no_graphs
-
-if TYPE_CHECKING:
-    from rankencoder.training.backbones.backbone import Backbone
-    from rankencoder.training.config import TrainConfig
-    from rankencoder.training.methods.method import Method
+from rankencoder.training.methods.method import Method
 
 
 def check_machine(config: TrainConfig) -> None:

@@ -9,9 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 from accelerate import PartialState
+from datasets import Dataset
 from transformers import set_seed
 
 from rankencoder.errors import InputError
@@ -23,6 +25,7 @@ from rankencoder.training.config import Given, describe_recipe
 from rankencoder.training.gather import WAIT
 from rankencoder.training.loop.stage import Stage, train_stage
 from rankencoder.training.loss_picture import draw_losses
+from rankencoder.training.methods.method import Method
 from rankencoder.training.plan import EncodeTargets, Plan, Step, TrainEncoder, WriteRankEncoder
 from rankencoder.training.run_folder import new_run
 from rankencoder.training.run_outputs import PICTURE, close_record, new_record, save_encoder, write_record
@@ -30,12 +33,6 @@ from rankencoder.training.sentences import Sentences, check_language, load_sente
 from rankencoder.training.teaching.students import student_loss, write_rankencoder
 from rankencoder.training.teaching.targets import Targets
 from rankencoder.training.teaching.teachers import encode_targets, load_targets, reference_folder, write_table
-
-if TYPE_CHECKING:
-    import numpy as np
-    from datasets import Dataset
-
-    from rankencoder.training.methods.method import Method
 
 LOG = logging.getLogger("rankencoder.training")
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rankencoder.training.backbones.backbone import Backbone, load_backbone
 from rankencoder.training.checks import check_compile, check_kind, check_length, check_machine
 from rankencoder.training.config import Given, TrainConfig, describe_recipe
 from rankencoder.training.loop.stage import on_gpu
 from rankencoder.training.methods import find_method, make_method
-
-if TYPE_CHECKING:
-    from rankencoder.training.methods.method import Method
+from rankencoder.training.methods.method import Method
 
 
 @dataclass(frozen=True)

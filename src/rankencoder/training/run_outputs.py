@@ -5,18 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from sentence_transformers import SentenceTransformer
 
 from rankencoder.io.storage import RUN, new_file, new_folder, write_json
 from rankencoder.provenance import provenance
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
-    from rankencoder.training.config import TrainConfig
-    from rankencoder.training.loop.stage import Trained
-    from rankencoder.training.plan import Plan, TrainEncoder
-    from rankencoder.training.sentences import Sentences
+from rankencoder.training.config import TrainConfig
+from rankencoder.training.loop.stage import Trained
+from rankencoder.training.plan import Plan, TrainEncoder
+from rankencoder.training.sentences import Sentences
 
 SETTINGS = "train.yaml"
 PICTURE = "losses.svg"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import nn
 
-if TYPE_CHECKING:
-    from rankencoder.training.backbones.backbone import Backbone
+from rankencoder.training.backbones.backbone import Backbone
 
 
 class TokenMask(nn.Module):

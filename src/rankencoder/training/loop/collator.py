@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from rankencoder.errors import InputError
-
-if TYPE_CHECKING:
-    from rankencoder.training.backbones.backbone import Backbone
-    from rankencoder.training.methods.method import Method
+from rankencoder.training.backbones.backbone import Backbone
+from rankencoder.training.methods.method import Method
 
 
 @dataclass

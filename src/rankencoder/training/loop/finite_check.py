@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
+from datasets import Dataset
 
 from rankencoder.errors import InputError, shorten
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 _BEHIND = 4  # steps
 

@@ -11,26 +11,26 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import torch
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer.evaluation import (
+    EmbeddingSimilarityEvaluator,
+    SequentialEvaluator,
+)
 from transformers.trainer_callback import PrinterCallback
 
 from rankencoder.io.pairs import read_scored_pairs
+from rankencoder.training.backbones.backbone import Backbone
+from rankencoder.training.config import TrainConfig
 from rankencoder.training.gather import WAIT, world_size
 from rankencoder.training.loop.callbacks import Progress, StopAtSignal
 from rankencoder.training.loop.collator import ViewCollator
 from rankencoder.training.loop.trainer import DEV, EncoderTrainer, drop_incomplete, last_checkpoint
-
-if TYPE_CHECKING:
-    import numpy as np
-    from datasets import Dataset
-    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
-    from sentence_transformers.sentence_transformer.evaluation import SequentialEvaluator
-
-    from rankencoder.training.backbones.backbone import Backbone
-    from rankencoder.training.config import TrainConfig
-    from rankencoder.training.methods.method import Method
+from rankencoder.training.methods.method import Method
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,6 @@ def _tensorboard_folder(folder: Path) -> Iterator[None]:
 
 def training_arguments(config: TrainConfig, folder: Path, seed: int) -> SentenceTransformerTrainingArguments:
     """Return the trainer's arguments for our settings."""
-    from sentence_transformers import SentenceTransformerTrainingArguments
-
     gpu = on_gpu(config)
     automatic = min(4, os.cpu_count() or 1) if gpu else 0
     args = SentenceTransformerTrainingArguments(
@@ -190,11 +188,6 @@ def make_evaluator(files: list[str]) -> SequentialEvaluator | None:
     """Return an evaluator whose score is Spearman's correlation, averaged over the files of scored pairs."""
     if not files:
         return None
-    from sentence_transformers.sentence_transformer.evaluation import (
-        EmbeddingSimilarityEvaluator,
-        SequentialEvaluator,
-    )
-
     evaluators = []
     for file in files:
         pairs = read_scored_pairs(file)

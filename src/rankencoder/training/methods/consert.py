@@ -12,14 +12,13 @@ from torch import nn
 from torch.nn import functional
 
 from rankencoder.errors import InputError
+from rankencoder.training.backbones.backbone import Backbone
 from rankencoder.training.losses.contrastive import ContrastiveLoss, Features, mean_cosines
 from rankencoder.training.losses.formulas import cosine_matrix
 from rankencoder.training.methods.method import Method, Share, Traits, cite, register
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-    from rankencoder.training.backbones.backbone import Backbone
 
 Augmentation = Literal["none", "shuffle", "token-cutoff", "feature-cutoff", "dropout"]
 

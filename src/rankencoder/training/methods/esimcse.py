@@ -12,6 +12,7 @@ from pydantic import NonNegativeInt
 from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
+from rankencoder.training.backbones.backbone import Backbone
 from rankencoder.training.backbones.frozen import Frozen
 from rankencoder.training.gather import gather
 from rankencoder.training.losses.contrastive import INPUTS, ContrastiveLoss, Features, mean_cosines
@@ -21,8 +22,6 @@ from rankencoder.training.methods.simcse import SimCSE
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-    from rankencoder.training.backbones.backbone import Backbone
 
 _MOST = 10  # repeated tokens, exclusive
 

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
+from rankencoder.training.backbones.backbone import Backbone
 from rankencoder.training.backbones.templates import Template, install_template, mask_pooling, templated_ids
 from rankencoder.training.losses.contrastive import ContrastiveLoss, Features
 from rankencoder.training.methods.method import Method, Rows, Traits, Views, cite, register
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-    from rankencoder.training.backbones.backbone import Backbone
 
 _BERT = (Template('This sentence of "', '" means{mask}.'), Template('This sentence : "', '" means{mask}.'))
 _ROBERTA = (

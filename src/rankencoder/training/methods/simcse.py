@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
+from rankencoder.training.backbones.backbone import Backbone
 from rankencoder.training.backbones.templates import Template, install_template, templated_ids
 from rankencoder.training.methods.method import Method, Rows, Traits, Views, cite, register
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-    from rankencoder.training.backbones.backbone import Backbone
 
 CAUSAL_PROMPT = Template('This sentence : "', '" means in one word:"')
 

@@ -10,6 +10,7 @@ from pydantic import NonNegativeFloat
 from torch.nn import functional
 
 from rankencoder.errors import InputError
+from rankencoder.training.backbones.backbone import Backbone
 from rankencoder.training.backbones.templates import Template, add_full_stop, template_length, templated_ids
 from rankencoder.training.losses.contrastive import ContrastiveLoss, Features
 from rankencoder.training.methods.method import Method, Rows, Traits, Views, cite, register
@@ -19,8 +20,6 @@ from rankencoder.training.negation import load_parser, negate_sentences
 if TYPE_CHECKING:
     from datasets import Dataset
     from sentence_transformers import SentenceTransformer
-
-    from rankencoder.training.backbones.backbone import Backbone
 
 _COLON = Template('This sentence : " ', ' " means {mask} .')
 _OF = Template('This sentence of " ', ' " means {mask} .')

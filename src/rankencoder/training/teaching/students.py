@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 
 from rankencoder.model import RankEncoder
 from rankencoder.reference import Reference
+from rankencoder.training.config import TrainConfig
+from rankencoder.training.losses.contrastive import ContrastiveLoss
 from rankencoder.training.teaching.rankencoder_loss import RankEncoderLoss
+from rankencoder.training.teaching.targets import Targets
 from rankencoder.training.teaching.teachers import open_teacher
-
-if TYPE_CHECKING:
-    from rankencoder.training.config import TrainConfig
-    from rankencoder.training.losses.contrastive import ContrastiveLoss
-    from rankencoder.training.teaching.targets import Targets
 
 
 def student_loss(config: TrainConfig, base: ContrastiveLoss, targets: Targets) -> RankEncoderLoss:

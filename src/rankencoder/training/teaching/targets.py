@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+import numpy as np
 import torch
 from torch import nn
 
 from rankencoder.forms.linear import LinearForm
 from rankencoder.training.losses.formulas import rank_targets
-
-if TYPE_CHECKING:
-    import numpy as np
 
 Target = Literal["ranks", "cosine"] | float
 

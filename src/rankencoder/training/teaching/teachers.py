@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,11 +12,9 @@ from rankencoder.errors import InputError
 from rankencoder.io.parts import Parts, clear_parts
 from rankencoder.io.storage import new_file, read_array
 from rankencoder.reference import Reference
+from rankencoder.training.config import TrainConfig
+from rankencoder.training.sentences import Sentences
 from rankencoder.training.teaching.targets import Targets
-
-if TYPE_CHECKING:
-    from rankencoder.training.config import TrainConfig
-    from rankencoder.training.sentences import Sentences
 
 _PART = 65_536  # sentences encoded between two saves
 _BATCH = 128  # sentences
