@@ -16,6 +16,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ def main() -> None:
         "references": len(info.reference),
         "build": built,
         "encode 2,000 sentences": encoded,
-        "fidelity": info.fidelity.to_dict(),
+        "fidelity": asdict(info.fidelity),
         **json.loads(out),
         "cores": len(os.sched_getaffinity(0)),
         **provenance(),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,7 +65,7 @@ class ModelParts:
             "prompt": self.encoder.prompt,
             "rank_weight": self.rank_weight,
             "form": {"name": self.form.name, "settings": self.form.config()},
-            "fidelity": self.fidelity.to_dict(),
+            "fidelity": asdict(self.fidelity),
             "dimension": dimension,
             "reference_size": len(self.reference),
         }

@@ -58,15 +58,11 @@ def to_sentence_transformer(model: ModelParts) -> SentenceTransformer:
     )
     exported.model_card_data.set_base_model(model.encoder.name)
     exported.model_card_data.tags = ["rankencoder", *(exported.model_card_data.tags or [])]
-    exported.model_card_data.model_name = _title(model, closeness)
-    return exported
-
-
-def _title(model: ModelParts, closeness: str) -> str:
-    return (
+    exported.model_card_data.model_name = (
         f"RankEncoder on {model.encoder.name} ({model.form.name} form, rank_weight {model.rank_weight}, "
         f"{len(model.reference):,} reference sentences; closeness {closeness})"
     )
+    return exported
 
 
 def _linear_modules(model: ModelParts, form: LinearForm) -> tuple[list[Any], Fidelity]:

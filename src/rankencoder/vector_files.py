@@ -74,7 +74,7 @@ def encode_file(
     if not paths:
         raise InputError(f"{source} holds no sentence to encode")
     with new_file(target) as path:
-        _join(paths, target.suffix, path)
+        _join(paths, target.suffix, opened.dimension, path)
     clear_parts(target)
     return counts
 
@@ -116,8 +116,7 @@ def make_batch(rows: list[Sentence], vectors: np.ndarray) -> Any:
 def _write_part(path: Path, suffix: str, part: list[Sentence], model: RankEncoder | Encoder) -> None:
     vectors = model.encode([row.text or "" for row in part])
     if suffix == ".npy":
-        with open(path, "wb") as file:
-            np.save(file, vectors, allow_pickle=False)
+        vectors.astype("<f4").tofile(path)
     elif suffix == ".jsonl":
         with open(path, "w", encoding="utf-8") as file:
             for row, vector in zip(part, vectors.tolist(), strict=True):
@@ -128,24 +127,19 @@ def _write_part(path: Path, suffix: str, part: list[Sentence], model: RankEncode
         pq.write_table(pa.Table.from_batches([make_batch(part, vectors)]), path)
 
 
-def _join(paths: list[Path], suffix: str, target: Path) -> None:
-    if suffix == ".npy":
-        shapes = [np.load(path, mmap_mode="r", allow_pickle=False).shape for path in paths]
-        shape = (sum(rows for rows, _ in shapes), shapes[0][1])
-        joined = np.lib.format.open_memmap(target, mode="w+", dtype=np.float32, shape=shape)
-        start = 0
-        for path, (rows, _) in zip(paths, shapes, strict=True):
-            joined[start : start + rows] = np.load(path, allow_pickle=False)
-            start += rows
-        joined.flush()
-    elif suffix == ".jsonl":
-        with open(target, "wb") as out:
-            for path in paths:
-                with open(path, "rb") as file:
-                    shutil.copyfileobj(file, out)
-    else:
+def _join(paths: list[Path], suffix: str, dimension: int, target: Path) -> None:
+    if suffix == ".parquet":
         _, pq = import_pyarrow()
-        first = pq.read_schema(paths[0])
-        with pq.ParquetWriter(target, first) as writer:
+        schema = vector_schema(dimension)
+        with pq.ParquetWriter(target, schema) as writer:
             for path in paths:
-                writer.write_table(pq.read_table(path, schema=first))
+                writer.write_table(pq.read_table(path, schema=schema))
+        return
+    with open(target, "wb") as out:
+        if suffix == ".npy":
+            shape = (sum(path.stat().st_size for path in paths) // (4 * dimension), dimension)
+            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(out, header)
+        for path in paths:
+            with open(path, "rb") as file:
+                shutil.copyfileobj(file, out)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rankencoder.ranks import MEMORY_BUDGET, in_double, rank_similarity, rank_vectors
 
@@ -21,10 +21,6 @@ class Fidelity:
 
     def __str__(self) -> str:
         return f"Spearman {self.spearman:.4f}, largest error {self.largest_error:.3f}, {self.pairs:,} pairs"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields, to be stored as JSON."""
-        return asdict(self)
 
 
 def measure(approximate: torch.Tensor, exact: torch.Tensor) -> Fidelity:

@@ -54,8 +54,7 @@ def read_scored_pairs(path: str | Path) -> list[ScoredPair]:
     for (score, a, b), place in _read_rows(Path(path), _SCORED_KEYS):
         with located(place):
             number = to_score(score)
-            pair = _check_pair(a, b)
-            pairs.append(ScoredPair(pair.a, pair.b, number))
+            pairs.append(ScoredPair(*_check_pair(a, b), number))
     if len(pairs) < 2:
         raise InputError(f"{path}: {len(pairs)} pair(s), but a rank correlation needs at least two")
     if len({pair.score for pair in pairs}) == 1:
