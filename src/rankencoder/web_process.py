@@ -19,7 +19,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Take a port (0: any free one); clients that connect wait until `run` answers."""
+    """Take a port, 0 for any free one; clients that connect wait until `run` answers."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
@@ -48,10 +48,9 @@ class WebServer(uvicorn.Server):
 
     :param timeout: Seconds that the headers of a request may take to arrive.
     :param grace: Seconds to wait at the end for requests in flight.
-    :param max_connections: Connections at once; requests on more are answered 503.
     """
 
-    def __init__(self, app: Any, *, timeout: float, grace: float, max_connections: int = 1000) -> None:
+    def __init__(self, app: Any, *, timeout: float, grace: float) -> None:
         config = uvicorn.Config(
             app,
             http="h11",  # it limits the size of headers
@@ -61,7 +60,7 @@ class WebServer(uvicorn.Server):
             access_log=False,
             server_header=False,
             forwarded_allow_ips=["127.0.0.1", "::1"],
-            limit_concurrency=max_connections,
+            limit_concurrency=1000,  # requests on more connections are answered 503
             timeout_keep_alive=75,  # longer than a proxy reuses a connection (nginx: 60)
             timeout_graceful_shutdown=int(grace),
             callback_notify=self._close_stalled,

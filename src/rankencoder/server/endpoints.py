@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import time
 from collections.abc import Awaitable
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,39 +12,41 @@ from prometheus_client import generate_latest
 from starlette.responses import PlainTextResponse, Response
 
 from rankencoder._version import __version__
+from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
+from rankencoder.model import RankEncoder
 from rankencoder.server import schemas
 from rankencoder.server.http_errors import Refusal, json_response
 from rankencoder.server.metrics import Metrics
-from rankencoder.server.request_batching import Batcher, Busy
-from rankencoder.server.served_model import Encoded, ServedModel
+from rankencoder.server.request_batching import Batcher, Busy, Encoded
 
 T = TypeVar("T")
 
 
-@dataclass
 class Endpoints:
     """What the paths of a server do.
 
-    :param name: What requests call the model.
-    :param index: An index made with the same model, or None.
+    :param served: A RankEncoder, or a plain encoder, which explains nothing.
+    :param name: What requests call it.
     """
 
-    served: ServedModel
-    name: str
-    metrics: Metrics
-    index: Any = None
-    created: int = field(default_factory=lambda: int(time.time()))
-    batcher: Batcher = field(init=False)
+    batcher: Batcher
+
+    def __init__(self, served: RankEncoder | Encoder, name: str, metrics: Metrics, index: Any = None) -> None:
+        self.served, self.name, self.metrics, self.index = served, name, metrics, index
+        self.created = int(time.time())
+        self.dimension = self.encode(["Warm up."]).vectors.shape[1]
+
+    def encode(self, sentences: list[str]) -> Encoded:
+        """Return the vectors of sentences, and their tokens; for one thread at a time."""
+        return Encoded(self.served.encode(sentences), self._count_tokens(sentences))
 
     async def embeddings(self, request: schemas.EmbeddingsRequest) -> Response:
         """Return the vectors of sentences, as OpenAI does."""
         if request.model is not None:
             self._check_model(request.model)
-        if request.dimensions not in (None, self.served.dimension):
-            message = (
-                f"the vectors have {self.served.dimension} dimensions, which cannot be changed: leave it out"
-            )
+        if request.dimensions not in (None, self.dimension):
+            message = f"the vectors have {self.dimension} dimensions, which cannot be changed: leave it out"
             raise Refusal(422, f"dimensions: {message}", param="dimensions", code="invalid_value")
         encoded = await self._encode(request.input)
         rows: list[Any]
@@ -73,14 +74,16 @@ class Endpoints:
 
     async def explain(self, request: schemas.ExplainRequest) -> Response:
         """Say why two sentences are similar: the reference sentences that both are near to."""
-        if self.served.rank_encoder is None:
+        served, a, b = self.served, request.a, request.b
+        if not isinstance(served, RankEncoder):
             message = f"{self.name} has no reference corpus to explain by: serve a RankEncoder"
             raise Refusal(409, message, code="no_reference_corpus")
-        a, b, k = request.a, request.b, request.k
-        explanation, tokens = await self._result(self.batcher.call(lambda: self.served.explain(a, b, k)))
-        self.metrics.tokens.inc(tokens)
+        explanation, tokens = await self._result(
+            self.batcher.call(lambda: (served.explain(a, b, request.k), self._count_tokens([a, b])))
+        )
+        self.metrics.tokens.inc(sum(tokens))
         self.metrics.sentences.inc(2)
-        return json_response(explanation)
+        return json_response(explanation.to_dict())
 
     async def search(self, request: schemas.SearchRequest) -> Response:
         """Return the texts of the index that are nearest to a sentence."""
@@ -95,7 +98,7 @@ class Endpoints:
 
     async def health(self) -> schemas.Health:
         """Say that the server answers; needs no key."""
-        return schemas.Health(model=self.name, dimension=self.served.dimension, version=__version__)
+        return schemas.Health(model=self.name, dimension=self.dimension, version=__version__)
 
     async def figures(self) -> Response:
         """Return Prometheus' figures."""
@@ -105,6 +108,11 @@ class Endpoints:
         if asked != self.name:
             message = f"there is no model {asked[:80]!r} here, only {self.name!r}"
             raise Refusal(404, message, param="model", code="model_not_found")
+
+    def _count_tokens(self, sentences: list[str]) -> list[int]:
+        encoder = self.served.encoder if isinstance(self.served, RankEncoder) else self.served
+        counts, longest = encoder.count_tokens(sentences)
+        return [int(min(count, longest)) for count in counts]
 
     async def _encode(self, sentences: list[str]) -> Encoded:
         encoded = await self._result(self.batcher.encode(sentences))

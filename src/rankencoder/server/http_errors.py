@@ -11,7 +11,7 @@ from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-STATUSES = {
+STATUSES = {  # for the OpenAPI document
     400: "The body is not JSON.",
     401: "No API key, or a wrong one.",
     404: "No such model.",
@@ -23,18 +23,10 @@ STATUSES = {
     500: "The server failed.",
     503: "It took too long.",
 }
-"""Statuses of refusals, for the OpenAPI document."""
 
 
 class Refusal(Exception):
-    """A request that is not answered, and the reason.
-
-    :param status: The HTTP status.
-    :param message: What was wrong, and what to do.
-    :param param: The field at fault.
-    :param code: A short name of the reason, for programs.
-    :param headers: More headers of the answer.
-    """
+    """A request that is not answered, and the reason: the field at fault, and a code for programs."""
 
     def __init__(
         self,

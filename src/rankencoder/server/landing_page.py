@@ -11,8 +11,7 @@ _STYLE = (
     "pre{background:#f4f4f4;padding:.7rem;overflow:auto}h2{margin-top:2rem}code{font-size:.95em}"
     "td,th{text-align:left;padding:.1rem 1rem .1rem 0;vertical-align:top}"
 )
-POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-"""What the page may load: nothing but its own style."""
+POLICY = "default-src 'none'; style-src 'unsafe-inline'"  # it loads nothing but its own style
 
 
 def docs_page(schema: dict[str, Any]) -> str:

@@ -6,14 +6,20 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from rankencoder.server.metrics import Metrics
-from rankencoder.server.served_model import Encoded
 
 T = TypeVar("T")
+
+
+class Encoded(NamedTuple):
+    """Vectors of sentences, and how many tokens of each the encoder read."""
+
+    vectors: np.ndarray
+    tokens: list[int]
 
 
 class Busy(Exception):
@@ -32,8 +38,6 @@ class Batcher:
     While a batch is encoded the next one gathers, so the wait matters only to the first request after a
     pause. A long request goes in pieces, each behind what others asked for meanwhile.
 
-    :param encode: Encodes sentences.
-    :param metrics: Where to count.
     :param size: Sentences per batch.
     :param wait: Seconds to wait for more.
     :param limit: Sentences that may wait.
@@ -49,10 +53,7 @@ class Batcher:
         self._waiting = 0
 
     async def encode(self, sentences: list[str]) -> Encoded:
-        """Encode sentences together with those of other requests.
-
-        :raises Busy: If too many wait.
-        """
+        """Encode sentences together with those of other requests."""
         self._enter(len(sentences))
         try:
             parts = []
@@ -66,10 +67,7 @@ class Batcher:
         return Encoded(vectors, [count for part in parts for count in part.tokens])
 
     async def call(self, function: Callable[[], T]) -> T:
-        """Run something else in the encoder's thread, between batches.
-
-        :raises Busy: If too much waits.
-        """
+        """Run something else in the encoder's thread, between batches."""
         self._enter(1)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, function)
@@ -118,25 +116,17 @@ class Batcher:
         try:
             encoded = await loop.run_in_executor(self._thread, self._encode, sentences)
         except Exception as error:
-            if len(batch) == 1:
-                _settle(batch[0], error)
-                return
-            for piece in batch:  # one sentence is at fault, and only who sent it shall hear of it
-                await self._answer([piece])
+            if len(batch) > 1:  # one sentence is at fault, and only who sent it shall hear of it
+                for piece in batch:
+                    await self._answer([piece])
+            elif not batch[0].result.done():
+                batch[0].result.set_exception(error)
             return
         self._metrics.sentences.inc(len(sentences))
         self._metrics.batch.observe(len(sentences))
         start = 0
         for piece in batch:
             end = start + len(piece.sentences)
-            _settle(piece, Encoded(encoded.vectors[start:end], encoded.tokens[start:end]))
+            if not piece.result.done():
+                piece.result.set_result(Encoded(encoded.vectors[start:end], encoded.tokens[start:end]))
             start = end
-
-
-def _settle(piece: _Piece, outcome: Encoded | Exception) -> None:
-    if piece.result.done():
-        return
-    if isinstance(outcome, Exception):
-        piece.result.set_exception(outcome)
-    else:
-        piece.result.set_result(outcome)

@@ -19,9 +19,7 @@ from rankencoder.server.http_errors import Refusal
 from rankencoder.server.metrics import Metrics
 
 LOG = logging.getLogger(__name__)
-OPEN_PATHS = ("/health", "/docs", "/openapi.json")
-"""Paths that need no key."""
-
+OPEN_PATHS = ("/health", "/docs", "/openapi.json")  # they need no key
 _GONE = 499  # nginx's status for a client that left
 
 
@@ -31,8 +29,6 @@ class RequestGuard:
     The log never holds a sentence or a key. Unexpected errors are a plain 500 outside. The work for a client
     that has left is cancelled.
 
-    :param app: What answers.
-    :param metrics: Where to count.
     :param paths: The paths that exist; others are logged and counted as one.
     :param max_body: Bytes of a body.
     :param timeout: Seconds for the body to arrive, and again for the answer.

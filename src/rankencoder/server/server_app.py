@@ -24,7 +24,6 @@ from rankencoder.server.landing_page import POLICY, docs_page
 from rankencoder.server.metrics import Metrics
 from rankencoder.server.request_batching import Batcher
 from rankencoder.server.request_guard import RequestGuard
-from rankencoder.server.served_model import ServedModel
 from rankencoder.server.server_settings import ServerSettings
 
 _PATHS = ("/v1/embeddings", "/v1/models", "/similarity", "/explain", "/search", "/metrics")
@@ -36,20 +35,18 @@ def create_app(
     """Return a server for a model, to be run by uvicorn or any other ASGI server, in one process.
 
     :param model: A RankEncoder, or a plain encoder, which explains nothing.
-    :param settings: Limits, batching, name and key.
     :param index: A `RankIndex` for ``/search``, made with the same model.
-    :raises InputError: If the index was made with another model.
     """
     settings = settings or ServerSettings()
-    served, metrics = ServedModel(model), Metrics(settings.name)
+    metrics = Metrics(settings.name)
     if index is not None:
         _ = index.model, index.calibration  # opened now, and not in the first request
-    endpoints = Endpoints(served, settings.name, metrics, index)
+    endpoints = Endpoints(model, settings.name, metrics, index)
     size, wait, limit = settings.batch_sentences, settings.batch_wait_ms / 1000, settings.max_waiting
 
     @asynccontextmanager
     async def running(app: FastAPI) -> AsyncIterator[None]:
-        batcher = Batcher(served.encode, metrics, size=size, wait=wait, limit=limit)
+        batcher = Batcher(endpoints.encode, metrics, size=size, wait=wait, limit=limit)
         endpoints.batcher = batcher  # made anew at each start: its thread ends with the server
         worker = asyncio.create_task(batcher.run())
         yield
@@ -58,7 +55,11 @@ def create_app(
 
     app = FastAPI(
         title=f"rankencoder: {settings.name}",
-        description=_description(settings, served),
+        description=(
+            f"Sentence vectors{' of a RankEncoder' * isinstance(model, RankEncoder)} with "
+            f"{endpoints.dimension} dimensions. A request has at most {schemas.MAX_SENTENCES:,} sentences of "
+            f"{LONGEST:,} characters, and {settings.max_body_mb:g} MB."
+        ),
         version=__version__,
         lifespan=running,
         docs_url=None,  # FastAPI's pages load scripts from other machines
@@ -106,12 +107,3 @@ def _router(endpoints: Endpoints, *, protected: bool) -> APIRouter:
     router.add_api_route("/health", endpoints.health, responses=refusals)
     router.add_api_route("/health", endpoints.health, methods=["HEAD"], include_in_schema=False)
     return router
-
-
-def _description(settings: ServerSettings, served: ServedModel) -> str:
-    about = "" if served.rank_encoder is None else " of a RankEncoder"
-    return (
-        f"Sentence vectors{about} with {served.dimension} dimensions. A request has at most "
-        f"{schemas.MAX_SENTENCES:,} sentences of {LONGEST:,} characters, "
-        f"and {settings.max_body_mb:g} MB."
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,19 +33,16 @@ class ServerSettings:
     api_key: str | None = field(default=None, repr=False)
 
 
-def read_key(file: Path | None, environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return the API key of a file or of the environment, or None.
-
-    :raises InputError: If it is empty, or no header can carry it.
-    """
+def read_key(file: Path | None) -> str | None:
+    """Return the API key of a file or of the environment, or None."""
     if file is not None:
         try:
             text, place = file.read_text(encoding="utf-8"), str(file)
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "not a text file"
             raise InputError(f"cannot read the API key: {reason}: {file}") from error
-    elif KEY_VARIABLE in environment:
-        text, place = environment[KEY_VARIABLE], KEY_VARIABLE
+    elif KEY_VARIABLE in os.environ:
+        text, place = os.environ[KEY_VARIABLE], KEY_VARIABLE
     else:
         return None
     key = text.strip()
