@@ -33,7 +33,7 @@ def test_every_job_has_a_place_of_its_own_and_what_it_needs_is_a_job():
 
 
 def test_settings_are_settings():
-    names = set(TrainConfig.names())
+    names = set(TrainConfig.model_fields)
     for job in JOBS:
         assert set(job.settings) <= names, job.key
         method = methods()[job.settings.get("method", "simcse")]

@@ -172,7 +172,7 @@ def test_defaults_are_settings_or_options(untrained, name, family):
     cls = type(made.method)
     options = {field.name for field in dataclasses.fields(cls)}
     defaults = cls.defaults(made.backbone)
-    assert {"batch_size", "learning_rate"} <= defaults.keys() <= {*TrainConfig.names(), *options}
+    assert {"batch_size", "learning_rate"} <= defaults.keys() <= {*TrainConfig.model_fields, *options}
     resolved = read_given({"method": name}).resolve(made.backbone, cls)
     assert None not in resolved.model_dump().values()
     assert made.method.options() == {

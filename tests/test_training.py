@@ -391,7 +391,7 @@ def test_every_setting_is_an_option_and_the_short_help_shows_those_people_use(ru
     from rankencoder.training import TrainConfig
 
     options = {option.name: option for option in get_command(app).commands["train"].params}
-    assert set(TrainConfig.names()) - options.keys() == {"options"}
+    assert set(TrainConfig.model_fields) - options.keys() == {"options"}
     assert 20 <= sum(not getattr(option, "hidden", False) for option in options.values()) <= 25
     _, short, _ = run_cli("train", "--help")
     _, whole, _ = run_cli("train", "--help-all")

@@ -16,7 +16,7 @@ from rankencoder.cli.console import Json, Overwrite, console, is_watched, print_
 from rankencoder.training.config import TrainConfig, default_text
 from rankencoder.training.settings_file import parse_pair
 
-_FLAGS = {"teachers": ["--teacher"], "only_base": ["--only-base"], "stage2_seed": ["--stage2-seed"]}
+_FLAGS = {"teachers": ["--teacher"], "only_base": ["--only-base"]}
 _NO_OPTION = ("corpus", "output", "options")  # given in another way
 
 _TYPES: dict[Any, Any] = {int: int | None, float: float | None, bool: bool | None, list: list[str] | None}
@@ -117,7 +117,6 @@ def _shown_log() -> Iterator[None]:
 
 
 def _option_of(name: str) -> inspect.Parameter:
-    """Return the option of a setting, from its declaration."""
     field = TrainConfig.model_fields[name]
     about: Any = field.json_schema_extra
     option = typer.Option(
@@ -140,7 +139,7 @@ def _add_options(command: Any) -> None:
     """Give the command an option for each setting, in place of its keyword arguments."""
     signature = inspect.signature(command, eval_str=True)
     own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    made = [_option_of(name) for name in TrainConfig.names() if name not in _NO_OPTION]
+    made = [_option_of(name) for name in TrainConfig.model_fields if name not in _NO_OPTION]
     own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
     parameters = [*own[:-1], *made, own[-1]]
     command.__signature__ = inspect.Signature(parameters, return_annotation=None)

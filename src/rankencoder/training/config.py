@@ -34,9 +34,7 @@ def _path(name: str) -> str:
     return str(Path(name).expanduser().resolve()) if name else ""
 
 
-Existing = Annotated[str, AfterValidator(_existing)]
-"""A file or folder if there is one, else the name of something on the hub."""
-
+Existing = Annotated[str, AfterValidator(_existing)]  # a path if there is one, else a hub name
 FilePath = Annotated[str, AfterValidator(_path)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Count = Annotated[int, Field(le=10**12)]
@@ -49,17 +47,12 @@ def setting(
 ) -> Any:
     """Declare a setting.
 
-    :param help: What it is, for the command line and the documentation.
-    :param group: Where they list it.
     :param common: Whether the short help lists it.
     :param by_method: Whether methods have a choice of their own.
     :param bounds: ``ge``, ``gt``, ``le`` or ``lt``.
     """
     about: Any = {"group": group, "common": common, "by_method": by_method}
-    start: Any = (
-        {"default_factory": default.copy} if isinstance(default, list | dict) else {"default": default}
-    )
-    return Field(**start, description=help, json_schema_extra=about, **bounds)
+    return Field(default, description=help, json_schema_extra=about, **bounds)
 
 
 class TrainConfig(Settings):
@@ -161,11 +154,6 @@ class TrainConfig(Settings):
     workers: Count = setting(-1, "Processes that make batches; -1 chooses.", RUNNING, ge=-1)
     device: str = setting("auto", "auto, cpu or cuda.", RUNNING, common=True)
 
-    @classmethod
-    def names(cls) -> list[str]:
-        """Return the names of all settings."""
-        return list(cls.model_fields)
-
     @property
     def torch_device(self) -> str | None:
         """The device to name to torch; None lets it choose."""
@@ -185,12 +173,11 @@ class TrainConfig(Settings):
         return self
 
 
-_REMOVED = {
+_REMOVED = {  # settings of earlier versions: the default, which may still be given, and why they went
     "rounds": (1, "further rounds gained nothing (see results/README.md)"),
     "neighbors": (0, "batches of neighbours gained nothing (see results/README.md)"),
     "reference_seed": (42, "the reference corpus is always drawn with seed 42"),
 }
-"""Settings of earlier versions: the default, at which they may still be given, and why they went."""
 
 
 @dataclass(frozen=True)
@@ -210,11 +197,6 @@ class Given:
         return self.draft.method
 
     @property
-    def teachers(self) -> list[str]:
-        """Methods whose E1 are trained to teach E2; empty for the method's own."""
-        return self.draft.teachers
-
-    @property
     def draft(self) -> TrainConfig:
         """The settings before those of the method: right in all that depends on no backbone."""
         return self._merged({}, {})
@@ -224,9 +206,7 @@ class Given:
     ) -> TrainConfig:
         """Return all settings: what was given, else the preset's choice, the method's, or the default.
 
-        :param traits: What the method's own settings depend on.
         :param method: Return the settings of this teacher's E1: the student's options are not for it.
-        :raises InputError: If settings do not go together, or the method has no such option.
         """
         from rankencoder.training.methods.method import make_method
 
@@ -251,10 +231,7 @@ class Given:
 
 
 def read_given(values: Mapping[str, Any], file: str | Path | None = None) -> Given:
-    """Return the settings of a file and those given, which go before; None stands for "not given".
-
-    :raises InputError: If a setting is unknown or makes no sense; with file, line and the nearest name.
-    """
+    """Return the settings of a file and those given, which go before; None stands for "not given"."""
     stored, places = read_settings(Path(file)) if file is not None else ({}, {})
     if stored.get("listwise", "none") is None:
         stored["listwise"] = "none"  # as earlier versions wrote it
@@ -274,9 +251,6 @@ def _drop_removed(values: dict[str, Any], places: Mapping[str, str]) -> None:
     for name, (default, why) in _REMOVED.items():
         if values.pop(name, default) not in (default, None):
             raise InputError(f"{places.get(name, '')}{name} was removed: {why}")
-    if values.get("listwise") == "listmle":
-        where = places.get("listwise", "")
-        raise InputError(f"{where}listwise listmle was removed: it did worse than listnet")
 
 
 def default_text(name: str) -> str:
@@ -286,7 +260,7 @@ def default_text(name: str) -> str:
     ('ranks; best: cosine', '-1; paper: 0.5; authors-code: 0.5')
     """
     field = TrainConfig.model_fields[name]
-    default = field.get_default(call_default_factory=True)
+    default = field.default
     about: Any = field.json_schema_extra
     others = {key: chosen[name] for key, chosen in PRESETS.items() if chosen.get(name, default) != default}
     texts = [_shown(default), *(f"{preset}: {_shown(value)}" for preset, value in others.items())]
@@ -302,11 +276,7 @@ def _shown(value: Any) -> str:
 
 
 def describe_recipe(config: TrainConfig, sentences: int = 0) -> list[str]:
-    """Return two lines that say what a training does.
-
-    :param config: The resolved settings.
-    :param sentences: How many sentences there are to train on, if that is known.
-    """
+    """Return two lines that say what a training does, with the number of sentences if that is known."""
     names = config.teachers or [config.method]
     verb = "each train" if len(names) > 1 else "trains"
     number = f" on {sentences:,} sentences" if sentences else ""
@@ -330,9 +300,8 @@ def _stage_2(config: TrainConfig) -> str:
     parts = ["contrastive", f"{config.rank_loss_weight:g} × squared error"]
     loss = " + ".join(parts) if config.combine == "sum" else f"max({', '.join(parts)})"
     listwise = f" + {config.listwise_weight:g} × ListNet" if config.listwise == "listnet" else ""
-    return (
-        f"{'their' if several else 'its'} {what} teach E2 ({_title(config.method)}; loss: {loss}{listwise})"
-    )
+    whose = "their" if several else "its"
+    return f"{whose} {what} teach E2 ({_title(config.method)}; loss: {loss}{listwise})"
 
 
 def _title(method: str) -> str:

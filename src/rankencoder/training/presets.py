@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 PAPER = {"lower": 0.5, "upper": 0.8, "reference_size": 100_000}
-PRESETS: dict[str, dict[str, Any]] = {
+PRESETS: dict[str, dict[str, Any]] = {  # what a preset chooses; for "best" see results/README.md
     "paper": PAPER,
     "authors-code": {**PAPER, "student": "head", "reference_size": 10_000},
     "best": {
@@ -18,12 +18,11 @@ PRESETS: dict[str, dict[str, Any]] = {
         "listwise": "listnet",
     },
 }
-"""What a preset chooses in place of the defaults; for "best" see results/README.md."""
 
 # in half precision 0.9999 is 1, so that their code for SimCSE pairs each sentence with itself; with SNCSE two
 # templates keep the target of such a pair below 0.9999
 _SUMMED = {"upper": 0.9999, "combine": "sum", "diagonal": "always"}
-PRESETS_BY_METHOD: dict[str, dict[str, dict[str, Any]]] = {
+PRESETS_BY_METHOD: dict[str, dict[str, dict[str, Any]]] = {  # in place of the settings of its authors
     "paper": {},
     "authors-code": {
         "simcse": _SUMMED,
@@ -35,4 +34,3 @@ PRESETS_BY_METHOD: dict[str, dict[str, dict[str, Any]]] = {
         "consert": {"learning_rate": 2e-5, "epochs": 1.0, "eval_steps": 100},
     },
 }
-"""What a preset chooses for a method, in place of its authors' settings."""

@@ -13,7 +13,6 @@ import yaml
 from rankencoder.errors import InputError
 from rankencoder.training.settings_model import shown
 
-_INSTALL = "pip install 'rankencoder[train]'"
 _LARGEST = 2**20  # bytes: the parser of YAML is slow
 _LINE_BREAKS = re.compile("[\r\n\x85\u2028\u2029]")
 # what the constructors of PyYAML raise on impossible values, such as the date 2024-13-01
@@ -49,10 +48,7 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def read_settings(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return what a ``.yaml``, ``.yml`` or ``.toml`` file says, and the place of each of its keys.
-
-    :raises InputError: If the file cannot be read or parsed.
-    """
+    """Return what a ``.yaml``, ``.yml`` or ``.toml`` file says, and the place of each of its keys."""
     if not path.is_file():
         raise InputError(f"no such file: {path}")
     if path.stat().st_size > _LARGEST:
@@ -75,10 +71,7 @@ def _parse_toml(text: str, path: Path) -> tuple[Any, dict[Any, int]]:
     if sys.version_info >= (3, 11):
         import tomllib
     else:
-        try:
-            import tomli as tomllib
-        except ImportError as error:
-            raise InputError(f"TOML files need tomli on Python 3.10: {_INSTALL}") from error
+        import tomli as tomllib
     try:
         values = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
@@ -111,10 +104,7 @@ def _parse_yaml(text: str, path: Path) -> tuple[Any, dict[Any, int]]:
 
 
 def parse_pair(pair: str, what: str) -> tuple[str, Any]:
-    """Return name and value of "name=value", the value read as YAML.
-
-    :raises InputError: If it is not of that form.
-    """
+    """Return name and value of "name=value", the value read as YAML."""
     name, separator, value = pair.partition("=")
     if not separator or not name:
         raise InputError(f"{what} {pair!r} is not of the form NAME=VALUE")
@@ -125,10 +115,7 @@ def parse_pair(pair: str, what: str) -> tuple[str, Any]:
 
 
 def write_settings(path: Path, values: Mapping[str, Any], others: Mapping[str, Any]) -> None:
-    """Write settings as YAML, one a line; ``read_settings`` returns them unchanged.
-
-    :param others: Written among them as comments: a key that is in both is no comment.
-    """
+    """Write settings as YAML, one a line, and others among them as comments."""
     from rankencoder.io.storage import new_file
 
     rows = {**others, **values}
@@ -139,7 +126,6 @@ def write_settings(path: Path, values: Mapping[str, Any], others: Mapping[str, A
 
 
 def _inline(value: Any) -> str:
-    """Return a value as YAML on one line."""
     text = yaml.dump(
         value, Dumper=_Dumper, width=sys.maxsize, default_flow_style=True, allow_unicode=True, sort_keys=False
     )

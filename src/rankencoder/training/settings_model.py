@@ -49,7 +49,6 @@ def validate(values: Mapping[str, Any], model: type[Settings], places: Mapping[s
     """Return values as the fields of a model want them.
 
     :param places: Where a value comes from, for messages: "train.yaml, line 3: ".
-    :raises InputError: For the first value that is unknown or makes no sense.
     """
     for name in values:
         if name not in model.model_fields:
@@ -78,11 +77,8 @@ def explain(failed: ValidationError, title: str = "{}") -> str:
     item = "an item of " if any(isinstance(part, int) for part in first["loc"]) else ""
     text = f"{item}{title.format(name)} is {shown(value)}, but must be {wanted}"
     choices = re.findall("'(.+?)'", wanted)
-    if (
-        "number" not in wanted
-        and isinstance(value, (bool, int, float, date))
-        and (choices or "string" in wanted)
-    ):
+    is_text = choices or "string" in wanted
+    if is_text and "number" not in wanted and isinstance(value, (bool, int, float, date)):
         return f"{text} (a string that looks like something else needs quotes)"
     similar = resembling(value, choices) if isinstance(value, str) else ""
     return text + f":{similar}" * bool(similar)
