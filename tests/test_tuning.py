@@ -18,8 +18,7 @@ from rankencoder import RankEncoder, Reference, evaluate
 from rankencoder.errors import InputError
 from rankencoder.evaluation.candidates import COSINE, Candidate, candidates_for
 from rankencoder.evaluation.choice import choose
-from rankencoder.evaluation.cross_validation import DevSet, cross_validate
-from rankencoder.evaluation.folds import assign_folds, group_pairs
+from rankencoder.evaluation.cross_validation import DevSet, assign_folds, cross_validate, group_pairs
 from rankencoder.io.pairs import ScoredPair, read_scored_pairs
 from rankencoder.tuning.diagnosis import diagnose
 from rankencoder.tuning.tuner import tune
@@ -84,7 +83,7 @@ def test_what_is_truly_better_is_chosen():
     assert choice.chosen == choice.best.candidate == RANKS[6]
     assert choice.gain.low > 0
     assert choice.best.folds == len(choice.fold_choices) == 8
-    assert "Ranks, weight 0.7 does better than plain cosine on these 400 scored pairs" in str(choice)
+    assert "Ranks, weight 0.7 does better than plain cosine on these 400 scored pairs" in choice.sentence()
 
 
 def test_luck_is_not_taken_for_a_gain():

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,24 +15,15 @@ if TYPE_CHECKING:
     from rankencoder.forms import Form
     from rankencoder.model import RankEncoder
 
-WEIGHTS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
-"""λ of the ranks."""
-
-CENTRED_POWERS = (-0.5, -0.375, -0.25, -0.125, 0.0)
-POWERS = (-0.25, -0.125, 0.125, 0.25, 0.5)
-"""Of the linear form, not centred."""
-
+WEIGHTS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)  # λ of the ranks
+CENTRED_POWERS = (-0.5, -0.375, -0.25, -0.125, 0.0)  # of the linear form
+POWERS = (-0.25, -0.125, 0.125, 0.25, 0.5)  # the same, not centred
 POWER_WEIGHTS = (0.5, 1.0)
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One similarity: λ · the form's + (1 − λ) · cosine.
-
-    :param form: "exact", "compact" or "linear"; None for plain cosine.
-    :param settings: The form's.
-    :param rank_weight: λ, 0 for plain cosine.
-    """
+    """One similarity: λ · the form's + (1 − λ) · cosine, or with no form and λ = 0 plain cosine."""
 
     form: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
@@ -64,6 +53,13 @@ class Candidate:
         """Say whether this is a similarity by a given form."""
         return (self.form, self.settings) == (form.name, form.config())
 
+    def fit(self, form: Form) -> Form:
+        """Return this candidate's form on the reference vectors of a fitted one."""
+        from rankencoder.forms import fit_form
+
+        assert self.form is not None
+        return form if self.uses(form) else fit_form(self.form, form.reference, **self.settings)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the fields and the name."""
         return {"name": self.name, **asdict(self)}
@@ -73,12 +69,9 @@ COSINE = Candidate()
 
 
 def candidates_for(form: Form, rank_weight: float) -> list[Candidate]:
-    """Return what can be chosen where there is a form: plain cosine first, ranks, powers.
+    """Return what can be chosen: plain cosine first, ranks, powers, and the present form and weight.
 
-    What there is at present is among them.
-
-    :param form: The present one; the ranks are in this form, or in the compact one where it is linear.
-    :param rank_weight: The present λ.
+    The ranks are in the present form, or in the compact one where it is linear.
     """
     ranked = rank_form(form)
     ranks = [Candidate(ranked.name, ranked.config(), weight) for weight in WEIGHTS]
@@ -101,38 +94,18 @@ def rank_form(form: Form) -> Form:
 
 
 def candidate_similarities(form: Form, candidates: list[Candidate], encoded: PairVectors) -> np.ndarray:
-    """Return every candidate's similarity of every pair.
-
-    :param form: A form that is fitted already, and whose reference vectors the others are fitted to.
-    :return: ``[len(candidates), n]``.
-    """
+    """Return every candidate's similarity of every pair, ``[candidates, pairs]``."""
     from rankencoder.evaluation.pairwise import pair_similarities
 
     cosine = pair_similarities(None, encoded)
     found = np.empty((len(candidates), len(cosine)))
-    for used, rows in _by_form(form, candidates):
-        part = cosine if used is None else pair_similarities(used, encoded)
-        for row in rows:
-            found[row] = blend(part, cosine, candidates[row].rank_weight)
+    parts = {repr((None, {})): cosine}
+    for row, candidate in zip(found, candidates, strict=True):
+        key = repr((candidate.form, candidate.settings))
+        if key not in parts:
+            parts[key] = pair_similarities(candidate.fit(form), encoded)
+        row[:] = blend(parts[key], cosine, candidate.rank_weight)
     return found
-
-
-def _by_form(fitted: Form, candidates: list[Candidate]) -> Iterator[tuple[Form | None, list[int]]]:
-    """Yield each form once, with the candidates that use it."""
-    from rankencoder.forms import fit_form
-
-    def key(i: int) -> str:
-        return repr((candidates[i].form, candidates[i].settings))
-
-    for _, group in groupby(sorted(range(len(candidates)), key=key), key=key):
-        rows = list(group)
-        first = candidates[rows[0]]
-        if first.form is None:
-            yield None, rows
-        elif first.uses(fitted):
-            yield fitted, rows
-        else:
-            yield fit_form(first.form, fitted.reference, **first.settings), rows
 
 
 def apply_candidate(model: RankEncoder, candidate: Candidate) -> RankEncoder:

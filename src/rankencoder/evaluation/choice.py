@@ -12,7 +12,6 @@ Where both intervals are above 0, the candidate that is best on all pairs is tak
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,8 +19,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankencoder.evaluation.candidates import Candidate, candidate_similarities, candidates_for
-from rankencoder.evaluation.cross_validation import Cell, DevSet, cross_validate, gain_intervals
-from rankencoder.evaluation.folds import Groups, assign_folds, group_pairs
+from rankencoder.evaluation.cross_validation import (
+    Cell,
+    DevSet,
+    Groups,
+    assign_folds,
+    cross_validate,
+    gain_intervals,
+    group_pairs,
+)
 from rankencoder.evaluation.pairwise import encode_pairs
 from rankencoder.evaluation.statistics import Interval
 
@@ -43,8 +49,7 @@ _CAVEATS = {
 class Result:
     """How one candidate does on all pairs.
 
-    :param spearman: Spearman's correlation with the gold scores, the mean over the sets.
-    :param by_set: The same for each set.
+    :param spearman: The mean over the sets.
     :param gain: Over plain cosine, with a 95% interval that holds for all candidates at once.
     :param folds: How many folds chose it.
     """
@@ -57,26 +62,18 @@ class Result:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain data."""
-        return {
-            **self.candidate.to_dict(),
-            "spearman": self.spearman,
-            "by_set": self.by_set,
-            "gain": self.gain._asdict(),
-            "folds": self.folds,
-        }
+        about = vars(self) | {"gain": self.gain._asdict()}
+        return {**about.pop("candidate").to_dict(), **about}
 
 
 @dataclass(frozen=True)
 class Choice:
     """What was chosen, and why.
 
-    :param chosen: The candidate to use; plain cosine where nothing is proved better.
+    :param chosen: Plain cosine where nothing is proved better.
     :param results: All candidates, plain cosine first.
     :param gain: What choosing gains over plain cosine on pairs that had no part in it, with 95% interval.
-    :param fold_choices: What each fold chose.
-    :param pairs: How many pairs each set has.
-    :param grouping: What was kept in one fold (see `rankencoder.evaluation.folds.Groups`).
-    :param groups: How many such groups there are.
+    :param grouping: What was kept in one fold (see `rankencoder.evaluation.cross_validation.Groups`).
     """
 
     chosen: Candidate
@@ -149,9 +146,6 @@ class Choice:
             where += f" ({self.groups:,} groups that share no sentence)"
         return where
 
-    def __str__(self) -> str:
-        return textwrap.fill(self.sentence(), 100)
-
 
 def choose_similarity(
     encoder: Encoder,
@@ -159,36 +153,21 @@ def choose_similarity(
     rank_weight: float,
     sets: Mapping[str, Sequence[ScoredPair]],
     *,
-    seed: int = 0,
     progress: bool = False,
 ) -> Choice:
-    """Choose the similarity of an encoder: encode every sentence once, and score all pairs by all candidates.
-
-    :param form: The present one, fitted to the reference corpus.
-    :param rank_weight: The present λ.
-    :param sets: Scored pairs by the name of their set; the mean of the sets' correlations counts.
-    :param seed: Of the folds.
-    :raises InputError: If a set has too few pairs, or all scores are equal.
-    """
+    """Choose the similarity of an encoder, with its present form and rank weight, on sets of scored pairs."""
     candidates = candidates_for(form, rank_weight)
     encoded = encode_pairs(encoder, [pair for pairs in sets.values() for pair in pairs], progress=progress)
     similarities = candidate_similarities(form, candidates, encoded)
     parts = np.split(similarities, np.cumsum([len(pairs) for pairs in sets.values()])[:-1], axis=1)
     scored = [DevSet(name, sets[name], part) for name, part in zip(sets, parts, strict=True)]
-    return choose(scored, candidates, seed=seed)
+    return choose(scored, candidates)
 
 
-def choose(sets: Sequence[DevSet], candidates: Sequence[Candidate], *, seed: int = 0) -> Choice:
-    """Choose among candidate similarities.
-
-    Of several sets, the mean of their correlations counts, as the field averages.
-
-    :param candidates: Plain cosine first.
-    :param seed: Of the folds.
-    :raises InputError: If all scores within each fold are equal.
-    """
+def choose(sets: Sequence[DevSet], candidates: Sequence[Candidate]) -> Choice:
+    """Choose among candidates, plain cosine first, by the mean correlation over the sets."""
     groups = group_pairs([dev.pairs for dev in sets])
-    chosen, gain = cross_validate(sets, groups, assign_folds(groups, seed=seed))
+    chosen, gain = cross_validate(sets, groups, assign_folds(groups))
     results = tuple(_results(sets, groups, candidates, chosen))
     best = max(results, key=lambda result: result.spearman)
     return Choice(

@@ -1,7 +1,11 @@
-"""What choosing gains on pairs that had no part in the choice: cross-validation and its bootstrap."""
+"""What choosing gains on pairs that had no part in the choice: cross-validation and its bootstrap.
+
+Folds and resamples keep pairs together that share sentences.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,24 +13,87 @@ from functools import cached_property
 import numpy as np
 
 from rankencoder.errors import InputError
-from rankencoder.evaluation.folds import Groups
 from rankencoder.evaluation.statistics import ROUNDS, Interval, resample, resampled_spearman
 from rankencoder.io.pairs import ScoredPair
 
-FEWEST = 30
-"""Pairs that a set must have: a choice on fewer could hardly be told from chance."""
-
+FEWEST = 30  # pairs of a set: a choice on fewer could hardly be told from chance
+FEWEST_FOLDS, FOLDS = 3, 10
+_PER_FOLD = 50  # pairs of a set in a fold, where there are enough: correlations of fewer are mostly noise
+_GROUPS = 5  # a bootstrap over fewer says nothing
 _ROUNDS_AT_ONCE = 100
 
 
 @dataclass(frozen=True)
-class DevSet:
-    """Scored pairs, and what every candidate says of them.
+class Groups:
+    """What belongs together, and is never parted by folds or resampling.
 
-    :param name: What to call it, its file say.
-    :param pairs: Sentences and gold scores.
-    :param similarities: ``[candidates, pairs]``, plain cosine first.
+    :param kind: "components": pairs that hang together by shared sentences; "sentences": where those would
+        hold most pairs in one group, pairs that share their more frequent sentence; "pairs": where even that
+        leaves too few groups, each pair by itself.
+    :param labels: The group of each pair of each set, from 0.
     """
+
+    kind: str
+    labels: list[np.ndarray]
+
+    @property
+    def number(self) -> int:
+        """How many groups there are."""
+        return int(max(labels.max() for labels in self.labels)) + 1
+
+
+def group_pairs(sets: Sequence[Sequence[ScoredPair]]) -> Groups:
+    """Find the pairs that belong together because they share sentences, over all sets."""
+    pairs = [pair for pairs in sets for pair in pairs]
+    ids: dict[str, int] = {}
+    edges = np.array([[ids.setdefault(text, len(ids)) for text in (pair.a, pair.b)] for pair in pairs])
+    ends = np.cumsum([len(pairs) for pairs in sets])[:-1]
+    for kind, labels in (("components", _components(edges, len(ids))), ("sentences", _hubs(pairs, ids))):
+        _, labels = np.unique(labels, return_inverse=True)
+        sizes = np.bincount(labels)
+        if len(sizes) >= _GROUPS and sizes.max() <= len(pairs) / 2:
+            return Groups(kind, np.split(labels, ends))
+    return Groups("pairs", np.split(np.arange(len(pairs)), ends))
+
+
+def _components(edges: np.ndarray, number: int) -> np.ndarray:
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
+    graph = coo_matrix((np.ones(len(edges)), (edges[:, 0], edges[:, 1])), shape=(number, number))
+    labels: np.ndarray = connected_components(graph, directed=False)[1][edges[:, 0]]
+    return labels
+
+
+def _hubs(pairs: Sequence[ScoredPair], ids: dict[str, int]) -> np.ndarray:
+    """Return the number of each pair's more frequent sentence: its query, where there are queries."""
+    seen = Counter(text for pair in pairs for text in {pair.a, pair.b})
+    return np.array([ids[pair.a if seen[pair.a] >= seen[pair.b] else pair.b] for pair in pairs])
+
+
+def assign_folds(groups: Groups, *, seed: int = 0) -> list[np.ndarray]:
+    """Return the fold of each pair of each set: whole groups, at random, folds of about equal size.
+
+    Ten folds, or as few as three where a set is so small that they would hold fewer than 50 of its pairs.
+    """
+    smallest = min(len(labels) for labels in groups.labels)
+    number = max(FEWEST_FOLDS, min(FOLDS, smallest // _PER_FOLD))
+    counts = np.stack([np.bincount(labels, minlength=groups.number) for labels in groups.labels])
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    order = np.random.default_rng(seed).permutation(groups.number)
+    order = order[np.argsort(-shares[:, order].sum(axis=0), kind="stable")]
+    fold_of = np.empty(groups.number, dtype=np.int64)
+    load = np.zeros((len(shares), number))
+    for group in order:
+        present = shares[:, group] > 0
+        fold = fold_of[group] = load[present].sum(axis=0).argmin()
+        load[:, fold] += shares[:, group]
+    return [fold_of[labels] for labels in groups.labels]
+
+
+@dataclass(frozen=True)
+class DevSet:
+    """Scored pairs, and what every candidate, plain cosine first, says of them: ``[candidates, pairs]``."""
 
     name: str
     pairs: Sequence[ScoredPair]
@@ -46,10 +113,7 @@ class DevSet:
 
 
 def check_pairs(name: str, pairs: Sequence[ScoredPair]) -> None:
-    """Refuse pairs that nothing can be chosen by.
-
-    :raises InputError: If there are fewer than 30, or all have the same score.
-    """
+    """Refuse pairs that nothing can be chosen by."""
     if len(pairs) < FEWEST:
         raise InputError(
             f"{name}: {len(pairs)} scored pair(s) are too few to choose by; at least {FEWEST} are "
@@ -61,11 +125,7 @@ def check_pairs(name: str, pairs: Sequence[ScoredPair]) -> None:
 
 @dataclass(frozen=True)
 class Cell:
-    """Pairs of one set with plain cosine's similarities and those of what is tried on them.
-
-    :param groups: The group of each pair.
-    :param tried: ``[tried, pairs]``.
-    """
+    """Pairs of one set: groups, cosines, and the similarities of all that is tried, ``[tried, pairs]``."""
 
     gold: np.ndarray
     groups: np.ndarray
@@ -78,9 +138,7 @@ def cross_validate(
 ) -> tuple[list[int], Interval]:
     """Let each fold choose on the others, and score the choice on its own pairs against plain cosine.
 
-    :param folds: The fold of each pair of each set.
     :return: The number of the candidate that each fold chose, and the gain with its 95% interval.
-    :raises InputError: If all scores within each fold are equal.
     """
     number = 1 + max(int(rows.max()) for rows in folds)
     scores = np.zeros((len(sets[0].similarities), number))
@@ -110,7 +168,6 @@ def gain_intervals(sets: Sequence[Sequence[Cell]], groups: int) -> list[Interval
 
     :param sets: For each set its cells, whose gains are averaged by their numbers of pairs; the mean over the
         sets counts.
-    :raises InputError: If no gain is defined, all scores of each cell being equal.
     """
     values = mean_gains(sets, np.ones((1, groups), dtype=np.uint16))[:, 0]
     resampled = np.concatenate([mean_gains(sets, counts) for counts in _resamples(groups)], axis=1)
@@ -127,11 +184,7 @@ def gain_intervals(sets: Sequence[Sequence[Cell]], groups: int) -> list[Interval
 
 
 def mean_gains(sets: Sequence[Sequence[Cell]], counts: np.ndarray) -> np.ndarray:
-    """Return the mean gain of each that is tried in each resample.
-
-    :param counts: ``[rounds, groups]``: how often each group is drawn.
-    :return: ``[tried, rounds]``.
-    """
+    """Return the mean gain in each resample, ``[tried, rounds]``; the counts are of each group."""
     means = np.zeros((len(sets[0][0].tried), len(counts)))
     for cells in sets:
         total, weight = np.zeros_like(means), np.zeros(len(counts))

@@ -21,32 +21,18 @@ if TYPE_CHECKING:
     from rankencoder.encoders import Encoder
 
 SENTENCES = 2_000
-WORDS = 8
-"""The fewest words of a sentence that is halved."""
-
-POWERS = (0.0, -0.125, -0.25, -0.375, -0.5)
-"""Centred powers that may be advised in place of the plain cosine."""
-
-HARDLY = 2.0
-"""Points of correlation by which a power must know halves better than the cosine to be worth having."""
-
+WORDS = 8  # the fewest of a sentence that is halved
+POWERS = (0.0, -0.125, -0.25, -0.375, -0.5)  # centred, that may be advised in place of the plain cosine
+HARDLY = 2.0  # points by which a power must know halves better than the cosine to be worth having
+# share of the variance in the first ten directions below which powers did harm more often than good: with 26
+# encoders of three families, in `results/README.md`
 LEAST_SHARE = 0.23
-"""Share of the variance in the first ten directions below which powers did harm more often than good: with 26
-encoders of three families, in `results/README.md`."""
-
-LOOKED_AT = 4_000
-"""Reference vectors that a space is described by: hubness grows with their number, so like goes with like."""
+LOOKED_AT = 4_000  # reference vectors: hubness grows with their number, so like goes with like
 
 
 @dataclass(frozen=True)
 class Halves:
-    """How well similarities know which halves belong together (Spearman's correlation, ×100).
-
-    :param sentences: How many were halved.
-    :param cosine: By the plain cosine.
-    :param powers: By centred powers.
-    :param first_ten_share: Share of the reference vectors' variance in the first ten directions.
-    """
+    """How well cosine and centred powers know which halves belong together (Spearman's correlation, ×100)."""
 
     sentences: int
     cosine: float
@@ -91,7 +77,6 @@ def related_pairs(vectors: torch.Tensor, related: Sequence[float]) -> tuple[Pair
     """Return pairs of texts that are related and as many that are not, with how much they are.
 
     :param vectors: Unit vectors of n texts, then of the text that is related to each.
-    :param related: ``[n]``, how much, above 0.
     """
     number = len(vectors) // 2
     first = np.arange(number)
@@ -102,11 +87,7 @@ def related_pairs(vectors: torch.Tensor, related: Sequence[float]) -> tuple[Pair
 
 
 def score_half_matching(encoder: Encoder, sentences: Sequence[str], reference: torch.Tensor) -> Halves | None:
-    """Measure how well the cosine and centred powers know halves of the reference sentences.
-
-    :param reference: Their unit vectors.
-    :return: None where too few sentences can be halved.
-    """
+    """Measure how well cosine and powers know halves of sentences; None if too few can be halved."""
     import torch
 
     from rankencoder.forms import fit_form

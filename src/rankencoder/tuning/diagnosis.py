@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,19 +24,13 @@ _MEASURED = (
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """The shape of an encoder's space.
+    """The shape of an encoder's space, on some of its reference sentences.
 
-    :param sentences: How many reference sentences were looked at.
-    :param dimension: The encoder's dimensions.
     :param uniformity: Wang and Isola's: near 0, all vectors are alike; −4 is about as spread as can be.
     :param hubness: Skewness of how often a sentence is among the ten nearest of the others.
-    :param rank_hubness: The same by rank similarity.
-    :param effective_rank: Directions that the variance spreads over.
-    :param first_share: Share of the variance in the first direction.
-    :param first_ten_share: Share of the variance in the first ten.
+    :param effective_rank: Directions that the variance spreads over; the shares are those of the first ones.
     :param mean_norm: Length of the mean vector: near 1, all vectors point the same way.
-    :param halves: How well similarities know which halves of sentences belong together; None if too few
-        sentences can be halved.
+    :param halves: How well similarities know which halves of sentences belong together.
     """
 
     sentences: int
@@ -60,9 +53,6 @@ class Diagnosis:
         """Return all of it as plain data."""
         halves = self.halves and self.halves.to_dict()
         return {**asdict(self), "halves": halves, "advice": self.advice}
-
-    def __str__(self) -> str:
-        return textwrap.fill(self.advice, 100)
 
 
 def diagnose(model: RankEncoder) -> Diagnosis:

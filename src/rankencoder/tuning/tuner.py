@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,14 +13,18 @@ from rankencoder.errors import InputError
 from rankencoder.evaluation.candidates import apply_candidate
 from rankencoder.evaluation.choice import Choice, choose_similarity
 from rankencoder.evaluation.cross_validation import check_pairs
+from rankencoder.evaluation.sts_data import make_pair
+from rankencoder.io.pairs import ScoredPair, read_scored_pairs
 from rankencoder.io.storage import new_folder, write_json
 from rankencoder.model import RankEncoder, open_model
 from rankencoder.reference import SIZE, Reference
-from rankencoder.tuning.dev_pairs import Dev, read_dev
 from rankencoder.tuning.diagnosis import Diagnosis, diagnose
 
 if TYPE_CHECKING:
     from rankencoder.encoders import Encoder, EncoderLike
+
+Pairs = str | Path | Iterable[ScoredPair]
+Dev = Pairs | Sequence[Pairs] | Mapping[str, Pairs]
 
 RECORD = "tuning.json"
 
@@ -37,7 +43,7 @@ class Tuned:
     diagnosis: Diagnosis
 
     def __str__(self) -> str:
-        return str(self.choice or self.diagnosis)
+        return textwrap.fill(self.choice.sentence() if self.choice else self.diagnosis.advice, 100)
 
     def to_dict(self) -> dict[str, Any]:
         """Return choice and diagnosis as plain data."""
@@ -49,10 +55,7 @@ class Tuned:
         }
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
-        """Write the model to a folder, for `RankEncoder.load`, with a record of the choice in tuning.json.
-
-        :raises InputError: If the folder exists and is not to be overwritten.
-        """
+        """Write the model to a folder, for `RankEncoder.load`, with a record of the choice in tuning.json."""
         with new_folder(folder, overwrite=overwrite) as new:
             self.model.save(new, overwrite=True)
             write_json(new / RECORD, self.to_dict())
@@ -64,7 +67,6 @@ def tune(
     *,
     corpus: Any = None,
     size: int = SIZE,
-    seed: int = 0,
     device: str | None = None,
     batch_size: int = 32,
     progress: bool | None = None,
@@ -79,7 +81,6 @@ def tune(
         several of these (a list, or by name), whose correlations are averaged. Each needs at least 30 pairs.
     :param corpus: The corpus to draw a reference corpus from, for an encoder that has none.
     :param size: How many sentences to draw.
-    :param seed: Draws other folds.
     :param device: Where to run an encoder that is loaded by name.
     :param batch_size: Sentences per call of an encoder that is not a RankEncoder yet.
     :param progress: Show progress bars; by default on a terminal.
@@ -96,7 +97,7 @@ def tune(
     >>> tuned.choice.gain.verdict
     'within chance'
     """
-    sets = read_dev(dev)
+    sets = _read_dev(dev)
     for name, pairs in sets.items():
         check_pairs(name, pairs)
     watched = sys.stderr.isatty() if progress is None else progress
@@ -111,7 +112,36 @@ def tune(
     diagnosis = diagnose(opened)
     if not sets:
         return Tuned(opened, None, diagnosis)
-    choice = choose_similarity(
-        opened.encoder, opened.form, opened.rank_weight, sets, seed=seed, progress=watched
-    )
+    choice = choose_similarity(opened.encoder, opened.form, opened.rank_weight, sets, progress=watched)
     return Tuned(apply_candidate(opened, choice.chosen), choice, diagnosis)
+
+
+def _read_dev(dev: Dev) -> dict[str, list[ScoredPair]]:
+    """Return the scored pairs of one or several sets by name: files by their path, others by number."""
+    found: dict[str, list[ScoredPair]] = {}
+    for name, one in _named(dev):
+        if name in found:
+            raise InputError(f"{name} is given twice: each set of pairs counts once")
+        is_file = isinstance(one, (str, Path))
+        found[name] = read_scored_pairs(one) if is_file else [_checked(name, pair) for pair in one]
+    return found
+
+
+def _named(dev: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(dev, Mapping):
+        yield from dev.items()
+        return
+    given = [dev] if isinstance(dev, (str, Path)) else list(dev)
+    if given and isinstance(given[0], ScoredPair):
+        given = [given]
+    for number, one in enumerate(given, start=1):
+        yield (str(one) if isinstance(one, (str, Path)) else f"set {number}"), one
+
+
+def _checked(name: str, pair: Any) -> ScoredPair:
+    try:
+        a, b, score = pair
+    except (TypeError, ValueError):
+        what = f"expected pairs (sentence, sentence, score), got {str(pair)[:80]!r}"
+        raise InputError(f"{name}: {what}") from None
+    return make_pair(a, b, score, name)
