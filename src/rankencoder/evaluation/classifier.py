@@ -57,10 +57,8 @@ class Fold(NamedTuple):
 class Classifiers:
     """Trained classifiers, one for each fold and each of its weights of L2.
 
-    :param weights: ``[folds, choices, classes, dimension]``.
-    :param biases: ``[folds, choices, classes]``.
-    :param accuracy: ``[folds, choices]``, the best share of right answers on the held-out rows.
-    :param rounds: ``[folds, choices]``, how many rounds each was trained for.
+    :param weights: ``[folds, choices, classes, dimension]``; the others have the first axes of it.
+    :param accuracy: The best share of right answers on the held-out rows.
     """
 
     weights: torch.Tensor
@@ -88,12 +86,9 @@ def fit_classifiers(
 ) -> Classifiers:
     """Train logistic regressions with Adam, for all folds and weights of L2 at once.
 
-    :param features: ``[n, dimension]`` float32, on the device to train on.
-    :param labels: The classes of the rows, from 0.
     :param l2: ``[folds, choices]``, the weights of L2 to train with in each fold.
     :param seed: Of the first weights, of the rows that are set aside, and of the order of rows.
     :param finished: Is told how many folds have just been finished.
-    :raises InputError: If a fold is too small to set aside or to train on a row.
     """
     decay = torch.as_tensor(np.asarray(l2, dtype=np.float64), dtype=torch.float32, device=features.device)
     rows = torch.cat([features.to(torch.float32), torch.ones_like(features[:, :1])], dim=1)  # for the bias

@@ -20,12 +20,7 @@ _REPEATS = 3
 
 
 def measure_cost(subject: Subject, sentences: list[str]) -> dict[str, Any]:
-    """Time the steps from a sentence to its vector, and count the memory that they need.
-
-    :param sentences: Some hundred sentences of the kind that will be encoded.
-    :return: Milliseconds a sentence (median of three rounds), seconds for the reference corpus (estimated
-        from the same rate), and bytes.
-    """
+    """Return the milliseconds that each step to a sentence's vector takes, and the bytes that it needs."""
     some = sentences[:SENTENCES]
     encoder = subject.encoder
     vectors = encoder(some)
@@ -36,17 +31,15 @@ def measure_cost(subject: Subject, sentences: list[str]) -> dict[str, Any]:
     if subject.form is not None:
         form, reference = subject.form, subject.form.reference
         similarities = vectors @ reference.T
-        ranked = form.name != "linear"
-        found["similarity_ms"] = (
-            _milliseconds(lambda: vectors @ reference.T, len(some), device) if ranked else 0
-        )
-        found["ranking_ms"] = (
-            _milliseconds(lambda: rank_vectors(similarities), len(some), device) if ranked else 0
-        )
-        whole = _milliseconds(lambda: form(vectors), len(some), device)
-        found["form_ms"] = whole  # similarity, ranking and, in the compact form, projection together
-        step = max(1, len(subject.sentences) // SENTENCES)
-        part = subject.sentences[::step][:SENTENCES]
+        steps: dict[str, Callable[[], Any]] = {
+            "similarity_ms": lambda: vectors @ reference.T,
+            "ranking_ms": lambda: rank_vectors(similarities),
+            "form_ms": lambda: form(vectors),  # both together and, in the compact form, the projection
+        }
+        for name, step in steps.items():
+            skipped = form.name == "linear" and name != "form_ms"
+            found[name] = 0 if skipped else _milliseconds(step, len(some), device)
+        part = subject.sentences[:: max(1, len(subject.sentences) // SENTENCES)][:SENTENCES]
         rate = _milliseconds(lambda: encoder.encode_now(part), len(part), device, repeats=1)
         found["reference_seconds"] = rate * len(subject.sentences) / 1000
         found["reference_sentences"] = len(subject.sentences)

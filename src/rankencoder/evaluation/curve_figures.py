@@ -30,9 +30,8 @@ def rank_weight_curve(
     """Return Spearman's correlation ×100 of Eq. 7 on each set, for rank weights from 0 to 1."""
     scores = {}
     for pair_set in sets:
-        gold = np.array([pair.score for pair in pair_set.pairs])
         parts = ranks[pair_set.name], cosine[pair_set.name]
-        scores[pair_set.name] = [100 * spearman(gold, blend(*parts, weight)) for weight in WEIGHTS]
+        scores[pair_set.name] = [100 * spearman(pair_set.gold, blend(*parts, weight)) for weight in WEIGHTS]
     return {"x": list(WEIGHTS), "scores": with_average(scores)}
 
 
@@ -51,7 +50,7 @@ def power_curve(subject: Subject, sets: Sequence[PairSet]) -> dict[str, Any]:
     return found
 
 
-def reference_size_curve(subject: Subject, pair_set: PairSet, *, seed: int = 0) -> dict[str, Any]:
+def reference_size_curve(subject: Subject, pair_set: PairSet) -> dict[str, Any]:
     """Return Spearman's correlation ×100 of rank similarities on a set, for parts of the reference corpus.
 
     Three random parts of each size, but for the whole: mean and standard deviation.
@@ -59,7 +58,7 @@ def reference_size_curve(subject: Subject, pair_set: PairSet, *, seed: int = 0) 
     assert subject.form is not None
     reference = subject.form.reference
     gold, encoded = _encoded(subject, pair_set)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     sizes = [size for size in SIZES if size < len(reference)] + [len(reference)]
     runs = []
     for size in sizes:
@@ -86,5 +85,4 @@ def with_average(scores: dict[str, list[float]]) -> dict[str, list[float]]:
 
 
 def _encoded(subject: Subject, pair_set: PairSet) -> tuple[np.ndarray, PairVectors]:
-    gold = np.array([pair.score for pair in pair_set.pairs])
-    return gold, encode_pairs(subject.encoder, pair_set.pairs)
+    return pair_set.gold, encode_pairs(subject.encoder, pair_set.pairs)

@@ -24,6 +24,7 @@ from rankencoder.reference import SIZE
 if TYPE_CHECKING:
     from rankencoder.evaluation.subjects import Source
 
+# what is measured by default; "transfer" takes longer
 SECTIONS = (
     "sts",
     "space",
@@ -36,16 +37,11 @@ SECTIONS = (
     "map",
     "cost",
 )
-"""What is measured by default; "transfer" takes longer."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The results of one or several models.
-
-    :param results: For each model all that was measured, as it is stored in JSON.
-    :param files: Where it was stored.
-    """
+    """The results of one or several models, as they are stored, and the files if they are."""
 
     results: list[Result]
     files: list[Path] = field(default_factory=list)
@@ -96,7 +92,6 @@ def evaluate(
     :param device: Where to run encoders that are loaded by name.
     :param batch_size: Sentences per call of an encoder.
     :param progress: Show progress; by default on a terminal.
-    :raises InputError: If a model, a set or a task is not usable.
 
     >>> def letters(texts):  # any function from strings to vectors is an encoder
     ...     return [[1 + text.count(c) for c in "aeiou"] for text in texts]
@@ -109,7 +104,7 @@ def evaluate(
     from rankencoder.evaluation.measurement import Measurement
     from rankencoder.evaluation.space_figures import check_projection
 
-    plan = _Plan.of([tasks] if isinstance(tasks, str) else tasks)
+    sections, set_names, transfer = _asked([tasks] if isinstance(tasks, str) else tasks)
     check_projection(projection)
     watched = sys.stderr.isatty() if progress is None else progress
     given = [models] if isinstance(models, (str, Path)) or not isinstance(models, Sequence) else list(models)
@@ -118,25 +113,19 @@ def evaluate(
     for source in given:
         check_model(source)
     own = _own_sets([dev] if isinstance(dev, (str, Path)) else list(dev))
-    plan = plan.with_own(own)
-    sets = [*plan.read_sets(data, own), *own]
-    tasks_read = [read_transfer_task(data or _fetched() or _advise(), name) for name in plan.transfer]
+    if own and not sections:
+        sections = ["sts"]
+    sets = [*_public_sets(set_names, data, own), *own] if sections else []
+    tasks_read = [read_transfer_task(data or _fetched() or _advise(), name) for name in transfer]
     if output is not None:
         Path(output).mkdir(parents=True, exist_ok=True)  # what cannot be written is told of before the work
     kept = cache_root("vectors") if cache is True else Path(cache) if cache else None
+    options: dict[str, Any] = {"device": device, "batch_size": batch_size}
     results, paths = [], []
     for source in given:
-        model = open_subjects(
-            source,
-            corpus=corpus,
-            size=size,
-            device=device,
-            batch_size=batch_size,
-            cache=kept,
-            progress=watched,
-        )
+        model = open_subjects(source, corpus=corpus, size=size, cache=kept, progress=watched, **options)
         measurement = Measurement(model, sets, own, projection, watched)
-        result = measurement.take(plan.sections)
+        result = measurement.take(sections)
         if tasks_read:
             result["transfer"] = measurement.transfer(tasks_read)
         results.append(finish_result(result, model))
@@ -156,37 +145,23 @@ def _own_sets(files: Sequence[str | Path]) -> list[PairSet]:
     return named
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """What is to be measured."""
+def _asked(tasks: Iterable[str]) -> tuple[list[str], list[str], list[str]]:
+    """Return the sections, the sets and the transfer tasks that are asked for."""
+    names = (*SECTIONS, "transfer", "all", *SEVEN, *DEV, *TRANSFER_TASKS)
+    asked = {_known(task, names, "task") for task in tasks}
+    if "all" in asked:
+        asked |= {*SECTIONS, "transfer"}
+    sets = [name for name in (*SEVEN, *DEV) if name in asked]
+    if sets:
+        asked.add("sts")
+    transfer = [name for name in TRANSFER_TASKS if name in asked or "transfer" in asked]
+    return [name for name in SECTIONS if name in asked], sets, transfer
 
-    sections: tuple[str, ...]
-    sets: tuple[str, ...]
-    transfer: tuple[str, ...]
 
-    @classmethod
-    def of(cls, tasks: Iterable[str]) -> _Plan:
-        names = (*SECTIONS, "transfer", "all", *SEVEN, *DEV, *TRANSFER_TASKS)
-        asked = [_known(task, names, "task") for task in tasks]
-        if "all" in asked:
-            asked += [*SECTIONS, "transfer"]
-        explicit = tuple(name for name in (*SEVEN, *DEV) if name in asked)
-        transfer = TRANSFER_TASKS if "transfer" in asked else tuple(t for t in TRANSFER_TASKS if t in asked)
-        sections = [s for s in SECTIONS if s in asked]
-        if explicit and "sts" not in sections:
-            sections.insert(0, "sts")
-        return cls(tuple(sections), explicit, transfer)
-
-    def with_own(self, own: list[PairSet]) -> _Plan:
-        """Return the plan with STS, if there are pairs of the user's that nothing else would look at."""
-        return replace(self, sections=("sts",)) if own and not self.sections else self
-
-    def read_sets(self, data: str | Path | None, own: list[PairSet]) -> list[PairSet]:
-        if not self.sections:
-            return []
-        if data is None and own and not self.sets and not _fetched():
-            return []  # the user's own pairs are enough
-        return read_sts(data or _fetched() or _advise(), self.sets or None)
+def _public_sets(names: list[str], data: str | Path | None, own: list[PairSet]) -> list[PairSet]:
+    if data is None and own and not names and not _fetched():
+        return []  # the user's own pairs are enough
+    return read_sts(data or _fetched() or _advise(), names or None)
 
 
 def _fetched() -> Path | None:
@@ -201,10 +176,7 @@ def _advise() -> str:
 
 
 def check_aggregation(name: str) -> str:
-    """Return the name of an aggregation of sub-sets.
-
-    :raises InputError: If there is none of this name.
-    """
+    """Return the name of an aggregation of sub-sets."""
     return _known(name, AGGREGATIONS, "aggregation")
 
 

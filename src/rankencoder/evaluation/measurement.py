@@ -27,17 +27,11 @@ if TYPE_CHECKING:
     from rankencoder.evaluation.sts_data import PairSet
     from rankencoder.evaluation.subjects import Model, Subject
     from rankencoder.evaluation.transfer_data import TransferTask
-    from rankencoder.io.pairs import ScoredPair
 
 
 @dataclass
 class Measurement:
-    """A model to measure.
-
-    :param sets: What it is scored on.
-    :param own: Those of them that are the user's.
-    :param projection: Of the map.
-    """
+    """A model to measure, the sets that it is scored on, and those of them that are the user's own."""
 
     model: Model
     sets: list[PairSet]
@@ -48,11 +42,22 @@ class Measurement:
     def take(self, sections: Sequence[str]) -> Result:
         """Measure what is asked for; everything but transfer rests on the STS scores."""
         result = new_result(self.model, self.sets)
-        if self.sets and sections:
-            result["sts"] = score_sts(self.model, self.sets, progress=self.progress)
-            for name in sections:
-                if name != "sts":
-                    result[name] = getattr(self, f"_{name.replace('-', '_')}")(result)
+        if not self.sets or not sections:
+            return result
+        result["sts"] = score_sts(self.model, self.sets, progress=self.progress)
+        for name in sections:
+            if name == "space":
+                result[name] = self._space()
+            elif name == "similar-pairs":
+                result[name] = self._similar_pairs(result)
+            elif name == "cost":
+                texts = self._main.sentences
+                result[name] = {s.role: measure_cost(s, texts) for s in self.model.subjects}
+            elif name == "choice" and not self._selection:
+                result[name] = {}
+            elif name != "sts":
+                measure = getattr(self, f"_{name}")
+                result[name] = {s.role: measure(s, result) for s in self.model.subjects if s.form is not None}
         return result
 
     @property
@@ -66,20 +71,14 @@ class Measurement:
         """The sets that something may be chosen on: the user's own, or STS-B dev."""
         return self.own or [pair_set for pair_set in self.sets if pair_set.name == "STS-B dev"]
 
-    @property
-    def _ranked(self) -> list[Subject]:
-        return [subject for subject in self.model.subjects if subject.form is not None]
-
     def _similarities(self, subject: Subject, kind: str, result: Result) -> dict[str, np.ndarray]:
         system = result["sts"][subject.similarity_names()[kind]]
         return {name: np.array(values) for name, values in system["similarities"].items()}
 
-    def _space(self, _: Result) -> dict[str, Any]:
+    def _space(self) -> dict[str, Any]:
         close = [s for s in self.sets if s.name in ("STS-B", "STS-B dev") or s in self.own] or [self._main]
-        return {
-            s.name: {subject.role: describe_space(subject, s) for subject in self.model.subjects}
-            for s in close
-        }
+        subjects = self.model.subjects
+        return {s.name: {subject.role: describe_space(subject, s) for subject in subjects} for s in close}
 
     def _similar_pairs(self, result: Result) -> dict[str, Any]:
         found = {}
@@ -88,64 +87,46 @@ class Measurement:
             found[s.name] = similar_pairs(s, systems)
         return found
 
-    def _neighbours(self, result: Result) -> dict[str, Any]:
-        found = {}
-        for subject in self._ranked:
-            cosine, ranks = (self._similarities(subject, kind, result) for kind in ("cosine", "ranks"))
-            name = self._main.name
-            overlap = shared_neighbours(subject, self._main, cosine[name], ranks[name])
-            found[subject.role] = {"set": name, **overlap}
-        return found
+    def _neighbours(self, subject: Subject, result: Result) -> dict[str, Any]:
+        name = self._main.name
+        cosine, ranks = (self._similarities(subject, kind, result)[name] for kind in ("cosine", "ranks"))
+        return {"set": name, **shared_neighbours(subject, self._main, cosine, ranks)}
 
-    def _curves(self, result: Result) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for subject in self._ranked:
-            cosine, ranks = (self._similarities(subject, kind, result) for kind in ("cosine", "ranks"))
-            close = (self._selection or [self._main])[0]
-            found[subject.role] = {
-                "rank-weight": rank_weight_curve(self.sets, cosine, ranks),
-                "power": power_curve(subject, self.sets),
-                "reference-size": reference_size_curve(subject, close),
-            }
-        return found
-
-    def _choice(self, _: Result) -> dict[str, Any]:
-        pairs = {pair_set.name: pair_set.pairs for pair_set in self._selection}
-        return {subject.role: _choose(subject, pairs) for subject in self._ranked} if pairs else {}
-
-    def _advice(self, _: Result) -> dict[str, Any]:
-        """Say what can be said without labels."""
-        found = {}
-        for subject in self._ranked:
-            assert subject.form is not None
-            halves = score_half_matching(subject.encoder, subject.sentences, subject.form.reference)
-            found[subject.role] = {"halves": halves and halves.to_dict(), "sentence": half_advice(halves)}
-        return found
-
-    def _changed(self, result: Result) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for subject in self._ranked:
-            kinds = ("cosine", "ranks", "blend")
-            cosine, *others = (self._similarities(subject, kind, result)[self._main.name] for kind in kinds)
-            changed = {
-                kind: most_changed(self._main, cosine, other)
-                for kind, other in zip(kinds[1:], others, strict=True)
-            }
-            found[subject.role] = {"set": self._main.name, **changed}
-        return found
-
-    def _map(self, _: Result) -> dict[str, Any]:
+    def _curves(self, subject: Subject, result: Result) -> dict[str, Any]:
+        cosine, ranks = (self._similarities(subject, kind, result) for kind in ("cosine", "ranks"))
+        close = (self._selection or [self._main])[0]
         return {
-            subject.role: {
-                "set": self._main.name,
-                **draw_map(subject, self._main, projection=self.projection),
-            }
-            for subject in self._ranked
+            "rank-weight": rank_weight_curve(self.sets, cosine, ranks),
+            "power": power_curve(subject, self.sets),
+            "reference-size": reference_size_curve(subject, close),
         }
 
-    def _cost(self, _: Result) -> dict[str, Any]:
-        texts = sorted({text for pair in self._main.pairs for text in pair[:2]})
-        return {subject.role: measure_cost(subject, texts) for subject in self.model.subjects}
+    def _choice(self, subject: Subject, _: Result) -> dict[str, Any]:
+        """Return which similarity to use; only a sentence with the reason where none can be chosen."""
+        assert subject.form is not None
+        pairs = {pair_set.name: pair_set.pairs for pair_set in self._selection}
+        try:
+            return choose_similarity(subject.encoder, subject.form, subject.rank_weight, pairs).to_dict()
+        except InputError as error:
+            return {"sentence": f"Nothing was chosen. {error}"}
+
+    def _advice(self, subject: Subject, _: Result) -> dict[str, Any]:
+        """Say what can be said without labels."""
+        assert subject.form is not None
+        halves = score_half_matching(subject.encoder, subject.sentences, subject.form.reference)
+        return {"halves": halves and halves.to_dict(), "sentence": half_advice(halves)}
+
+    def _changed(self, subject: Subject, result: Result) -> dict[str, Any]:
+        main = self._main
+        cosine = self._similarities(subject, "cosine", result)[main.name]
+        found: dict[str, Any] = {"set": main.name}
+        for kind in ("ranks", "blend"):
+            other = self._similarities(subject, kind, result)[main.name]
+            found[kind] = most_changed(main, cosine, other)
+        return found
+
+    def _map(self, subject: Subject, _: Result) -> dict[str, Any]:
+        return {"set": self._main.name, **draw_map(subject, self._main, projection=self.projection)}
 
     def transfer(self, tasks: Sequence[TransferTask]) -> dict[str, Any]:
         """Train classifiers on the encoder's own vectors and, for a RankEncoder, on the blended ones.
@@ -168,15 +149,6 @@ class Measurement:
             "systems": found,
             "data": {t.name: {"fingerprint": t.fingerprint, "notes": list(t.warnings)} for t in tasks},
         }
-
-
-def _choose(subject: Subject, pairs: dict[str, list[ScoredPair]]) -> dict[str, Any]:
-    """Return which similarity to use; only a sentence with the reason where none can be chosen."""
-    assert subject.form is not None
-    try:
-        return choose_similarity(subject.encoder, subject.form, subject.rank_weight, pairs).to_dict()
-    except InputError as error:
-        return {"sentence": f"Nothing was chosen. {error}"}
 
 
 def _vectors(subject: Subject, texts: list[str], *, blended: bool, progress: bool) -> torch.Tensor:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from rankencoder.evaluation.sts_data import PairSet
     from rankencoder.evaluation.subjects import Subject
 
+# the paper's groups of gold scores, scaled to 0–1; each without its upper end, but for the last
 GROUPS = (("dissimilar", 0.0, 0.33), ("intermediate", 0.33, 0.67), ("similar", 0.67, 1.0))
-"""The paper's groups of gold scores, scaled to 0–1; each without its upper end, but for the last."""
 
 NEIGHBOURS = 100
 BINS = 10
@@ -25,11 +25,8 @@ _ROWS = 256
 
 
 def similar_pairs(pair_set: PairSet, systems: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Return Spearman's correlation ×100 of each system within each group of gold scores (Table 5).
-
-    :param systems: The similarities of each system.
-    """
-    gold = np.array([pair.score for pair in pair_set.pairs])
+    """Return Spearman's correlation ×100 of each system within each group of gold scores (Table 5)."""
+    gold = pair_set.gold
     found: dict[str, Any] = {}
     for (name, low, high), rows in zip(GROUPS, group_rows(pair_set), strict=True):
         scores = {system: _percent(gold[rows], values[rows]) for system, values in systems.items()}
@@ -39,9 +36,7 @@ def similar_pairs(pair_set: PairSet, systems: Mapping[str, np.ndarray]) -> dict[
 
 def group_rows(pair_set: PairSet) -> list[np.ndarray]:
     """Return which pairs are in each of the three groups."""
-    gold = np.array([pair.score for pair in pair_set.pairs])
-    low, high = pair_set.scale
-    scaled = ((gold - low) / (high - low)).round(9)  # 1.65 of 5 is 0.33, and not a little less
+    scaled = pair_set.scaled.round(9)  # 1.65 of 5 is 0.33, and not a little less
     return [(scaled >= start) & ((scaled < end) | (end == 1)) for _, start, end in GROUPS]
 
 
@@ -57,14 +52,10 @@ def shared_neighbours(
 ) -> dict[str, Any]:
     """Compare the gain of ranks over cosine with the neighbours that a pair shares (the overlap figure).
 
-    Pairs are put into ten bins of equal width by their cosine.
-
-    :param cosine: The pairs' cosines.
-    :param ranks: The pairs' rank similarities.
-    :return: For each bin its pairs, mean overlap of the two lists of 100 nearest reference sentences, and
-        Spearman's correlations; and the correlation of overlap and gain over bins.
+    Pairs are put into ten bins of equal width by their cosine. The overlap is that of the two lists of 100
+    nearest reference sentences.
     """
-    gold = np.array([pair.score for pair in pair_set.pairs])
+    gold = pair_set.gold
     overlap = neighbour_overlap(subject, pair_set)
     edges = np.linspace(cosine.min(), cosine.max(), BINS + 1)
     where = np.clip(np.searchsorted(edges, cosine, side="right") - 1, 0, BINS - 1)
@@ -90,14 +81,14 @@ def shared_neighbours(
     return {"neighbours": NEIGHBOURS, "bins": bins, "correlation": correlation}
 
 
-def neighbour_overlap(subject: Subject, pair_set: PairSet, k: int = NEIGHBOURS) -> np.ndarray:
-    """Return how many of the k nearest reference sentences the two sentences of each pair share."""
+def neighbour_overlap(subject: Subject, pair_set: PairSet) -> np.ndarray:
+    """Return how many of the 100 nearest reference sentences the two sentences of each pair share."""
     assert subject.form is not None
     reference = subject.form.reference
     vectors = subject.encoder([text for pair in pair_set.pairs for text in pair[:2]])
     found = []
     for rows in vectors.split(2 * _ROWS):
-        near = (rows @ reference.T).topk(min(k, len(reference)), dim=1).indices
+        near = (rows @ reference.T).topk(min(NEIGHBOURS, len(reference)), dim=1).indices
         marks = torch.zeros(len(rows), len(reference), dtype=torch.bool, device=rows.device)
         marks.scatter_(1, near, True)
         found.append((marks[0::2] & marks[1::2]).sum(dim=1).cpu())
@@ -112,7 +103,7 @@ def most_changed(pair_set: PairSet, base: np.ndarray, other: np.ndarray) -> dict
     """
     from scipy.stats import rankdata
 
-    gold = np.array([pair.score for pair in pair_set.pairs])
+    gold = pair_set.gold
     places = [(rankdata(values) - 0.5) / len(gold) for values in (gold, base, other)]
     improvement = np.abs(places[1] - places[0]) - np.abs(places[2] - places[0])
     order = np.argsort(-improvement, kind="stable")

@@ -16,31 +16,21 @@ if TYPE_CHECKING:
 
 
 class PairVectors(NamedTuple):
-    """The unit vectors of the distinct sentences of some pairs.
-
-    :param vectors: ``[sentences, dimension]``.
-    :param pairs: ``[n, 2]``, the numbers of each pair's sentences.
-    """
+    """Unit vectors of the distinct sentences of pairs, and the rows of each pair, ``[n, 2]``."""
 
     vectors: torch.Tensor
     pairs: np.ndarray
 
 
 def encode_pairs(encoder: Encoder, pairs: Iterable[Any], *, progress: bool = False) -> PairVectors:
-    """Encode the distinct sentences of pairs.
-
-    :param pairs: Tuples that begin with two sentences.
-    """
+    """Encode the distinct sentences of pairs: of tuples that begin with two sentences."""
     ids: dict[str, int] = {}
     rows = [[ids.setdefault(text, len(ids)) for text in pair[:2]] for pair in pairs]
     return PairVectors(encoder(list(ids), progress=progress), np.array(rows))
 
 
 def pair_similarities(form: Form | None, encoded: PairVectors) -> np.ndarray:
-    """Return the inner product of each pair's parts, as many pairs at a time as memory allows.
-
-    :param form: What makes parts of vectors; None for the plain cosine.
-    """
+    """Return the inner product of each pair's parts in a form, or its cosine, in bounded memory."""
     vectors = encoded.vectors if form is None else encoded.vectors.to(form.reference.device)
     width = vectors.shape[1] if form is None else form.dimension
     found = []

@@ -27,11 +27,7 @@ _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS)
 
 @dataclass(frozen=True)
 class Part:
-    """Files of one repository that are installed together.
-
-    :param folder: Where they go, below the data folder.
-    :param file: The only file that is wanted; by default all data files.
-    """
+    """Files of one repository, or only one of them, that are installed together in a folder."""
 
     folder: str
     repository: str
@@ -41,7 +37,7 @@ class Part:
     @property
     def is_archive(self) -> bool:
         """Whether the file is to be unpacked."""
-        return self.file is not None and self.file.endswith(".tar")
+        return str(self.file).endswith(".tar")
 
     def instructions(self, folder: Path) -> str:
         """Say what to download by hand and where to put it."""
@@ -52,18 +48,18 @@ class Part:
             address = f"{constants.ENDPOINT}/datasets/{self.repository}/tree/{self.revision}"
             return f"the files of {address} into {target}"
         url = hf_hub_url(self.repository, self.file, repo_type="dataset", revision=self.revision)
-        return f"{url} " + (
-            f"and unpack it into {target / 'downstream'}" if self.is_archive else f"into {target}"
+        return (
+            f"{url} and unpack it into {target / 'downstream'}" if self.is_archive else f"{url} into {target}"
         )
 
 
 _MTEB = {hub_set.repository: hub_set.revision for hub_set in HUB_SETS.values()}
+# what can be fetched: SentEval's data, a million sentences of Wikipedia, MTEB's copies of the STS sets
 PARTS = {
     "senteval": (Part("senteval", _SIMCSE, file="senteval.tar"),),
     "wiki1m": (Part("wiki1m", _SIMCSE, file="wiki1m_for_simcse.txt"),),
     "mteb": tuple(Part(repository, repository, revision) for repository, revision in _MTEB.items()),
 }
-"""What can be fetched: SentEval's data, a million sentences of Wikipedia, MTEB's copies of the STS sets."""
 
 
 def data_folder() -> Path:
@@ -85,11 +81,7 @@ def fetch_data(
     What is there already and whole is not fetched again, and then no network is needed. A part is installed
     whole or not at all, so that an interrupted call can be repeated.
 
-    :param what: Out of :data:`PARTS`.
-    :param folder: Where to; by default :func:`data_folder`.
-    :param progress: Show bars.
     :param report: Called with a line for each part that is fetched, and for each that is damaged.
-    :raises InputError: If there is no such data, no network, or a download is not what the hub says it is.
     """
     from filelock import FileLock
 
@@ -166,10 +158,7 @@ def _install(downloads: Path, target: Path, part: Part) -> None:
 
 
 def unpack_senteval(archive: Path, target: Path) -> None:
-    """Unpack the folder of an archive that holds ``STS``, be it at its top or further down.
-
-    :raises InputError: If the archive is damaged, holds no ``STS``, or files that would leave the folder.
-    """
+    """Unpack the folder of an archive that holds ``STS``, be it at its top or further down."""
     unpacked = target.with_name("unpacked")
     try:
         shutil.unpack_archive(archive, unpacked, "tar", filter=_plain_files)

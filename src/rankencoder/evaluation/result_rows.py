@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -106,13 +107,9 @@ def _labels(groups: list[list[Result]]) -> list[str]:
 
 
 def _group_label(members: Sequence[Result]) -> str:
-    labels = [member["model"]["label"] for member in members]
-    stem: str = labels[0]
-    if len(labels) == 1:
-        return stem
-    while stem and not all(label.startswith(stem) for label in labels):
-        stem = stem[:-1]
-    return f"{stem.rstrip('-_. ') or labels[0]} ({len(members)} runs)"
+    labels: list[str] = [member["model"]["label"] for member in members]
+    stem = os.path.commonprefix(labels).rstrip("-_. ") or labels[0]  # noqa: RUF071 (no paths)
+    return labels[0] if len(labels) == 1 else f"{stem} ({len(members)} runs)"
 
 
 def averaged_sets(names: Sequence[str]) -> dict[str, list[str]]:

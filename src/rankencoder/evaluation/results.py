@@ -76,15 +76,12 @@ def _about_set(pair_set: PairSet) -> dict[str, Any]:
         "scale": list(pair_set.scale),
         "notes": list(pair_set.notes),
         "subsets": {name: len(pairs) for name, pairs in pair_set.subsets.items()},
-        "gold": [pair.score for pair in pair_set.pairs],
+        "gold": pair_set.gold.tolist(),
     }
 
 
 def write_result(folder: Path, result: Result) -> Path:
-    """Write a result into a folder, together with what was measured of the same model before.
-
-    :return: The file.
-    """
+    """Write a result into a folder, together with what was measured of the same model before."""
     path = folder / f"{file_name(result['model']['label'])}-{result['model']['fingerprint'][:8]}.json"
     if path.exists():
         try:
@@ -129,20 +126,16 @@ def with_transfer_average(tasks: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_results(paths: Iterable[str | Path]) -> list[Result]:
-    """Read results, from files or folders of them.
-
-    :raises InputError: If there are none, or a file holds something else.
-    """
+    """Read results, from files or folders of them."""
     files: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
-            files += sorted(path.glob("*.json"))
+            files += [file for file in sorted(path.glob("*.json")) if _is_ours(file)]
         elif path.exists():
             files.append(path)
         else:
             raise InputError(f"no such file or folder: {path}")
-    inside = {file for path in map(Path, paths) if path.is_dir() for file in path.glob("*.json")}
-    found = [read_result(file) for file in files if file not in inside or _is_ours(file)]
+    found = [read_result(file) for file in files]
     if not found:
         raise InputError("there are no results: evaluate a model first")
     return found
@@ -155,10 +148,7 @@ def _is_ours(file: Path) -> bool:
 
 
 def read_result(file: Path) -> Result:
-    """Read one result.
-
-    :raises InputError: If the file holds something else, or is damaged.
-    """
+    """Read one result."""
     result = read_json(file)
     if result.get("format") != FORMAT:
         raise InputError(f"{file} is no result of an evaluation (format {result.get('format')!r})")

@@ -33,22 +33,29 @@ def describe_space(subject: Subject, pair_set: PairSet) -> dict[str, dict[str, f
     Uniformity and hubness are of the distinct sentences; alignment is of the pairs with a gold score above 4
     of 5, as in the paper.
     """
-    texts = sorted({text for pair in pair_set.pairs for text in pair[:2]})
-    place = {text: i for i, text in enumerate(texts)}
-    low, high = pair_set.scale
-    positive = [pair for pair in pair_set.pairs if (pair.score - low) / (high - low) > POSITIVE]
-    a, b = [place[pair.a] for pair in positive], [place[pair.b] for pair in positive]
+    texts = pair_set.sentences
+    positive = torch.tensor(positive_pairs(pair_set, texts))
     found: dict[str, dict[str, float | None]] = {}
     for name, rows in spaces(subject, subject.encoder(texts)).items():
         found[name] = {
             "uniformity": uniformity(rows),
-            "alignment": alignment(rows[a], rows[b]) if positive else None,
+            "alignment": alignment(rows[positive[:, 0]], rows[positive[:, 1]]) if len(positive) else None,
             "hubness": hubness(rows),
             **spread(rows)._asdict(),
             "sentences": len(texts),
             "positive_pairs": len(positive),
         }
     return found
+
+
+def positive_pairs(pair_set: PairSet, texts: list[str]) -> list[list[int]]:
+    """Return the numbers of the sentences of each positive pair, where both are among the texts."""
+    place = {text: i for i, text in enumerate(texts)}
+    return [
+        [place[pair.a], place[pair.b]]
+        for pair, score in zip(pair_set.pairs, pair_set.scaled, strict=True)
+        if score > POSITIVE and pair.a in place and pair.b in place
+    ]
 
 
 def draw_map(
@@ -59,20 +66,18 @@ def draw_map(
     :param projection: "pca" or "tsne", the latter on cosine distances.
     :return: The sentences, their places in both spaces, and which of them are positive pairs.
     """
-    texts = sorted({text for pair in pair_set.pairs for text in pair[:2]})
+    texts = pair_set.sentences
     if len(texts) > MAP_SENTENCES:
         drawn = np.random.default_rng(seed).choice(len(texts), MAP_SENTENCES, replace=False)
         texts = [texts[i] for i in sorted(drawn)]
-    place = {text: i for i, text in enumerate(texts)}
-    low, high = pair_set.scale
-    links = [
-        [place[pair.a], place[pair.b]]
-        for pair in pair_set.pairs
-        if pair.a in place and pair.b in place and (pair.score - low) / (high - low) > POSITIVE
-    ]
     found = spaces(subject, subject.encoder(texts))
     points = {name: project(rows, projection, seed).round(4).tolist() for name, rows in found.items()}
-    return {"projection": projection, "sentences": texts, "points": points, "links": links}
+    return {
+        "projection": projection,
+        "sentences": texts,
+        "points": points,
+        "links": positive_pairs(pair_set, texts),
+    }
 
 
 def project(vectors: torch.Tensor, projection: str, seed: int) -> np.ndarray:
@@ -97,9 +102,6 @@ def turned(points: np.ndarray, onto: np.ndarray) -> np.ndarray:
 
 
 def check_projection(projection: str) -> None:
-    """Make sure that there is a projection of this name.
-
-    :raises InputError: If there is none.
-    """
+    """Make sure that there is a projection of this name."""
     if projection not in PROJECTIONS:
         raise InputError(f"unknown projection {projection!r}:{nearest(projection, PROJECTIONS)}")

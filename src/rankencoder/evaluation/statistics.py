@@ -13,12 +13,9 @@ from rankencoder.errors import InputError
 if TYPE_CHECKING:
     import torch
 
-ROUNDS = 1000
-"""Resamples of a bootstrap."""
-
+ROUNDS = 1000  # of a bootstrap
 _CHUNK = 2**22  # numbers at a time: some tens of MiB of scratch memory
 _RESAMPLED = 2**19  # the same for resamples, of which a dozen arrays are alive at a time
-_NEIGHBOURS = 10
 
 
 class Interval(NamedTuple):
@@ -43,8 +40,6 @@ class Interval(NamedTuple):
 def spearman(gold: Sequence[float] | np.ndarray, similarities: np.ndarray) -> float:
     """Return Spearman's rank correlation.
 
-    :raises InputError: If it is not defined, because all scores or all similarities are equal.
-
     >>> round(spearman([1, 2, 3, 4], np.array([0.1, 0.4, 0.2, 0.9])), 3)
     0.8
     """
@@ -59,10 +54,7 @@ def spearman(gold: Sequence[float] | np.ndarray, similarities: np.ndarray) -> fl
 
 @functools.lru_cache(maxsize=16)
 def resample(number: int, *, rounds: int = ROUNDS, seed: int = 0) -> np.ndarray:
-    """Draw bootstrap samples of a number of items.
-
-    :return: ``[rounds, number]``: how often each item is in each sample.
-    """
+    """Return ``[rounds, number]``: how often each of a number of items is in each bootstrap sample."""
     rng = np.random.default_rng(seed)
     return rng.multinomial(number, np.full(number, 1 / number), size=rounds).astype(np.uint16)
 
@@ -72,10 +64,7 @@ def resampled_spearman(gold: np.ndarray, similarities: np.ndarray, counts: np.nd
 
     Nothing is sorted per sample: the values are sorted once, and how often each is drawn gives the ranks.
 
-    :param gold: ``[n]``.
-    :param similarities: ``[n]``.
     :param counts: ``[rounds, n]`` from `resample`.
-    :return: ``[rounds]``.
     """
     found = []
     for part in np.array_split(counts, max(1, counts.size // _RESAMPLED)):
@@ -92,10 +81,7 @@ def _sums(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _centred_ranks(values: np.ndarray, drawn: np.ndarray) -> np.ndarray:
-    """Return each value's average rank in each sample, less the mean rank.
-
-    :param drawn: ``[n, samples]``.
-    """
+    """Return each value's average rank in each sample (``drawn`` is ``[n, samples]``), less the mean rank."""
     order = np.argsort(values, kind="stable")
     _, first, group = np.unique(values[order], return_index=True, return_inverse=True)
     total = np.zeros((len(values) + 1, drawn.shape[1]))
@@ -108,11 +94,7 @@ def _centred_ranks(values: np.ndarray, drawn: np.ndarray) -> np.ndarray:
 
 
 class Bootstrapped(NamedTuple):
-    """A correlation, what it is in each bootstrap sample of the pairs, and what it is in each run.
-
-    :param samples: The mean over runs, ``[rounds]``.
-    :param runs: ``[runs]``, a single one where the same was not done with several seeds.
-    """
+    """A correlation in each bootstrap sample of the pairs (the mean over runs), and in each run."""
 
     samples: np.ndarray
     runs: np.ndarray
@@ -122,7 +104,6 @@ def bootstrap_spearman(gold: np.ndarray, similarities: np.ndarray, *, seed: int 
     """Return Spearman's correlation, and what it is when the pairs are resampled.
 
     :param similarities: ``[n]``, or ``[runs, n]`` where the same was done with several seeds.
-    :param seed: The same seed draws the same pairs.
     """
     rows = np.atleast_2d(similarities)
     counts = resample(len(gold), seed=seed)
@@ -153,11 +134,7 @@ def mean_gain(sets: Sequence[tuple[Bootstrapped, Bootstrapped]], *, same_runs: b
 
 
 def _t_interval(value: float, of_pairs: float, of_runs: list[tuple[float, int]]) -> Interval:
-    """Return a 95% interval that covers what varies with the pairs and what varies with the runs.
-
-    :param of_pairs: A variance that is known well.
-    :param of_runs: Variances from few runs, with their degrees of freedom (pooled as Welch does).
-    """
+    """Return a 95% interval of a variance known well and of those of few runs, pooled as Welch does."""
     from scipy.stats import norm, t
 
     total = sum(variance for variance, _ in of_runs)
@@ -167,10 +144,10 @@ def _t_interval(value: float, of_pairs: float, of_runs: list[tuple[float, int]])
     return Interval(value, value - half, value + half)
 
 
-def mean_interval(values: np.ndarray, *, rounds: int = 2000, seed: int = 0) -> Interval:
+def mean_interval(values: np.ndarray) -> Interval:
     """Return a mean with its bootstrap interval."""
-    rng = np.random.default_rng(seed)
-    means = values[rng.integers(0, len(values), (rounds, len(values)))].mean(axis=1)
+    rng = np.random.default_rng(0)
+    means = values[rng.integers(0, len(values), (2000, len(values)))].mean(axis=1)
     return Interval.of(float(values.mean()), means)
 
 
@@ -194,7 +171,7 @@ def uniformity(vectors: torch.Tensor) -> float:
     return float(np.log(total / (number * (number - 1) / 2)))
 
 
-def hubness(vectors: torch.Tensor, k: int = _NEIGHBOURS) -> float:
+def hubness(vectors: torch.Tensor, k: int = 10) -> float:
     """Return the skewness of how often a vector is among the k nearest of the others (Radovanović et al.).
 
     0 where all are so equally often; large where a few vectors, the hubs, are near to everything.

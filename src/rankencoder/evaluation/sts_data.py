@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rankencoder.errors import InputError, located
 from rankencoder.io.corpus import LONGEST, check_sentences
 from rankencoder.io.files import Slice, bare_suffix, read_lines
@@ -20,12 +22,10 @@ SEVEN = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 DEV = ("STS-B dev", "SICK-R dev")
 """Sets for choosing between models; never for reporting."""
 
-WHOLE_SICK = "SICK-R (all 9,927)"
-"""What the hub has for SICK-R: its train, trial and test pairs in one."""
-
+WHOLE_SICK = "SICK-R (all 9,927)"  # on the hub, train, trial and test pairs are one
 STS_SCALE = (0.0, 5.0)
-"""Lowest and highest score of all STS sets."""
 
+# the sub-sets of each set, in order, with their published numbers of pairs
 SUBSETS = {
     "STS12": {"MSRpar": 750, "MSRvid": 750, "SMTeuroparl": 459, "OnWN": 750, "SMTnews": 399},
     "STS13": {"FNWN": 189, "headlines": 750, "OnWN": 561},  # the field leaves SMT out: its text is licensed
@@ -51,7 +51,6 @@ SUBSETS = {
     "SICK-R dev": {"all": 500},
     WHOLE_SICK: {"all": 9927},
 }
-"""The sub-sets of each set, in order, with their published numbers of pairs."""
 
 _SUFFIXES = (".tsv", ".csv", ".jsonl")
 
@@ -74,10 +73,6 @@ class _Table:
     second: int
     header: bool
 
-    @property
-    def width(self) -> int:
-        return max(self.score, self.first, self.second) + 1
-
 
 _TABLES = {
     "STS-B": _Table("STSB/test", "STS/STSBenchmark/sts-test.csv", 4, 5, 6, header=False),
@@ -91,7 +86,6 @@ _TABLES = {
 class PairSet:
     """Pairs of sentences with people's scores, in named sub-sets.
 
-    :param name: As in tables: "STS12", "STS-B dev", or the name of a user's file.
     :param subsets: The pairs by sub-set; a single one is called "all".
     :param source: Where the pairs are from: a path, or a hub name and revision.
     :param scale: The lowest and the highest score that there can be.
@@ -106,12 +100,28 @@ class PairSet:
 
     @property
     def pairs(self) -> list[ScoredPair]:
-        """Return the pairs of all sub-sets, in order."""
+        """The pairs of all sub-sets, in order."""
         return [pair for subset in self.subsets.values() for pair in subset]
 
     @property
+    def gold(self) -> np.ndarray:
+        """The scores of all pairs."""
+        return np.array([pair.score for pair in self.pairs])
+
+    @property
+    def scaled(self) -> np.ndarray:
+        """The scores of all pairs, from 0 to 1."""
+        low, high = self.scale
+        return np.asarray((self.gold - low) / (high - low))
+
+    @property
+    def sentences(self) -> list[str]:
+        """The distinct sentences, sorted."""
+        return sorted({text for pair in self.pairs for text in pair[:2]})
+
+    @property
     def fingerprint(self) -> str:
-        """Return a SHA-256 of the names, scores and sentences, wherever they were read from."""
+        """A SHA-256 of the names, scores and sentences, wherever they were read from."""
         digest = hashlib.sha256(json.dumps(self.name).encode())
         for name, pairs in self.subsets.items():
             for row in ([name], *pairs):
@@ -120,10 +130,7 @@ class PairSet:
 
 
 def read_pair_set(path: str | Path) -> PairSet:
-    """Return a user's own scored pairs: a TSV, CSV or JSONL file, as ``read_scored_pairs`` takes it.
-
-    :raises InputError: If the file is no such; with file and line.
-    """
+    """Return a user's own scored pairs: a TSV, CSV or JSONL file, as ``read_scored_pairs`` takes it."""
     path = Path(path)
     pairs = read_scored_pairs(path)
     scores = [pair.score for pair in pairs]
@@ -135,10 +142,7 @@ def read_pair_set(path: str | Path) -> PairSet:
 def make_set(
     name: str, subsets: dict[str, list[ScoredPair]], source: str, notes: Iterable[str] = ()
 ) -> PairSet:
-    """Return an STS set, with notes where it is not as published.
-
-    :raises InputError: If no rank correlation can be had with its scores.
-    """
+    """Return an STS set, with notes where it is not as published."""
     scores = {pair.score for pairs in subsets.values() for pair in pairs}
     if len(scores) < 2:
         what = f"all scores are {scores.pop():g}" if scores else "no pair has a score"
@@ -156,12 +160,7 @@ def make_set(
 
 
 def make_pair(a: Any, b: Any, score: Any, place: str, score_place: str | None = None) -> ScoredPair:
-    """Return a pair whose sentences and score were checked.
-
-    :param place: Where the pair is from, for errors.
-    :param score_place: Where the score is from, if not from there.
-    :raises InputError: If a sentence is empty or no text, or the score no finite number.
-    """
+    """Return a pair whose sentences and score were checked, with the places of both for errors."""
     with located(score_place or place):
         number = to_score(score)
     with located(place):
@@ -188,8 +187,9 @@ def _senteval_table(path: Path, table: _Table) -> Iterator[ScoredPair]:
         if not text.strip() or (table.header and line == 0):
             continue
         cells = text.split("\t")  # at tabs only: stray quotes would merge lines
-        if len(cells) < table.width:
-            raise InputError(f"{place}: expected at least {table.width} columns, got {len(cells)}")
+        width = max(table.score, table.first, table.second) + 1
+        if len(cells) < width:
+            raise InputError(f"{place}: expected at least {width} columns, got {len(cells)}")
         a, b = _single_spaced(cells[table.first]), _single_spaced(cells[table.second])
         yield make_pair(a, b, cells[table.score], place)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankencoder.errors import InputError
+from rankencoder.errors import located
 from rankencoder.evaluation.statistics import spearman
 from rankencoder.evaluation.sts_data import SEVEN
 
@@ -16,15 +16,11 @@ if TYPE_CHECKING:
     from rankencoder.evaluation.subjects import Model
 
 AGGREGATIONS = ("all", "mean", "wmean")
-DIGITS = 6
-"""Decimals of a stored similarity."""
+DIGITS = 6  # of a stored similarity
 
 
 def score_sts(model: Model, sets: Sequence[PairSet], *, progress: bool = False) -> dict[str, Any]:
-    """Score every similarity of a model on every set.
-
-    :return: For each system its scores and similarities, by set.
-    """
+    """Return, for each similarity of a model, its scores and similarities by set."""
     systems: dict[str, dict[str, Any]] = {}
     for subject in model.subjects:
         names = subject.similarity_names()
@@ -46,35 +42,26 @@ def aggregate(pair_set: PairSet, similarities: np.ndarray) -> dict[str, Any]:
     "all" is one correlation over all pairs, as the field reports it; "mean" the mean of the sub-sets'
     correlations; "wmean" the same, weighted by their numbers of pairs.
     """
-    gold = np.array([pair.score for pair in pair_set.pairs])
+    gold = pair_set.gold
     subsets: dict[str, float] = {}
     sizes, start = [], 0
     for name, pairs in pair_set.subsets.items():
         rows = slice(start, start := start + len(pairs))
         where = pair_set.name if len(pair_set.subsets) == 1 else f"{pair_set.name}, {name}"
-        subsets[name] = _percent(gold[rows], similarities[rows], where)
+        with located(where):
+            subsets[name] = 100 * spearman(gold[rows], similarities[rows])
         sizes.append(len(pairs))
     values = list(subsets.values())
     return {
-        "all": _percent(gold, similarities, pair_set.name),
+        "all": 100 * spearman(gold, similarities),
         "mean": float(np.mean(values)),
         "wmean": float(np.average(values, weights=sizes)),
         "subsets": subsets,
     }
 
 
-def _percent(gold: np.ndarray, similarities: np.ndarray, where: str) -> float:
-    try:
-        return 100 * spearman(gold, similarities)
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from error
-
-
 def average(scores: dict[str, dict[str, Any]], how: str = "all") -> float | None:
-    """Return the mean over the seven sets, each rounded to two decimals as in the field's tables.
-
-    :return: None where one of the seven is missing.
-    """
+    """Return the mean over the seven sets, each rounded as in the field's tables; None if one is missing."""
     if not all(name in scores for name in SEVEN):
         return None
     return float(np.mean([round(scores[name][how], 2) for name in SEVEN]))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from rankencoder.errors import InputError, first_line, nearest
@@ -37,7 +38,7 @@ class HubSet:
 
     @property
     def folder(self) -> str:
-        """Return the repository's name without its owner."""
+        """The repository's name without its owner."""
         return self.repository.rpartition("/")[2]
 
 
@@ -70,9 +71,7 @@ def read_sts(source: str | Path, names: Sequence[str] | None = None) -> list[Pai
         fetched data, a folder of plain files (``STS12/MSRpar.tsv``, ``STSB/test.tsv``,
         ``SICKR/trial.tsv``; also .csv and .jsonl), a folder with copies of the hub's sets (``sts12-sts`` or
         ``mteb/sts12-sts``), or "hub" for these themselves.
-    :param names: Out of :data:`SEVEN` and :data:`DEV`; each has to be there. By default all that the layout
-        has. The hub has no split of SICK-R, only the whole corpus, which is called "SICK-R (all 9,927)".
-    :raises InputError: If there is no such set, or a file is missing or damaged; with file and line.
+    :param names: Each has to be there; by default all that the layout has. The hub has no split of SICK-R.
     """
     known, read = _layout(source)
     chosen = known if names is None else [names] if isinstance(names, str) else names
@@ -99,30 +98,19 @@ def _layout(source: str | Path) -> tuple[Sequence[str], Callable[[str], PairSet]
             return (*SEVEN, *DEV), partial(read_senteval_set, folder / below)
     if any((folder / name).is_dir() for name in (*SEVEN[:5], "STSB", "SICKR")):
         return (*SEVEN, *DEV), partial(read_plain_set, folder)
-    if (copies := _hub_folder(folder)) is not None:
-        return tuple(HUB_SETS), partial(read_hub_set, copies)
+    for copies in (folder, folder / "mteb"):
+        if any((copies / hub_set.folder).is_dir() for hub_set in HUB_SETS.values()):
+            return tuple(HUB_SETS), partial(read_hub_set, copies)
     raise MissingDataError(
         f"no STS sets in {folder}: it holds neither SentEval's downstream/STS, nor STS12/MSRpar.tsv and the "
         "like, nor the hub's sts12-sts"
     )
 
 
-def _hub_folder(folder: Path) -> Path | None:
-    """Return the folder, this or its ``mteb``, that holds copies of the hub's sets; None if neither does."""
-    for candidate in (folder, folder / "mteb"):
-        if any((candidate / hub_set.folder).is_dir() for hub_set in HUB_SETS.values()):
-            return candidate
-    return None
-
-
 def read_hub_set(copies: Path | None, name: str) -> PairSet:
-    """Return a set of the hub, through its cache on this machine.
+    """Return a set of the hub, through its cache on this machine, or out of a folder with copies.
 
     Unlike those of SentEval, its texts are kept to the letter, so that results are those of MTEB.
-
-    :param copies: A folder with copies of the hub's sets, to be read instead.
-    :param name: Out of :data:`HUB_SETS`.
-    :raises InputError: If the set cannot be had, or a row of it is no scored pair.
     """
     hub_set = HUB_SETS[name]
     folder = None if copies is None else copies / hub_set.folder
@@ -147,36 +135,35 @@ def _load(hub_set: HubSet, folder: Path | None) -> Any:
     if folder is not None and not folder.is_dir():
         raise MissingDataError(f"no such folder: {folder}")
     name, revision = (hub_set.repository, hub_set.revision) if folder is None else (str(folder), None)
-    shown = not datasets.are_progress_bars_disabled()
-    datasets.disable_progress_bars()
     try:
-        with hub_output(progress=False):
+        with hub_output(progress=False), _quiet(datasets):
             return datasets.load_dataset(name, split=hub_set.split, revision=revision)
     except Exception as error:  # no network, no such split, a damaged file: each library has its own
         reason = first_line(error)
         raise MissingDataError(f"cannot load the split {hub_set.split!r} of {name} ({reason})") from error
-    finally:
-        if shown:
-            datasets.enable_progress_bars()
 
 
 @contextmanager
 def hub_output(progress: bool) -> Iterator[None]:
     """Silence the hub's warnings, one for each retry, and show progress bars or not."""
-    from huggingface_hub.utils import logging as hub_logging
-    from huggingface_hub.utils.tqdm import (
-        are_progress_bars_disabled,
-        disable_progress_bars,
-        enable_progress_bars,
-    )
+    from huggingface_hub import utils
 
-    level, shown = hub_logging.get_verbosity(), not are_progress_bars_disabled()
-    hub_logging.set_verbosity(logging.ERROR)
-    if not progress:
-        disable_progress_bars()
+    level = utils.logging.get_verbosity()
+    utils.logging.set_verbosity(logging.ERROR)
+    try:
+        with nullcontext() if progress else _quiet(utils):
+            yield
+    finally:
+        utils.logging.set_verbosity(level)
+
+
+@contextmanager
+def _quiet(library: ModuleType) -> Iterator[None]:
+    """Hide the progress bars of datasets or huggingface_hub."""
+    shown = not library.are_progress_bars_disabled()
+    library.disable_progress_bars()
     try:
         yield
     finally:
-        hub_logging.set_verbosity(level)
         if shown:
-            enable_progress_bars()
+            library.enable_progress_bars()

@@ -29,16 +29,12 @@ if TYPE_CHECKING:
     Source = EncoderLike | RankEncoder
 
 _GENERIC = ("model", "models", "encoder", "base", "rankencoder")
-SEEDS = ("seed", "stage2_seed", "reference_seed", "output")
-"""Settings in which runs of one group may differ."""
+SEEDS = ("seed", "stage2_seed", "reference_seed", "output")  # in which runs of one group may differ
 
 
 @dataclass
 class Subject:
-    """One encoder and, where there is a reference corpus, its rank part.
-
-    :param role: "E1" or "E2" of a training run, otherwise empty.
-    """
+    """One encoder ("E1" or "E2" of a training run) and, where there is a reference corpus, its rank part."""
 
     role: str
     encoder: CachedEncoder
@@ -107,21 +103,16 @@ def open_subjects(
     *,
     corpus: Any = None,
     size: int = SIZE,
-    device: str | None = None,
-    batch_size: int = 32,
     cache: Path | None = None,
     progress: bool = False,
+    **options: Any,
 ) -> Model:
-    """Open whatever can be evaluated.
+    """Open the folder of a training run, which gives E1 and E2, or whatever `open_model` opens.
 
-    :param source: The folder of a training run, which gives E1 and E2, or whatever `open_model` opens.
     :param corpus: Where a plain encoder's reference corpus is drawn from; without one, only its cosine can
         be scored.
-    :param size: Sentences of that reference corpus.
     :param cache: Where vectors are kept.
-    :raises InputError: If it is none of these.
     """
-    options: dict[str, Any] = {"device": device, "batch_size": batch_size}
     if isinstance(source, (str, Path)) and (Path(source) / RUN).exists():
         return _open_run(Path(source), options, cache, progress)
     opened = open_model(source, **options)
@@ -159,9 +150,8 @@ def _open_run(folder: Path, options: dict[str, Any], cache: Path | None, progres
     if record["config"].get("seed") is not None:
         check_kinds(record["config"], folder / RUN, seed=int)
     subjects = []
-    second = None
-    if (folder / "rankencoder").is_dir():
-        second = RankEncoder.load(folder / "rankencoder", **options)
+    ranked = folder / "rankencoder"
+    second = RankEncoder.load(ranked, **options) if ranked.is_dir() else None
     first = _first_encoder(folder, record["config"])
     if os.path.isdir(first):  # a name of any length
         with located(str(folder)):

@@ -20,8 +20,7 @@ from rankencoder.evaluation.transfer_data import TransferTask
 
 _FOLDS = 10
 
-Encode = Callable[[list[str]], Any]
-"""From sentences to an array with one row for each: raw vectors, just as the encoder gives them."""
+Encode = Callable[[list[str]], Any]  # from sentences to raw vectors, just as the encoder gives them
 
 
 def score_transfer(
@@ -39,14 +38,11 @@ def score_transfer(
     training split choose the weight. SST-2: the dev split chooses it. What is seen of a pair (MRPC) are the
     absolute differences and the products of the two vectors' numbers.
 
-    :param encode: Called once, with the distinct sentences of the task. The vectors are used as they are:
-        what the encoder does not normalise, the protocol does not either.
+    :param encode: Called once, with the distinct sentences of the task. The vectors are used as they are.
     :param seed: Of folds and classifiers; published figures have 1111.
     :param device: Where to train the classifiers; by default the processor, each core at folds of its own.
-    :return: What JSON can hold: ``accuracy`` in per cent, ``dev_accuracy`` of the chosen weights of L2 on
-        held-out rows, ``f1`` (MRPC), and for each tested fold the chosen weight in ``l2`` and the accuracy in
-        ``folds`` (a single one where there is a test split); ``n`` rows of each split.
-    :raises InputError: If there is not one finite vector for each sentence, or the task is too small to fold.
+    :return: ``accuracy`` in per cent, ``dev_accuracy`` on held-out rows, ``f1`` (MRPC), and for each tested
+        fold the chosen weight in ``l2`` and the accuracy in ``folds``; ``n`` rows of each split.
     """
     if device is not None:
         check_device(str(device))
@@ -146,10 +142,7 @@ class _Protocol:
 
 
 def _choose(accuracy: np.ndarray) -> tuple[float, float]:
-    """Return the weight of L2 with the best mean over folds, and this mean; the first of equals.
-
-    :param accuracy: ``[folds, choices]``, as shares.
-    """
+    """Return the weight of L2 with the best mean over folds, and this mean; the first of equals."""
     means = [round(100 * float(mean), 2) for mean in accuracy.mean(axis=0)]
     best = int(np.argmax(means))
     return L2_WEIGHTS[best], means[best]

@@ -7,15 +7,13 @@ import json
 import reprlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from rankencoder.errors import InputError, nearest
 from rankencoder.evaluation.sts_data import MissingDataError
 
-TRANSFER_TASKS: tuple[str, ...] = ("MR", "CR", "SUBJ", "MPQA", "SST-2", "TREC", "MRPC")
-"""The tasks in the order of the field's tables."""
-
+TRANSFER_TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST-2", "TREC", "MRPC")  # in the order of the field's tables
 _QUESTIONS = {"ABBR": 0, "DESC": 1, "ENTY": 2, "HUM": 3, "LOC": 4, "NUM": 5}
 _ANSWERS = {"0": 0, "1": 1}
 _NOTHING = "."  # what SentEval's examples encode in place of an empty line
@@ -23,14 +21,7 @@ _NOTHING = "."  # what SentEval's examples encode in place of an empty line
 
 @dataclass(frozen=True)
 class Split:
-    """Rows of a task: sentences, or pairs of them, and the class of each.
-
-    They are in SentEval's order, by number of words and then by class, because the folds depend on it.
-
-    :param first: The sentences; the first ones of pairs.
-    :param labels: The classes, from 0.
-    :param second: The second sentences of pairs; empty where there are none.
-    """
+    """Sentences or pairs with their classes, sorted by words and class as in SentEval: folds depend on it."""
 
     first: tuple[str, ...]
     labels: tuple[int, ...]
@@ -41,8 +32,6 @@ class Split:
 class TransferTask:
     """A task: what a linear classifier has to tell from the vectors of sentences.
 
-    :param name: One of :data:`TRANSFER_TASKS`.
-    :param classes: How many classes there are.
     :param splits: "all" where the protocol makes its own splits; otherwise "train", "test" and, for SST-2,
         "dev".
     :param warnings: What is not as in the published data.
@@ -71,10 +60,6 @@ class _Row:
     words: tuple[list[str], ...]
     label: int
 
-    @property
-    def order(self) -> tuple[int, ...]:
-        return (*map(len, self.words), self.label)
-
 
 @dataclass(frozen=True)
 class _File:
@@ -84,12 +69,17 @@ class _File:
     read: Callable[[Path], Iterator[_Row]]
 
 
-def _only_sentences(label: int) -> Callable[[Path], Iterator[_Row]]:
-    def read(path: Path) -> Iterator[_Row]:
-        for text, _ in _lines(path, "latin-1"):
-            yield _Row((text.split(),), label)
+def _two_files(one: str, ones: int, zero: str, zeros: int) -> tuple[_File, ...]:
+    """Return a task whose two classes have a file of sentences each."""
+    return (
+        _File(one, "all", ones, partial(_read_sentences, label=1)),
+        _File(zero, "all", zeros, partial(_read_sentences, label=0)),
+    )
 
-    return read
+
+def _read_sentences(path: Path, label: int) -> Iterator[_Row]:
+    for text, _ in _lines(path, "latin-1"):
+        yield _Row((text.split(),), label)
 
 
 def _read_sst(path: Path) -> Iterator[_Row]:
@@ -117,22 +107,10 @@ def _read_mrpc(path: Path) -> Iterator[_Row]:
 
 
 _FILES: dict[str, tuple[_File, ...]] = {
-    "MR": (
-        _File("MR/rt-polarity.pos", "all", 5331, _only_sentences(1)),
-        _File("MR/rt-polarity.neg", "all", 5331, _only_sentences(0)),
-    ),
-    "CR": (
-        _File("CR/custrev.pos", "all", 2407, _only_sentences(1)),
-        _File("CR/custrev.neg", "all", 1368, _only_sentences(0)),
-    ),
-    "SUBJ": (
-        _File("SUBJ/subj.objective", "all", 5000, _only_sentences(1)),
-        _File("SUBJ/subj.subjective", "all", 5000, _only_sentences(0)),
-    ),
-    "MPQA": (
-        _File("MPQA/mpqa.pos", "all", 3312, _only_sentences(1)),
-        _File("MPQA/mpqa.neg", "all", 7294, _only_sentences(0)),
-    ),
+    "MR": _two_files("MR/rt-polarity.pos", 5331, "MR/rt-polarity.neg", 5331),
+    "CR": _two_files("CR/custrev.pos", 2407, "CR/custrev.neg", 1368),
+    "SUBJ": _two_files("SUBJ/subj.objective", 5000, "SUBJ/subj.subjective", 5000),
+    "MPQA": _two_files("MPQA/mpqa.pos", 3312, "MPQA/mpqa.neg", 7294),
     "SST-2": (
         _File("SST/binary/sentiment-train", "train", 67349, _read_sst),
         _File("SST/binary/sentiment-dev", "dev", 872, _read_sst),
@@ -150,16 +128,10 @@ _FILES: dict[str, tuple[_File, ...]] = {
 
 
 def read_transfer_task(folder: str | Path, name: str) -> TransferTask:
-    """Return a transfer task out of the files of SentEval.
+    """Return a transfer task out of SentEval's data folder, its ``downstream``, or any that holds the task.
 
     White space between words becomes one blank. An empty line, of which CR and MPQA have a few, becomes "."
     as in SentEval's examples.
-
-    :param folder: SentEval's data folder: the one that holds ``downstream``, or ``downstream`` itself, or any
-        other that holds the tasks' folders (``MR``, ``CR``, ...).
-    :param name: One of :data:`TRANSFER_TASKS`.
-    :raises InputError: If there is no such task, a file is missing or empty, or a line is not what it should
-        be; with file and line.
     """
     if name not in TRANSFER_TASKS:
         raise InputError(f"no transfer task is called {name!r}:{nearest(name, TRANSFER_TASKS)}")
@@ -187,14 +159,10 @@ def _home(folder: Path, files: tuple[_File, ...]) -> Path:
 
 
 def _split(rows: list[_Row]) -> Split:
-    rows = sorted(rows, key=lambda row: row.order)
+    rows = sorted(rows, key=lambda row: (*map(len, row.words), row.label))
     columns = zip(*(row.words for row in rows), strict=True)
-    first, *second = (tuple(map(_sentence, column)) for column in columns)
+    first, *second = (tuple(" ".join(words) or _NOTHING for words in column) for column in columns)
     return Split(first, tuple(row.label for row in rows), second[0] if second else ())
-
-
-def _sentence(words: list[str]) -> str:
-    return " ".join(words) or _NOTHING
 
 
 def _lines(path: Path, encoding: str) -> Iterator[tuple[str, str]]:

@@ -21,11 +21,7 @@ _MEMORY = 2**29  # bytes of vectors in memory
 
 
 class CachedEncoder(Encoder):
-    """An encoder whose vectors are kept in memory, up to 512 MiB, and, given a folder, on disk.
-
-    :param encoder: The encoder.
-    :param folder: Where vectors are kept; None for memory alone.
-    """
+    """An encoder whose vectors are kept in memory, up to 512 MiB, and, given a folder, on disk."""
 
     def __init__(self, encoder: Encoder, folder: Path | None) -> None:
         self.__dict__.update(vars(encoder))
@@ -82,8 +78,6 @@ class StoredVectors:
 
     A file holds digests of sentences and their vectors. Files are added and never changed, so several
     processes can share the folder. A damaged file is deleted; its sentences are encoded again.
-
-    :param folder: Where the files are.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -95,7 +89,8 @@ class StoredVectors:
         """Return the vectors that are stored, by key."""
         for file in sorted(set(self.folder.glob("*.safetensors")) - self._indexed):
             self._indexed.add(file)
-            self._places |= dict.fromkeys(_keys(file), file)
+            for key in _load(file, "keys").get("keys", ()):
+                self._places[key.tobytes()] = file
         wanted: dict[Path, set[bytes]] = {}
         for key in keys:
             if key in self._places:
@@ -122,10 +117,6 @@ def _seal(keys: np.ndarray, rows: np.ndarray) -> np.ndarray:
     digest = hashlib.sha256(np.ascontiguousarray(keys).data)
     digest.update(np.ascontiguousarray(rows).data)
     return np.frombuffer(digest.digest(), dtype=np.uint8)
-
-
-def _keys(file: Path) -> list[bytes]:
-    return [key.tobytes() for key in _load(file, "keys").get("keys", ())]
 
 
 def _vectors(file: Path) -> dict[bytes, np.ndarray]:
