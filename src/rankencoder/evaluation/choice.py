@@ -164,10 +164,10 @@ def choose_similarity(
     return choose(scored, candidates)
 
 
-def choose(sets: Sequence[DevSet], candidates: Sequence[Candidate]) -> Choice:
+def choose(sets: Sequence[DevSet], candidates: Sequence[Candidate], *, seed: int = 0) -> Choice:
     """Choose among candidates, plain cosine first, by the mean correlation over the sets."""
     groups = group_pairs([dev.pairs for dev in sets])
-    chosen, gain = cross_validate(sets, groups, assign_folds(groups))
+    chosen, gain = cross_validate(sets, groups, assign_folds(groups, seed=seed))
     results = tuple(_results(sets, groups, candidates, chosen))
     best = max(results, key=lambda result: result.spearman)
     return Choice(
