@@ -84,7 +84,6 @@ def tune(
     :param device: Where to run an encoder that is loaded by name.
     :param batch_size: Sentences per call of an encoder that is not a RankEncoder yet.
     :param progress: Show progress bars; by default on a terminal.
-    :raises InputError: If model, corpus or pairs are not usable, or the pairs too few.
 
     >>> from rankencoder.io.pairs import ScoredPair
     >>> def letters(texts):  # any function from strings to vectors is an encoder
