@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rankencoder.cli.console import (
-    BatchSize,
-    Column,
-    Device,
-    Json,
-    Overwrite,
-    Ray,
-    Workers,
-    connected,
-    is_watched,
-    print_json,
-    quiet_libraries,
-)
+from rankencoder.cli.console import connected, is_watched, quiet_libraries
+from rankencoder.cli.options import BatchSize, Column, Device, Json, Output, Overwrite, Ray, Size, Workers
 
 
 def build(
@@ -31,11 +19,11 @@ def build(
             "s3://bucket/folder."
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")],
-    size: Annotated[int, typer.Option(min=2, help="Sentences of the reference corpus.")] = 10_000,
+    output: Output,
+    size: Size = 10_000,
     seed: Annotated[int, typer.Option(help="Draws another sample.")] = 42,
     form: Annotated[str, typer.Option(help="exact, compact or linear.")] = "compact",
-    dim: Annotated[int | None, typer.Option(help="Numbers of the compact form (256).")] = None,
+    dim: Annotated[int | None, typer.Option(help="Dimensions of the compact form (256).")] = None,
     power: Annotated[float | None, typer.Option(help="Power of the linear form (0.5).")] = None,
     rank_weight: Annotated[float, typer.Option(help="Weight of the ranks, 0 to 1.")] = 0.1,
     column: Column = None,
@@ -92,16 +80,9 @@ def build(
             machines=machines,
         )
     model = RankEncoder(
-        loaded,
-        reference,
-        form=form,
-        dim=dim,
-        power=power,
-        rank_weight=rank_weight,
-        progress=False,
+        loaded, reference, form=form, dim=dim, power=power, rank_weight=rank_weight, progress=False
     )
     model.save(output, overwrite=overwrite)
     clear_parts(output)
     del model, reference  # a large one leaves no room for what is read now
-    description = describe(output)
-    print_json(description) if as_json else print_description(description)
+    print_description(describe(output), as_json)

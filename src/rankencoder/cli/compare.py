@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import Device, Json, console, print_json, print_table, quiet_libraries
+from rankencoder.cli.console import console, print_json, print_table, quiet_libraries
+from rankencoder.cli.options import AnyModel, Device, Json
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from rankencoder.model import RankEncoder
 
 Model = Annotated[str, typer.Argument(help="A RankEncoder, or the folder of a training run.")]
-AnyModel = Annotated[str, typer.Argument(help="A RankEncoder, the folder of a training run, or any encoder.")]
 RankWeight = Annotated[float | None, typer.Option(help="Another rank weight than the stored one.")]
 
 

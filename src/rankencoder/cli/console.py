@@ -9,9 +9,8 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import typer
 from typer.core import TyperCommand
 
 from rankencoder.errors import InputError
@@ -19,35 +18,13 @@ from rankencoder.errors import InputError
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.segment import Segment
+    from rich.table import Table
 
     from rankencoder.scale.cluster import RayCluster
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-Device = Annotated[str | None, typer.Option(help="Where to run the encoder, e.g. cpu or cuda.")]
-BatchSize = Annotated[int, typer.Option(min=1, help="Sentences per call of the encoder.")]
-Column = Annotated[str | None, typer.Option(help="Column or key that holds the sentences.")]
-Ray = Annotated[
-    str | None,
-    typer.Option(
-        "--ray",
-        metavar="[ADDRESS]",
-        help="Work on a Ray cluster: host:port, auto, or by default one of this machine alone.",
-    ),
-]
-Workers = Annotated[
-    int | None, typer.Option(min=1, help="With --ray: encoders at a time. By default one a GPU, or CPU.")
-]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
-
-
-RESUMED_BY = {
-    "build": "the same command",
-    "encode": "the same command",
-    "evaluate": "the same command",
-    "index": "the same command",
-    "train": "rankencoder train --resume -o OUTPUT",
-}
-"""What continues the interrupted work of a command."""
+# what continues the interrupted work of a command
+RESUMED_BY = dict.fromkeys(("build", "encode", "evaluate", "index"), "the same command")
+RESUMED_BY["train"] = "rankencoder train --resume -o OUTPUT"
 
 
 class OneLineCommand(TyperCommand):
@@ -72,16 +49,12 @@ class OneLineCommand(TyperCommand):
             # typer's own errors have exit codes; which click they are from depends on its version
             if hasattr(error, "exit_code") or os.environ.get("RANKENCODER_DEBUG"):
                 raise
-            name = type(error).__name__
-            fail(f"unexpected {name}: {error} (RANKENCODER_DEBUG=1 shows where; please report it)", code=1)
+            what = f"unexpected {type(error).__name__}: {error}"
+            fail(f"{what} (RANKENCODER_DEBUG=1 shows where; please report it)", code=1)
 
 
 def with_options(message: str, parameters: Iterable[Any]) -> str:
-    """Return a message of the library with the options of a command in place of its settings.
-
-    :param message: One that writes settings in backticks: "set `overwrite`" becomes "set --overwrite".
-    :param parameters: The parameters of the command that runs, as click knows them.
-    """
+    """Return a message with a command's options for the settings: "set `overwrite`" gives --overwrite."""
     options = {one.name: max(one.opts, key=len) for one in parameters if one.opts[0].startswith("-")}
     return re.sub(r"`(\w+)`", lambda found: options.get(found[1], found[0]), message)
 
@@ -128,10 +101,7 @@ def with_addresses(arguments: list[str]) -> list[str]:
 
 @contextmanager
 def connected(ray: str | None, workers: int | None) -> Iterator[RayCluster | None]:
-    """Give the Ray cluster that a command was told to work on, if it was.
-
-    :raises InputError: If there is no such cluster, or a number of workers without one.
-    """
+    """Give the Ray cluster that a command was told to work on, if it was."""
     if ray is None:
         if workers is not None:
             raise InputError("`workers` is for a cluster: set `ray` too, or leave it out")
@@ -155,20 +125,26 @@ def console() -> Console:
     return Harmless(highlight=False)
 
 
-def print_table(rows: Iterable[Iterable[Any]], *columns: Any) -> None:
-    """Print a table without lines.
+def make_table(rows: Iterable[Iterable[Any]], *columns: Any) -> Table:
+    """Return a table without lines.
 
-    :param rows: The cells of each row, printed as they are.
+    :param rows: The cells of each row: text that is printed as it is, or styled `Text`.
     :param columns: The headings, or columns of rich; none for a table without a heading.
     """
     from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     headings = [escape(column) if isinstance(column, str) else column for column in columns]
     table = Table(*headings, box=None, pad_edge=False, show_header=bool(headings))
     for row in rows:
-        table.add_row(*(escape(str(cell)) for cell in row))
-    console().print(table)
+        table.add_row(*(cell if isinstance(cell, Text) else escape(str(cell)) for cell in row))
+    return table
+
+
+def print_table(rows: Iterable[Iterable[Any]], *columns: Any) -> None:
+    """Print a table without lines (see `make_table`)."""
+    console().print(make_table(rows, *columns))
 
 
 def print_json(value: Any) -> None:

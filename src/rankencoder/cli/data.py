@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from rankencoder.cli.console import Json, OneLineCommand, is_watched, print_json
+from rankencoder.cli.console import OneLineCommand, is_watched, print_json
+from rankencoder.cli.options import Json
 
 data = typer.Typer(
     help="Public data for training and evaluation.", no_args_is_help=True, rich_markup_mode="markdown"

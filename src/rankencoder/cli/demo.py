@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankencoder.cli.console import Overwrite, console, is_watched, quiet_libraries
+from rankencoder.cli.console import console, is_watched, print_table, quiet_libraries
+from rankencoder.cli.options import Overwrite, Size
 
 if TYPE_CHECKING:
     from rankencoder.demo.retrieval import Result
@@ -27,7 +28,7 @@ def demo(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Keep the RankEncoder in this folder.")
     ] = None,
-    size: Annotated[int, typer.Option(min=2, help="Sentences of the reference corpus.")] = 10_000,
+    size: Size = 10_000,
     functions: Annotated[int, typer.Option(min=2, help="Functions to find.")] = 1000,
     overwrite: Overwrite = False,
 ) -> None:
@@ -86,35 +87,28 @@ def demo(
 
 
 def _print_results(results: list[Result]) -> None:
-    from rich.table import Table
-
     out = console()
-    table = Table("similarity", box=None, pad_edge=False)
-    for title in ("first", "MRR", "gain", "95% interval"):
-        table.add_column(title, justify="right")
-    table.add_column("verdict")
+    rows = []
     for r in results:
-        interval = (
-            ("", "", "")
-            if r is results[0]
-            else (f"{r.gain.value:+.3f}", f"{r.gain.low:+.3f} to {r.gain.high:+.3f}", r.gain.verdict)
-        )
-        table.add_row(r.name, f"{r.first:.1%}", f"{r.reciprocal_rank:.3f}", *interval)
-    out.print(table)
+        row = [r.name, f"{r.first:.1%}", f"{r.reciprocal_rank:.3f}"]
+        if r is not results[0]:
+            row += [f"{r.gain.value:+.3f}", f"{r.gain.low:+.3f} to {r.gain.high:+.3f}", r.gain.verdict]
+        rows.append(row)
+    print_table(rows, "similarity", "first", "MRR", "gain", "95% interval", "verdict")
     out.print(
         "first: the right docstring is the nearest. MRR: mean reciprocal rank of the right one. "
         "gain: in MRR over plain cosine.",
         style="dim",
     )
     best = max(results, key=lambda r: r.reciprocal_rank)
-    gain = f"{best.gain.value:+.3f}"
+    lead = f"{best.gain.value:+.3f}"
     if best is results[0]:
         verdict = (
             "Plain cosine wins here: with this encoder and these sentences, leave ranks out (rank_weight 0)."
         )
     elif best.gain.verdict == "better":
-        verdict = f"'{best.name}' wins here, by {gain} in mean reciprocal rank over plain cosine."
+        verdict = f"'{best.name}' wins here, by {lead} in mean reciprocal rank over plain cosine."
     else:
-        verdict = f"'{best.name}' is ahead by {gain}, within chance: plain cosine does as well here."
+        verdict = f"'{best.name}' is ahead by {lead}, within chance: plain cosine does as well here."
     out.print(f"[bold]{verdict}[/]")
     out.print("Ranks do not always help: measure on your own sentences before you use them.", style="dim")

@@ -7,17 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankencoder.cli.console import (
-    BatchSize,
-    Column,
-    Device,
-    Json,
-    console,
-    is_watched,
-    print_json,
-    print_table,
-    quiet_libraries,
-)
+from rankencoder.cli.console import console, is_watched, print_json, print_table, quiet_libraries
+from rankencoder.cli.options import BatchSize, Column, Device, Json
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:

@@ -6,26 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import (
-    BatchSize,
-    Column,
-    Device,
-    Json,
-    Overwrite,
-    Ray,
-    Workers,
-    connected,
-    console,
-    is_watched,
-    print_json,
-    quiet_libraries,
-)
+from rankencoder.cli.console import connected, console, is_watched, print_json, quiet_libraries
+from rankencoder.cli.options import AnyModel, BatchSize, Column, Device, Json, Overwrite, Ray, Workers
 
 
 def encode(
-    model: Annotated[
-        str, typer.Argument(help="A RankEncoder, the folder of a training run, or any encoder.")
-    ],
+    model: AnyModel,
     source: Annotated[
         str, typer.Argument(metavar="INPUT", help="Sentences: a file, folder or address, as for build.")
     ],

@@ -7,43 +7,30 @@ from typing import Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import (
-    BatchSize,
-    Device,
-    Json,
-    console,
-    is_watched,
-    print_json,
-    quiet_libraries,
-)
+from rankencoder.cli.console import is_watched, print_json, print_table, quiet_libraries
+from rankencoder.cli.options import Aggregation, BatchSize, Corpus, Dev, Device, Json, Output, Size
 from rankencoder.errors import InputError
-
-_DEFAULT = "evaluation"
 
 
 def evaluate(
     models: Annotated[
-        list[str], typer.Argument(help="RankEncoder or training folders, or encoders: folder or hub name.")
+        list[str], typer.Argument(help="RankEncoders, folders of training runs, or any encoders.")
     ],
     data: Annotated[
         str | None,
         typer.Option(help="Folder of STS and transfer data, or 'hub'; by default what was fetched."),
     ] = None,
-    dev: Annotated[
-        list[Path] | None, typer.Option(help="Your own scored pairs: .tsv, .csv or .jsonl; repeatable.")
-    ] = None,
+    dev: Dev = None,
     task: Annotated[
         list[str] | None,
         typer.Option(
             "--task", "-t", help="all, sts, transfer, space, …, or a set such as STS12; repeatable."
         ),
     ] = None,
-    corpus: Annotated[
-        Path | None, typer.Option(help="Draw a reference corpus from here, for plain encoders.")
-    ] = None,
-    size: Annotated[int, typer.Option(min=2, help="Sentences of that reference corpus.")] = 10_000,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder for the results.")] = Path(_DEFAULT),
-    aggregation: Annotated[str, typer.Option(help="Of sub-sets: all (the field's), mean or wmean.")] = "all",
+    corpus: Corpus = None,
+    size: Size = 10_000,
+    output: Output = Path("evaluation"),
+    aggregation: Aggregation = "all",
     projection: Annotated[str, typer.Option(help="Of the map: pca or tsne.")] = "pca",
     mteb: Annotated[
         list[str] | None, typer.Option(help="Run this mteb task, through mteb, instead; repeatable.")
@@ -115,11 +102,6 @@ def _run_mteb(
     if as_json:
         print_json(found)
         return
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table("model", "task", "split", "subset", "score", box=None, pad_edge=False)
-    for row in found:
-        cells = (row[key] for key in ("model", "task", "split", "subset"))
-        table.add_row(*map(escape, cells), f"{100 * row['score']:.2f}")
-    console().print(table)
+    columns = ("model", "task", "split", "subset")
+    rows = ((*(row[key] for key in columns), f"{100 * row['score']:.2f}") for row in found)
+    print_table(rows, *columns, "score")

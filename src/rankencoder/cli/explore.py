@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rankencoder.cli.console import Device, log_to_stderr, quiet_libraries
+from rankencoder.cli.console import log_to_stderr, quiet_libraries
+from rankencoder.cli.options import Device, Host, Index, Port
 
 
 def explore(
     model: Annotated[
         str, typer.Argument(help="A RankEncoder, a training run or, with an index, a plain encoder.")
     ],
-    index: Annotated[Path | None, typer.Option(help="An index to search, made with the same model.")] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of them.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 7860,
+    index: Index = None,
+    host: Host = "127.0.0.1",
+    port: Port = 7860,
     device: Device = None,
 ) -> None:
     """Show a model on a page: compare sentences live, maps of both spaces, search and near-duplicates.

@@ -7,27 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import (
-    BatchSize,
-    Column,
-    Device,
-    Json,
-    Ray,
-    Workers,
-    connected,
-    console,
-    is_watched,
-    print_json,
-    print_table,
-    quiet_libraries,
-)
+from rankencoder.cli.console import connected, console, is_watched, print_json, print_table, quiet_libraries
+from rankencoder.cli.options import AnyModel, BatchSize, Column, Device, Json, Ray, Workers
 
 if TYPE_CHECKING:
     from rankencoder.search import Hit, RankIndex
 
 
 def index(
-    model: Annotated[str, typer.Argument(help="A RankEncoder folder, or an encoder's folder or hub name.")],
+    model: AnyModel,
     corpus: Annotated[str, typer.Argument(help="Sentences: a file, folder or address, as for build.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The index, new or to be added to.")],
     column: Column = None,
@@ -109,15 +97,12 @@ def search(
     opened = RankIndex.load(folder, model, device=device)
     found = opened.search(queries, k, where=condition, exact=exact)
     if as_json:
-        rows = [
-            {"query": q, "hits": [hit.to_dict() for hit in hits]}
-            for q, hits in zip(queries, found, strict=True)
-        ]
-        print_json(rows)
+        answers = zip(queries, found, strict=True)
+        print_json([{"query": query, "hits": [hit.to_dict() for hit in hits]} for query, hits in answers])
         return
     for query, hits in zip(queries, found, strict=True):
         if len(queries) > 1:
-            console().print(f"[bold]{query}[/]" if "[" not in query else query, markup="[" not in query)
+            console().print(query, style="bold", markup=False)
         _print_hits(opened, hits)
 
 
@@ -129,13 +114,9 @@ def _print_hits(opened: RankIndex, hits: list[Hit]) -> None:
         return
     calibration = opened.calibration
     columns = [name for name in opened.columns if any(hit.columns.get(name) is not None for hit in hits)]
-    rows = (
-        (
-            f"{hit.score:.4f}",
-            calibration.percent(hit.score) if calibration else "",
-            hit.text,
-            *("" if hit.columns[name] is None else shorten(str(hit.columns[name])) for name in columns),
-        )
-        for hit in hits
-    )
+    rows = []
+    for hit in hits:
+        values = ("" if hit.columns[name] is None else shorten(str(hit.columns[name])) for name in columns)
+        percent = calibration.percent(hit.score) if calibration else ""
+        rows.append((f"{hit.score:.4f}", percent, hit.text, *values))
     print_table(rows, "score", "random pairs below", "text", *columns)

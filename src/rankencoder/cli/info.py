@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from rankencoder._version import __version__
-from rankencoder.cli.console import Json, print_json, print_table, quiet_libraries
+from rankencoder.cli.console import print_json, print_table, quiet_libraries
+from rankencoder.cli.options import AnyModel, Json
 
 
 def _print_version(wanted: bool) -> None:
@@ -27,9 +28,7 @@ def version(
 
 
 def info(
-    model: Annotated[
-        str, typer.Argument(help="A RankEncoder, the folder of a training run, or any encoder.")
-    ],
+    model: AnyModel,
     as_json: Json = False,
 ) -> None:
     """Say what a RankEncoder is made of, and how faithful its form is to exact rank vectors.
@@ -40,8 +39,7 @@ def info(
 
     folder = rankencoder_folder(model)
     if folder is not None:
-        description = describe(folder)
-        print_json(description) if as_json else print_description(description)
+        print_description(describe(folder), as_json)
         return
     check_model(model)
     quiet_libraries()
@@ -64,8 +62,11 @@ def describe(folder: Path) -> dict[str, Any]:
     return {"folder": str(folder), **config, "reference": about, "bytes_on_disk": size}
 
 
-def print_description(about: dict[str, Any]) -> None:
-    """Print a description for a person."""
+def print_description(about: dict[str, Any], as_json: bool) -> None:
+    """Print a description, for a person or as JSON."""
+    if as_json:
+        print_json(about)
+        return
     form, fidelity, counts = about["form"], about["fidelity"], about["reference"]["counts"] or {}
     settings = ", ".join(f"{key} {value}" for key, value in form["settings"].items())
     dropped = [f"{counts[key]:,} {key}" for key in ("empty", "overlong") if counts.get(key)]

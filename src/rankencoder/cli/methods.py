@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from rankencoder.cli.console import Json, console, print_json
+from rankencoder.cli.console import console, print_json, print_table
+from rankencoder.cli.options import Json
 
 if TYPE_CHECKING:
     from rankencoder.training.methods.method import Family, Method
@@ -49,20 +50,14 @@ def describe(method: type[Method], backbone: Family) -> dict[str, Any]:
 
 
 def _print(listed: dict[str, Any]) -> None:
-    from rich.padding import Padding
-
-    show = console().print
+    rows = []
     for name, about in listed.items():
-        show(
-            f"[bold]{name}[/bold]  {about['about']}".replace("[CLS]", r"\[CLS]").replace("[MASK]", r"\[MASK]")
+        settings = ", ".join(
+            f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
+            for key, value in about["settings"].items()
         )
-        for line in (
-            about["paper"],
-            ", ".join(
-                f"{key} {value:g}" if isinstance(value, float) else f"{key} {value}"
-                for key, value in about["settings"].items()
-            ),
-            "options: " + ", ".join(f"{key}={value}" for key, value in about["options"].items()),
-        ):
-            show(Padding(line, (0, 0, 0, 4)), markup=False)
-    show("Settings are options of `rankencoder train`; a method's own are given as --option NAME=VALUE.")
+        options = ", ".join(f"{key}={value}" for key, value in about["options"].items())
+        rows += [(name, about["about"]), ("", about["paper"]), ("", settings), ("", f"options: {options}")]
+    print_table(rows)
+    text = "Settings are options of `rankencoder train`; a method's own are given as --option NAME=VALUE."
+    console().print(text)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rankencoder.cli.console import Overwrite
+from rankencoder.cli.options import Aggregation, Overwrite
 from rankencoder.errors import InputError
 
 
@@ -18,7 +18,7 @@ def report(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="File to write; one that ends in .md is Markdown.")
     ] = Path("report.html"),
-    aggregation: Annotated[str, typer.Option(help="Of sub-sets: all (the field's), mean or wmean.")] = "all",
+    aggregation: Aggregation = "all",
     overwrite: Overwrite = False,
 ) -> None:
     """Report on one page whether rank vectors help, what to use, and why.

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
-from rankencoder.cli.console import console
+from rankencoder.cli.console import console, make_table
 from rankencoder.evaluation.evaluator import Evaluation
 from rankencoder.evaluation.result_rows import Row, averaged_sets
 from rankencoder.evaluation.statistics import Interval
@@ -57,37 +58,34 @@ def _print_table(rows: list[Row], names: list[str]) -> None:
     """Print a row for each similarity or, where that is too wide, a row for each set, model by model."""
     best = {name: max(row.mean(name) for row in rows if name in row.values) for name in names}
     labels = list(dict.fromkeys(row.label for row in rows))
-    across: list[list[str]] = [["similarity", *names]]
-    down: list[list[str]] = []
+    across: list[list[Any]] = []
+    down: list[list[Any]] = []
     for label in labels:
         own = [row for row in rows if row.label == label]
         cells = [[_cell(row, name, best[name] if len(rows) > 1 else None) for name in names] for row in own]
-        title = [[f"[bold]{escape(label)}[/]"]] if len(labels) > 1 else []
-        across += title + [[escape(row.system), *line] for row, line in zip(own, cells, strict=True)]
-        down += [*title, ["", *(escape(row.system) for row in own)]]
+        title = [[Text(label, style="bold")]] if len(labels) > 1 else []
+        across += title + [[row.system, *line] for row, line in zip(own, cells, strict=True)]
+        down += [*title, ["", *(row.system for row in own)]]
         down += [[name, *(line[i] for line in cells)] for i, name in enumerate(names)]
     out = console()
-    wide = _table(across)
-    fits = out.measure(wide).maximum <= out.width
-    out.print(wide if fits else _table([[""] * max(map(len, down)), *down], header=False), crop=False)
+    table = _scores_table(across, "similarity", *names)
+    if out.measure(table).maximum > out.width:
+        table = _scores_table(down, *[""] * max(map(len, down)))
+        table.show_header = False
+    out.print(table, crop=False)
 
 
-def _table(lines: list[list[str]], *, header: bool = True) -> Table:
-    table = Table(box=None, pad_edge=False, show_header=header)
-    table.add_column(lines[0][0], no_wrap=True)
-    for title in lines[0][1:]:
-        table.add_column(title, justify="right", no_wrap=True)
-    for line in lines[1:]:
-        table.add_row(*line)
-    return table
+def _scores_table(rows: list[list[Any]], first: str, *columns: str) -> Table:
+    scores = (Column(title, justify="right", no_wrap=True) for title in columns)
+    return make_table(rows, Column(first, no_wrap=True), *scores)
 
 
-def _cell(row: Row, name: str, best: float | None) -> str:
+def _cell(row: Row, name: str, best: float | None) -> Text:
     if name not in row.values:
-        return "–"
+        return Text("–")
     std = row.std(name)
     text = f"{row.mean(name):.2f}" if std is None else f"{row.mean(name):.1f}±{std:.1f}"
-    return f"[bold]{text}[/]" if row.mean(name) == best else text
+    return Text(text, style="bold" if row.mean(name) == best else "")
 
 
 def _gains(rows: list[Row]) -> Iterator[tuple[Row, Row, str, Interval]]:
@@ -158,10 +156,10 @@ def _print_transfer(evaluation: Evaluation) -> None:
     if not found:
         return
     names = list(dict.fromkeys(task for *_, system in found for task in system["tasks"]))
-    lines = [["vectors", *names, "AVG"]]
+    rows = []
     for label, name, system in found:
         cells = [f"{system['tasks'][task]['accuracy']:.2f}" for task in names]
         average = "–" if system["AVG"] is None else f"{system['AVG']:.2f}"
-        lines.append([escape(f"{label}, {name}"), *cells, average])
+        rows.append([f"{label}, {name}", *cells, average])
     console().print("Transfer, accuracy in %")
-    console().print(_table(lines), crop=False)
+    console().print(_scores_table(rows, "vectors", *names, "AVG"), crop=False)

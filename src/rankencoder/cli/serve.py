@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from rankencoder.cli.console import Device, log_to_stderr, quiet_libraries
+from rankencoder.cli.console import log_to_stderr, quiet_libraries
+from rankencoder.cli.options import AnyModel, Device, Host, Index, Port
 from rankencoder.errors import InputError
 from rankencoder.server.server_settings import ServerSettings, read_key
 
@@ -20,14 +21,10 @@ _CPU_BATCH, _GPU_BATCH = 16, 64  # a CPU gains nothing from more: they outgrow i
 
 
 def serve(
-    model: Annotated[
-        str, typer.Argument(help="A RankEncoder, a training run, or an encoder: folder or hub name.")
-    ],
-    index: Annotated[
-        Path | None, typer.Option(help="An index for /search, made with the same model.")
-    ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of them.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")] = 8000,
+    model: AnyModel,
+    index: Index = None,
+    host: Host = "127.0.0.1",
+    port: Port = 8000,
     name: Annotated[str | None, typer.Option(help="What clients call the model (its folder's name).")] = None,
     api_key_file: Annotated[
         Path | None, typer.Option(help="File with the key that clients must send (or RANKENCODER_API_KEY).")

@@ -12,7 +12,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from rankencoder.cli.console import Json, Overwrite, console, is_watched, print_json, quiet_libraries
+from rankencoder.cli.console import console, is_watched, print_json, quiet_libraries
+from rankencoder.cli.options import Json, Overwrite
 from rankencoder.training.config import TrainConfig, default_text
 from rankencoder.training.settings_file import parse_pair
 

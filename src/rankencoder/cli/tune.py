@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankencoder.cli.console import (
-    BatchSize,
-    Device,
-    Json,
-    Overwrite,
-    console,
-    is_watched,
-    print_json,
-    quiet_libraries,
-)
+from rankencoder.cli.console import console, is_watched, print_json, print_table, quiet_libraries
+from rankencoder.cli.options import AnyModel, BatchSize, Corpus, Dev, Device, Json, Overwrite, Size
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,23 +20,13 @@ _SHOWN = 5  # of the best candidates
 
 
 def tune(
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="RankEncoder or training folder, or, with --corpus, an encoder: folder or hub name."
-        ),
-    ],
-    dev: Annotated[
-        list[Path] | None,
-        typer.Option(help="Scored pairs to choose by: .tsv, .csv or .jsonl. Can be given several times."),
-    ] = None,
+    model: AnyModel,
+    dev: Dev = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder to write the chosen RankEncoder to.")
     ] = None,
-    corpus: Annotated[
-        Path | None, typer.Option(help="Sentences to draw the reference corpus of a plain encoder from.")
-    ] = None,
-    size: Annotated[int, typer.Option(min=2, help="Sentences of that reference corpus.")] = 10_000,
+    corpus: Corpus = None,
+    size: Size = 10_000,
     show_all: Annotated[bool, typer.Option("--all", help="Show all candidates, not only the best.")] = False,
     device: Device = None,
     batch_size: BatchSize = 32,
@@ -111,32 +93,23 @@ def _print(tuned: Tuned, output: Path | None, show_all: bool) -> None:
     if output is None:
         out.print("Nothing was written: -o DIR writes the chosen RankEncoder.")
         return
-    own = tuned.diagnosis.dimension
-    out.print(
-        f"Written to {output}: {tuned.model.dimension:,} dimensions, the encoder alone has {own:,}.",
-        soft_wrap=True,
-        markup=False,
-    )
+    sizes = f"{tuned.model.dimension:,} dimensions, the encoder alone has {tuned.diagnosis.dimension:,}"
+    out.print(f"Written to {output}: {sizes}.", soft_wrap=True, markup=False)
 
 
 def _print_choice(choice: Choice, show_all: bool) -> None:
-    from rich.table import Table
+    from rich.text import Text
 
-    table = Table("similarity", "Spearman", "gain", "95% interval", "folds", box=None, pad_edge=False)
+    rows = []
     for result in _shown(choice, show_all):
         value, low, high = (f"{100 * number:+.2f}".replace("-", "−") for number in result.gain)
         interval = "" if result is choice.cosine else f"{low} to {high}"
-        name = (
-            f"[bold]{result.candidate.name}[/]"
-            if result.candidate == choice.chosen
-            else result.candidate.name
-        )
-        table.add_row(name, f"{100 * result.spearman:.2f}", value, interval, str(result.folds))
-    out = console()
-    out.print(table)
-    hidden = len(choice.results) - table.row_count
+        name = Text(result.candidate.name, style="bold" if result.candidate == choice.chosen else "")
+        rows.append((name, f"{100 * result.spearman:.2f}", value, interval, result.folds))
+    print_table(rows, "similarity", "Spearman", "gain", "95% interval", "folds")
+    hidden = len(choice.results) - len(rows)
     more = f"; {hidden} more candidates: --all" if hidden else ""
-    out.print(
+    console().print(
         "Spearman ×100; the gain over plain cosine, with intervals that hold for all candidates at once; how "
         f"many of the {len(choice.fold_choices)} folds chose it{more}"
     )
@@ -154,10 +127,7 @@ def _shown(choice: Choice, show_all: bool) -> list[Result]:
 
 
 def _print_diagnosis(found: Diagnosis) -> None:
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, value, meaning in (
+    rows = (
         ("uniformity", f"{found.uniformity:.2f}", "near 0: all vectors alike; −4: spread evenly"),
         ("hubness", f"{found.hubness:.2f}", "0: no sentence is near to all; high: a few are"),
         ("hubness by ranks", f"{found.rank_hubness:.2f}", ""),
@@ -165,8 +135,6 @@ def _print_diagnosis(found: Diagnosis) -> None:
         ("first direction", f"{100 * found.first_share:.1f}%", "of the variance"),
         ("first ten", f"{100 * found.first_ten_share:.1f}%", "of the variance"),
         ("mean vector", f"{found.mean_norm:.2f}", "its length; near 1: all point the same way"),
-    ):
-        table.add_row(f"[bold]{name}[/]", value, meaning)
-    out = console()
-    out.print(table)
-    out.print(f"Measured on {found.sentences:,} sentences of the reference corpus.")
+    )
+    print_table(rows)
+    console().print(f"Measured on {found.sentences:,} sentences of the reference corpus.")
