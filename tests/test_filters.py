@@ -110,7 +110,7 @@ def test_conditions(table, where, condition):
         ({"year": True}, "column 'year' holds numbers"),
         ({"year": 2**70}, "column 'year' holds numbers"),
         ({"year": {}}, "{} holds no condition"),
-        ({"year": {"prefix": "19"}}, "prefix of 'year', which holds no text: int64"),
+        ({"year": {"prefix": "19"}}, "prefix of 'year', which holds numbers .int64"),
         ({"price": float("nan")}, "column 'price' holds numbers"),
         ({"price": "inf"}, "column 'price' holds numbers"),
         ({"even": 1}, "column 'even' holds true or false"),

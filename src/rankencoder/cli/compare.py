@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import console, print_json, print_table, quiet_libraries
+from rankencoder.cli.console import console, prepare, print_json, print_table
 from rankencoder.cli.options import AnyModel, Device, Json
 from rankencoder.errors import InputError
 
@@ -44,7 +44,7 @@ def similarity(
         raise InputError("give two sentences, or --pairs FILE")
     from rankencoder.io.pairs import Pair, read_pairs
 
-    _prepare(model)
+    prepare(model)
     from rankencoder.model import RankEncoder, open_model
 
     loaded = open_model(model, device=device)
@@ -102,17 +102,9 @@ def explain(
     print_json(explanation.to_dict()) if as_json else print_explanation(explanation, loaded.form.label, show)
 
 
-def _prepare(name: str) -> None:
-    """Check a model's name before the heavy imports."""
-    from rankencoder.encoder_sources import check_model
-
-    check_model(name)
-    quiet_libraries()
-
-
 def load(name: str, rank_weight: float | None, device: str | None) -> RankEncoder:
     """Open a RankEncoder for a command."""
-    _prepare(name)
+    prepare(name)
     from rankencoder.model import open_rankencoder
 
     model = open_rankencoder(name, device=device)
@@ -131,13 +123,11 @@ def print_explanation(explanation: Explanation, part: str, show: int) -> None:
         f"cosine {explanation.cosine:.3f}   {part} {explanation.rank_similarity:.3f}   "
         f"[bold]blend {explanation.similarity:.3f}[/] (rank_weight {explanation.rank_weight})"
     )
-    number = len(explanation.shared)
-    out.print(
-        f"{number} of the {explanation.k} nearest reference sentences are shared"
-        + (":" if show and number else "")
-    )
-    if show and number:
-        rows = ((shared.rank_a, shared.rank_b, shared.sentence) for shared in explanation.shared[:show])
+    number, listed = len(explanation.shared), explanation.shared[:show]
+    end = ":" if listed else ""
+    out.print(f"{number} of the {explanation.k} nearest reference sentences are shared{end}")
+    if listed:
+        rows = ((shared.rank_a, shared.rank_b, shared.sentence) for shared in listed)
         print_table(rows, "rank for a", "rank for b", "shared neighbour")
 
 
@@ -149,21 +139,18 @@ def _score(model: RankEncoder | Encoder, pairs: Iterable[Pair]) -> Iterator[dict
     rows = iter(pairs)
     while chunk := list(islice(rows, 1000)):
         sentences = [text for pair in chunk for text in pair]
-        if not isinstance(model, RankEncoder):
-            for pair, cosine in zip(chunk, _inner(model.encode(sentences)), strict=True):
-                yield {"a": pair.a, "b": pair.b, "similarity": cosine}
-            continue
-        vectors = model._base_vectors(sentences)
-        for pair, cosine, ranks in zip(chunk, _inner(vectors), _inner(model.form(vectors)), strict=True):
-            yield {
-                "a": pair.a,
-                "b": pair.b,
-                "cosine": cosine,
-                "rank_similarity": ranks,
-                "similarity": blend(ranks, cosine, model.rank_weight),
-            }
+        if isinstance(model, RankEncoder):
+            base = model._base_vectors(sentences)
+            scores = {"cosine": _inner(base), "rank_similarity": _inner(model.form(base))}
+            scores["similarity"] = blend(scores["rank_similarity"], scores["cosine"], model.rank_weight)
+        else:
+            scores = {"similarity": _inner(model.encode(sentences))}
+        for number, pair in enumerate(chunk):
+            yield {"a": pair.a, "b": pair.b, **{name: float(of[number]) for name, of in scores.items()}}
 
 
-def _inner(vectors: Any) -> list[float]:
+def _inner(vectors: Any) -> Any:
     """Return the inner products of each vector with the next one."""
-    return [float(product) for product in (vectors[0::2] * vectors[1::2]).sum(1)]
+    import numpy as np
+
+    return np.array((vectors[0::2] * vectors[1::2]).sum(1).tolist())

@@ -157,6 +157,15 @@ def is_watched() -> bool:
     return sys.stderr.isatty()
 
 
+def prepare(model: str | None = None) -> None:
+    """Get ready for the heavy imports, once the name of a model is checked: a wrong one is told at once."""
+    from rankencoder.encoder_sources import check_model
+
+    if model is not None:
+        check_model(model)
+    quiet_libraries()
+
+
 def quiet_libraries() -> None:
     """Keep loading bars and advice of other libraries off the terminal, and print warnings as one line."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -176,10 +185,7 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 @contextmanager
 def log_to_stderr(uvicorn: str = "WARNING") -> Iterator[None]:
-    """Write our log to the error output.
-
-    :param uvicorn: The level from which on uvicorn's messages are written, too.
-    """
+    """Write our log to the error output, and uvicorn's messages from a level on."""
     import logging
 
     handler = logging.StreamHandler(sys.stderr)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankencoder.cli.console import console, is_watched, print_json, print_table, quiet_libraries
+from rankencoder.cli.console import console, is_watched, prepare, print_json, print_table
 from rankencoder.cli.options import BatchSize, Column, Device, Json
 from rankencoder.errors import InputError
 
@@ -45,13 +45,9 @@ def duplicates(
     - `rankencoder duplicates my-index --threshold 0.95 --groups`
 
     """
-    from rankencoder.encoder_sources import check_model
-
     if not corpus.exists():
         raise InputError(f"no such file or folder: {corpus}")
-    if model is not None:
-        check_model(model)  # before the heavy imports: a wrong name is told at once
-    quiet_libraries()
+    prepare(model)
     from rankencoder.search.near_duplicates import find_duplicates
 
     found = find_duplicates(

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import connected, console, is_watched, print_json, print_table, quiet_libraries
+from rankencoder.cli.console import (
+    connected,
+    console,
+    is_watched,
+    prepare,
+    print_json,
+    print_table,
+    quiet_libraries,
+)
 from rankencoder.cli.options import AnyModel, BatchSize, Column, Device, Json, Ray, Workers
 
 if TYPE_CHECKING:
@@ -42,10 +50,7 @@ def index(
     - `rankencoder search my-index "a treaty that ended a war" -k 5`
 
     """
-    from rankencoder.encoder_sources import check_model
-
-    check_model(model)  # before the heavy imports: a wrong name is told at once
-    quiet_libraries()
+    prepare(model)
     from rankencoder.search.rank_index import RankIndex
 
     settings: dict[str, Any] = {"column": column, "id_column": id_column, "progress": is_watched()}

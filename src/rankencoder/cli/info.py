@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from rankencoder._version import __version__
-from rankencoder.cli.console import print_json, print_table, quiet_libraries
+from rankencoder.cli.console import prepare, print_json, print_table
 from rankencoder.cli.options import AnyModel, Json
 
 
@@ -35,14 +35,13 @@ def info(
 
     Example: `rankencoder info my-encoder`
     """
-    from rankencoder.encoder_sources import check_model, rankencoder_folder
+    from rankencoder.encoder_sources import rankencoder_folder
 
     folder = rankencoder_folder(model)
     if folder is not None:
         print_description(describe(folder), as_json)
         return
-    check_model(model)
-    quiet_libraries()
+    prepare(model)
     from rankencoder.encoders import Encoder
 
     encoder = Encoder(model)

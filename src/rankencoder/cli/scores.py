@@ -24,7 +24,10 @@ def print_evaluation(evaluation: Evaluation, aggregation: str) -> None:
     if rows:
         label = f"[bold]{escape(rows[0].label)}[/]: " if len({row.label for row in rows}) == 1 else ""
         out.print(f"{label}Spearman ×100 ({aggregation})")
-        _print_scores(rows)
+        names = list(dict.fromkeys(name for row in rows for name in row.values))
+        seven = [name for name in (*SEVEN, "AVG") if name in names]
+        _print_scores(rows, seven)
+        _print_scores(rows, [name for name in names if name not in seven])
         _print_notes(evaluation)
         for line in _gain_lines(rows):
             out.print(line)
@@ -45,17 +48,10 @@ def print_evaluation(evaluation: Evaluation, aggregation: str) -> None:
         out.print(f"A page with all of it: rankencoder report {folder} -o report.html", soft_wrap=True)
 
 
-def _print_scores(rows: list[Row]) -> None:
-    """Print the field's seven sets with their average, and below them all others."""
-    names = list(dict.fromkeys(name for row in rows for name in row.values))
-    seven = [name for name in (*SEVEN, "AVG") if name in names]
-    for some in (seven, [name for name in names if name not in seven]):
-        if some:
-            _print_table(rows, some)
-
-
-def _print_table(rows: list[Row], names: list[str]) -> None:
+def _print_scores(rows: list[Row], names: list[str]) -> None:
     """Print a row for each similarity or, where that is too wide, a row for each set, model by model."""
+    if not names:
+        return
     best = {name: max(row.mean(name) for row in rows if name in row.values) for name in names}
     labels = list(dict.fromkeys(row.label for row in rows))
     across: list[list[Any]] = []
@@ -111,11 +107,7 @@ def _gain_lines(rows: list[Row]) -> Iterator[str]:
 
 
 def signed(value: float) -> str:
-    """Return a number with its sign, a real minus.
-
-    >>> signed(-1.484)
-    '−1.48'
-    """
+    """Return a number with its sign, a real minus."""
     return f"{value:+.2f}".replace("-", "−")
 
 

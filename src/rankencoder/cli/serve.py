@@ -64,7 +64,7 @@ def serve(
     if missing:
         raise InputError(f"serve needs {', '.join(missing)}: pip install 'rankencoder[serve]'")
     settings = ServerSettings(
-        name=name or _name(model),
+        name=name or (Path(model).resolve().name if Path(model).exists() else model),
         max_body_mb=max_body_mb,
         timeout=timeout,
         batch_sentences=batch_sentences,
@@ -91,9 +91,3 @@ def serve(
             LOG.warning("no API key: everybody who reaches %s may ask", host)
         LOG.info("%s: %d dimensions; description at /docs", settings.name, opened.dimension)
         web_process.run(app, listener, timeout=timeout, grace=timeout + _GRACE)
-
-
-def _name(model: str) -> str:
-    """Return a folder's name, or a hub name as it is."""
-    folder = Path(model)
-    return folder.resolve().name if folder.exists() else model

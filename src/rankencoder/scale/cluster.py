@@ -11,9 +11,7 @@ from typing import Any
 
 from rankencoder.errors import InputError, first_line
 
-HERE = "local"
-"""The address of a cluster of this machine alone, which is started and ended with the work."""
-
+HERE = "local"  # a cluster of this machine alone, which is started and ended with the work
 _PATIENCE = 10  # seconds
 _READING = 0.25  # of a CPU: reading mostly waits
 _ENCODING = 0.75  # so that each CPU has an encoder, and a reader that feeds it
@@ -27,17 +25,20 @@ class RayCluster:
         that is used.
     :param workers: How many encoders to run at the same time: by default one for each GPU, or one for each
         CPU where there is none.
-    :raises InputError: If Ray is missing or there is no such cluster.
     """
 
     def __init__(self, address: str | None = None, *, workers: int | None = None) -> None:
-        self.ray = import_ray()
+        try:
+            import ray
+            import ray.data
+        except ImportError as error:
+            raise InputError("a cluster needs Ray: pip install 'rankencoder[ray]'") from error
+        self.ray = ray
         self.address = address or HERE
         self._workers = workers
         self._started = False
 
     def __enter__(self) -> RayCluster:
-        """Connect."""
         logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors come as exceptions too
         if not self.ray.is_initialized():
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -53,7 +54,6 @@ class RayCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Disconnect, if this was not connected before."""
         if self._started:
             self.ray.shutdown()
             self._started = False
@@ -65,14 +65,10 @@ class RayCluster:
 
     @property
     def workers(self) -> int:
-        """How many encoders run at the same time."""
-        return self._workers or self.gpus or max(1, int(self.ray.cluster_resources().get("CPU", 1)))
-
-    @property
-    def _most(self) -> int:
-        """How many encoders leave a reader its share of the CPUs: without one, all would wait for ever."""
+        """How many encoders run at the same time: a reader needs its share of the CPUs, or all would wait."""
         cpus = float(self.ray.cluster_resources().get("CPU", 1))
-        return int((cpus - _READING) / _ENCODING)
+        wanted = self._workers or self.gpus or int(cpus)
+        return max(1, min(wanted, int((cpus - _READING) / _ENCODING)))
 
     def map(self, items: list[Any], function: Callable[[Any], Any]) -> Iterator[Any]:
         """Yield a function of each item, as it comes."""
@@ -102,7 +98,7 @@ class RayCluster:
         done = pieces.map(
             _Worker,
             fn_constructor_args=(worker, *arguments),
-            concurrency=max(1, min(self.workers, len(items), self._most)),
+            concurrency=max(1, min(self.workers, len(items))),
             num_cpus=_ENCODING,
             num_gpus=gpu,
         )
@@ -118,9 +114,12 @@ class RayCluster:
         context = dataset.context
         context.enable_progress_bars = False
         context.execution_options.preserve_order = ordered
-        with told_by_ray():
+        with _ray_errors():
             for row in dataset.iter_rows():
-                yield _unpacked(row["item"].value)
+                value = row["item"].value
+                if isinstance(value, _Fault):
+                    raise value.error
+                yield value
 
 
 def _check_reachable(address: str) -> None:
@@ -151,8 +150,7 @@ class _Fault:
     """What went wrong because of the input: it travels as a value, since Ray wraps what is raised."""
 
     def __init__(self, error: Exception) -> None:
-        self.message = str(error)
-        self.disk = isinstance(error, OSError)
+        self.error = (OSError if isinstance(error, OSError) else InputError)(str(error))
 
 
 _FAULTS = (InputError, OSError)
@@ -186,14 +184,8 @@ class _Worker:
         return self.made if isinstance(work, _Fault) else _attempt(work, row)
 
 
-def _unpacked(value: Any) -> Any:
-    if isinstance(value, _Fault):
-        raise OSError(value.message) if value.disk else InputError(value.message)
-    return value
-
-
 @contextmanager
-def told_by_ray() -> Iterator[None]:
+def _ray_errors() -> Iterator[None]:
     """Say in one line what Ray, or code on one of its machines, did not like."""
     from ray.exceptions import RayError, RayTaskError
 
@@ -204,19 +196,5 @@ def told_by_ray() -> Iterator[None]:
         while isinstance(cause, RayTaskError) and isinstance(cause.cause, Exception):
             cause = cause.cause
         last = (str(cause).strip() or type(cause).__name__).splitlines()[-1]
-        raise InputError(
-            f"the work on Ray ended: {last} (is the same rankencoder on each machine of the cluster?)"
-        ) from error
-
-
-def import_ray() -> Any:
-    """Return the module ray, with ray.data.
-
-    :raises InputError: If it is not installed.
-    """
-    try:
-        import ray
-        import ray.data
-    except ImportError as error:
-        raise InputError("a cluster needs Ray: pip install 'rankencoder[ray]'") from error
-    return ray
+        what = f"the work on Ray ended: {last}"
+        raise InputError(f"{what} (is the same rankencoder on each machine of the cluster?)") from error

@@ -42,8 +42,6 @@ def encode_with_ray(
         a Lance dataset where its name ends with ``.lance``.
     :param cluster: In its ``with`` block.
     :param column: As for `encode_file`, like all that follows and what is returned.
-    :param device: Where to run the encoders: by default on GPUs where there are any.
-    :raises InputError: If the input is at fault.
     """
     from tqdm.auto import tqdm
 
@@ -80,10 +78,7 @@ def encode_with_ray(
 def _check(source: Place, target: Place) -> None:
     suffix = Path(target).suffix
     if suffix in _SINGLE:
-        raise InputError(
-            f"{target}: on a cluster a folder of Parquet files is written, or a .lance dataset, not a "
-            f"{suffix} file: choose another name"
-        )
+        raise InputError(f"{target}: a cluster writes a folder of Parquet files or .lance, no {suffix} file")
     read, written = whereabouts(source), whereabouts(target)
     if read == written or read in written.parents or written in read.parents:
         raise InputError(f"{target} lies in {source}, which is read, or holds it: write it somewhere else")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,13 +20,6 @@ if TYPE_CHECKING:
     from rankencoder.search.rank_index import RankIndex
 
 _PIECE = 2048  # sentences that are encoded and committed together, as without a cluster
-
-
-@dataclass(frozen=True)
-class _Encoded:
-    rows: list[Row]
-    counts: dict[str, int]
-    vectors: dict[str, np.ndarray]
 
 
 def index_with_ray(
@@ -49,43 +42,34 @@ def index_with_ray(
     :param corpus: A file, a folder, or an address that fsspec knows.
     :param cluster: In its ``with`` block.
     :param column: As for `RankIndex.add`, like ``id_column``, ``progress`` and what is returned.
-    :param device: Where the machines run the encoder.
-    :param batch_size: Sentences per call of the encoder.
     :raises InputError: If the corpus is at fault. What was added before that stays.
     """
     from tqdm.auto import tqdm
 
     if index.about.model is None:
-        raise InputError(
-            f"{index.folder.path} was made with {index.about.name!r}, which is not on disk: machines of a "
-            "cluster cannot load it"
-        )
+        raise InputError(f"{index.about.name!r} is not on disk: machines of a cluster cannot load it")
     counts = dict.fromkeys(("added", "replaced", "unchanged", "empty", "overlong"), 0)
     reading = Reading(column, with_columns=True, invalid="keep", size=_PIECE)
     slices = [Numbered(number, part, reading) for number, part in enumerate(find_slices(cluster, corpus))]
     arguments = (Shipped(cluster.ray, index.about.model), index.rows.uri, id_column, device, batch_size)
     with tqdm(desc="Indexing", unit=" sentences", disable=not progress) as bar:
         # in order: of equal sentences the first counts, of equal ids the last
-        for part in cluster.encode(slices, read_pieces, _RowEncoder, *arguments, device=device, ordered=True):
-            for name, number in part.counts.items():
+        done = cluster.encode(slices, read_pieces, _RowEncoder, *arguments, device=device, ordered=True)
+        for rows, unusable, vectors in done:
+            for name, number in unusable.items():
                 counts[name] += number
-            if part.rows:
-                index.add_rows(part.rows, counts, _Looked(index, part.vectors))
-            bar.update(len(part.rows))
+            if rows:
+                index.add_rows(rows, counts, partial(_look_up, index, vectors))
+            bar.update(len(rows))
     return counts
 
 
-class _Looked:
-    """The vectors of rows, from the cluster; of those that went out of the index meanwhile, from here."""
-
-    def __init__(self, index: RankIndex, vectors: dict[str, np.ndarray]) -> None:
-        self.index, self.vectors = index, vectors
-
-    def __call__(self, rows: list[Row]) -> np.ndarray:
-        absent = [row for row in rows if row.place not in self.vectors]
-        made = self.index.encode_rows(absent) if absent else ()
-        found = {**self.vectors, **dict(zip((row.place for row in absent), made, strict=True))}
-        return np.stack([found[row.place] for row in rows])
+def _look_up(index: RankIndex, vectors: dict[str, np.ndarray], rows: list[Row]) -> np.ndarray:
+    """Return the vectors of rows from the cluster; of those deleted from the index meanwhile, from here."""
+    absent = [row for row in rows if row.place not in vectors]
+    made = index.encode_rows(absent) if absent else ()
+    found = {**vectors, **dict(zip((row.place for row in absent), made, strict=True))}
+    return np.stack([found[row.place] for row in rows])
 
 
 class _RowEncoder:
@@ -102,11 +86,12 @@ class _RowEncoder:
         except InputError:  # on another machine's disk
             self.table = None
 
-    def __call__(self, piece: Piece) -> _Encoded:
+    def __call__(self, piece: Piece) -> tuple[list[Row], dict[str, int], dict[str, np.ndarray]]:
+        """Return all rows, how many sentences were unusable, and the vectors of new rows by their places."""
         counts = {"empty": 0, "overlong": 0}
         rows = list(make_rows(piece.rows, self.id_column, counts))
         new = distinct(rows)
         if self.table is not None and new:
             new = changed(new, self.table.find([row.id for row in new]), self.table.schema)
         vectors = self.model([row.text for row in new]) if new else ()
-        return _Encoded(rows, counts, dict(zip((row.place for row in new), vectors, strict=True)))
+        return rows, counts, dict(zip((row.place for row in new), vectors, strict=True))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from functools import partial
 
 import numpy as np
 
@@ -25,24 +25,19 @@ class RayMachines:
 
     :param cluster: In its ``with`` block.
     :param encoder: One that was loaded from a folder or the hub: the machines load it too.
-    :param revision: The branch, tag or commit of a hub name.
-    :param device: Where the machines run the encoder.
-    :raises InputError: If the encoder is a callable.
     """
 
     def __init__(
         self, cluster: RayCluster, encoder: Encoder, *, revision: str | None = None, device: str | None = None
     ) -> None:
         if encoder.model is None:
-            raise InputError(
-                "machines of a cluster load the encoder from a folder or the hub: give one of these"
-            )
+            raise InputError("a cluster loads its encoder from a folder or the hub: give one of these")
         self.cluster, self.encoder, self.revision, self.device = cluster, encoder, revision, device
 
     def sample(self, corpus: Place, size: int, seed: int, *, column: str | None, max_chars: int) -> Sample:
         """Draw a sample of a corpus: a file, a folder, or an address that fsspec knows."""
         drawn = Sampler(size, seed)
-        draw = _Draw(size, seed, column, max_chars)
+        draw = partial(_draw, size, seed, column, max_chars)
         for part in self.cluster.map(find_slices(self.cluster, corpus), draw):
             drawn.merge(part)
         return drawn.sample()
@@ -54,24 +49,14 @@ class RayMachines:
             return iter(())
         shipped = Shipped(self.cluster.ray, self.encoder.name)
         arguments = (shipped, self.revision, self.device, self.encoder.batch_size)
-        return self.cluster.encode(given, _itself, _PartEncoder, *arguments, device=self.device)
+        return self.cluster.encode(given, lambda part: [part], _PartEncoder, *arguments, device=self.device)
 
 
-class _Draw:
-    """Samples a slice."""
-
-    def __init__(self, size: int, seed: int, column: str | None, max_chars: int) -> None:
-        self.size, self.seed, self.column, self.max_chars = size, seed, column, max_chars
-
-    def __call__(self, part: Slice) -> Sampler:
-        sampler = Sampler(self.size, self.seed)
-        for sentence in read_slice(part, column=self.column, max_chars=self.max_chars):
-            sampler.add(sentence)
-        return sampler
-
-
-def _itself(part: Any) -> list[Any]:
-    return [part]
+def _draw(size: int, seed: int, column: str | None, max_chars: int, part: Slice) -> Sampler:
+    sampler = Sampler(size, seed)
+    for sentence in read_slice(part, column=column, max_chars=max_chars):
+        sampler.add(sentence)
+    return sampler
 
 
 class _PartEncoder:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,6 @@ class Output:
 
     :param target: The folder to write; Lance by its suffix ``.lance``, otherwise Parquet.
     :param key: What the pieces depend on: those of other work are dropped.
-    :raises InputError: If something is there that is not to be overwritten.
     """
 
     def __init__(self, target: Place, key: dict[str, Any], *, overwrite: bool) -> None:
@@ -68,7 +68,7 @@ class Output:
         if state is None or state.get("complete") or state.get("key") != key:
             if fs.exists(root):
                 fs.rm(root, recursive=True)
-            self.write_state({"key": key, "complete": False})
+            self._write_state({"key": key, "complete": False})
         self.key = key
 
     def _state(self) -> dict[str, Any] | None:
@@ -79,8 +79,7 @@ class Output:
             return None
         return found if isinstance(found, dict) else None
 
-    def write_state(self, state: dict[str, Any]) -> None:
-        """Write what the result says of itself."""
+    def _write_state(self, state: dict[str, Any]) -> None:
         with self._new(f"{self.work}/{RESULT}") as file:
             file.write(json.dumps(state, indent=2).encode())
 
@@ -127,11 +126,7 @@ class Output:
         return sorted(Path(path).stem for path in found if Path(path).name.startswith("part-"))
 
     def write(self, piece: Piece, schema: Any, batches: Iterator[Any]) -> Note:
-        """Write a piece.
-
-        :param schema: The Arrow schema.
-        :param batches: Record batches, made while they are written.
-        """
+        """Write a piece of Arrow record batches, which are made meanwhile."""
         note = Note(piece.name, piece.slice, len(piece.rows), piece.skipped, piece.last)
         if self.lance:
             pa, _ = import_pyarrow()
@@ -149,10 +144,7 @@ class Output:
         return note
 
     def complete(self, notes: list[Note], schema: Any) -> None:
-        """Make the result of its pieces.
-
-        :raises InputError: If they are not all here: another machine may have written them on its own disk.
-        """
+        """Make the result of its pieces; another machine may have written them on its own disk."""
         fs, root = file_system(self.work)
         absent = {note.name for note in notes}.difference(self._names())
         if absent:
@@ -164,25 +156,16 @@ class Output:
             lance = import_lance()
             made = [lance.FragmentMetadata.from_json(text) for note in notes for text in note.fragments]
             dataset = lance.LanceDataset.commit(self.work, lance.LanceOperation.Overwrite(schema, made))
-            dataset.cleanup_old_versions(_no_time(), delete_unverified=True)  # of pieces that were lost
+            dataset.cleanup_old_versions(timedelta(0), delete_unverified=True)  # of pieces that were lost
             fs.rm(f"{root}/{_NOTES}", recursive=True)
         counts = {name: sum(getattr(note, name) for note in notes) for name in ("rows", "skipped")}
-        self.write_state({"key": self.key, "complete": True, **counts})
+        self._write_state({"key": self.key, "complete": True, **counts})
         if self.local:
             replace_folder(Path(self.work), Path(self.target))
 
 
-def _no_time() -> Any:
-    from datetime import timedelta
-
-    return timedelta(0)
-
-
 def import_lance() -> Any:
-    """Return the module lance.
-
-    :raises InputError: If it is not installed.
-    """
+    """Return the module lance, which is an extra."""
     try:
         import lance
     except ImportError as error:

@@ -12,19 +12,12 @@ from rankencoder.io.files import Place, Slice, cut, fingerprint, is_address, lis
 from rankencoder.scale.cluster import RayCluster
 
 _SMALL = 64 * 2**20  # bytes of a corpus that one machine looks at faster than it asks others
-PIECE = 8192
-"""Sentences of a piece: what is done again after a loss, and a file of the result."""
+PIECE = 8192  # sentences of a piece: what is done again after a loss, and a file of the result
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Some sentences of a slice.
-
-    :param slice: The number of the slice.
-    :param number: The number of the piece in it.
-    :param skipped: How many sentences were left out of it.
-    :param last: Whether it is the slice's last one.
-    """
+    """Some sentences of a slice: the number of the slice, that of the piece, how many were left out."""
 
     slice: int
     number: int
@@ -34,25 +27,15 @@ class Piece:
 
     @property
     def name(self) -> str:
-        """The name of its file: in the order of these, the sentences are in the order of the corpus."""
-        return piece_name(self.slice, self.number)
-
-
-def piece_name(slice: int, number: int) -> str:
-    """Return the name of a piece.
-
-    >>> piece_name(12, 3)
-    'part-000012-00003'
-    """
-    return f"part-{slice:06d}-{number:05d}"
+        """The name of its file, such as part-000012-00003: sorted, they are in the order of the corpus."""
+        return f"part-{self.slice:06d}-{self.number:05d}"
 
 
 @dataclass(frozen=True)
 class Reading:
     """How slices are read.
 
-    :param column: The column that holds the sentences.
-    :param with_columns: Whether the other columns are wanted too.
+    :param with_columns: Whether the columns beside the sentences' are wanted too.
     :param invalid: What is done with empty and over-long sentences: "stop", "skip" or "keep".
     :param size: Sentences of a piece.
     """
@@ -74,28 +57,17 @@ class Numbered:
 
 
 def find_slices(cluster: RayCluster, corpus: Place) -> list[Slice]:
-    """Return the slices of a corpus, in its order; many or large files are looked at on the cluster.
-
-    :raises InputError: If there is no such corpus, or a file cannot be read.
-    """
+    """Return the slices of a corpus, in its order; many or large files are looked at on the cluster."""
     # machines of the cluster have other working folders
     files = list_files(corpus if is_address(corpus) else Path(corpus).absolute())
     if len(files) == 1 or sum(fingerprint(file)[1] or _SMALL for file in files) < _SMALL:
         return [part for file in files for part in cut(file)]
-    found = dict(cluster.map(list(enumerate(files)), _cut_numbered))
+    found = dict(cluster.map(list(enumerate(files)), lambda numbered: (numbered[0], cut(numbered[1]))))
     return [part for number in range(len(files)) for part in found[number]]
 
 
-def _cut_numbered(numbered: tuple[int, Place]) -> tuple[int, list[Slice]]:
-    number, path = numbered
-    return number, cut(path)
-
-
 def read_pieces(given: Numbered) -> Iterator[Piece]:
-    """Yield the pieces of a slice that are not finished yet.
-
-    :raises InputError: If the slice cannot be read, or holds what is not to be skipped.
-    """
+    """Yield the pieces of a slice that are not finished yet."""
     reading, counts, number = given.reading, {"skipped": 0}, 0
     sentences = read_slice(
         given.slice, column=reading.column, max_chars=LONGEST, with_columns=reading.with_columns

@@ -14,11 +14,7 @@ from rankencoder.io.storage import absolute
 
 
 class Shipped:
-    """A model's folder as bytes in Ray's object store; a hub name stays a name.
-
-    :param ray: The module.
-    :param source: A folder or a hub name, with or without a prompt.
-    """
+    """A model's folder as bytes in Ray's object store; a hub name stays a name."""
 
     def __init__(self, ray: Any, source: str | Path) -> None:
         name, self.prompt = split_prompt(str(source))

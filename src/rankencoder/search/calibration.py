@@ -12,9 +12,7 @@ import numpy as np
 
 from rankencoder.errors import InputError
 
-SENTENCES = 10_000
-"""Sentences whose pairs a calibration is made of, at most."""
-
+SENTENCES = 10_000  # whose pairs a calibration is made of, at most
 _BINS = 2**20  # of similarities from -1 to 1
 _BLOCK = 1024
 _PER_DECADE = 30
@@ -47,13 +45,9 @@ class Calibration:
 
     @classmethod
     def measure(cls, vectors: np.ndarray, source: str) -> Calibration:
-        """Take the distribution over all pairs of some unit vectors.
-
-        :raises InputError: If there are fewer than 2.
-        """
-        number = len(vectors)
-        if number < 2:
-            raise InputError(f"scores are calibrated on pairs of sentences: {number} of {source} is too few")
+        """Take the distribution over all pairs of some unit vectors."""
+        if len(vectors) < 2:
+            raise InputError(f"scores are calibrated on pairs: {len(vectors)} of {source} is too few")
         return cls.of_similarities(pair_similarities(vectors), source)
 
     @classmethod
@@ -69,8 +63,7 @@ class Calibration:
         tail = np.logspace(log10(0.5), -log10(pairs), ceil(log10(pairs) * _PER_DECADE))
         shares = np.concatenate([np.linspace(1, 0.5, 51)[:-1], tail])
         # the highest edge that still has such a share above it; rounding must not lose the last pair
-        edges = np.searchsorted(-above, -shares * (1 - 1e-9), side="right") - 1
-        edges = np.unique(edges)
+        edges = np.unique(np.searchsorted(-above, -shares * (1 - 1e-9), side="right") - 1)
         return cls(edges / (_BINS / 2) - 1, above[edges], highest, pairs, source)
 
     @property
@@ -88,10 +81,7 @@ class Calibration:
         return np.asarray(similarity) > self.highest + _ROUNDING
 
     def similarity_at(self, percentile: float) -> float:
-        """Return the similarity that is higher than so many per cent of random pairs.
-
-        :raises InputError: If that is no percentile, or a finer one than the pairs can tell.
-        """
+        """Return the similarity that is higher than so many per cent of random pairs."""
         if not 0 <= percentile < 100:
             raise InputError(f"{percentile:g}% is no share of random pairs: choose from 0% to below 100%")
         if percentile > self.finest:
@@ -111,9 +101,7 @@ class Calibration:
     def describe(self, similarity: float) -> str:
         """Say how a similarity compares with those of random pairs."""
         if self.is_above_all(similarity):
-            return (
-                f"higher than all {self.pairs:,} random pairs" if self.pairs > 1 else "higher than one pair"
-            )
+            return f"higher than all {self.pairs:,} random pairs"
         return f"higher than {self.percent(similarity)} of random pairs"
 
     def to_dict(self) -> dict[str, Any]:
@@ -128,11 +116,7 @@ class Calibration:
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any], path: Path) -> Calibration:
-        """Read what `to_dict` returned.
-
-        :param path: The file that it is from.
-        :raises InputError: If it is damaged.
-        """
+        """Read what `to_dict` returned and a file holds."""
         try:
             similarities = np.asarray(stored["similarities"], dtype=np.float64)
             shares = np.asarray(stored["shares"], dtype=np.float64)

@@ -32,7 +32,6 @@ def parse_filter(texts: Iterable[str]) -> dict[str, Any]:
     """Read filters that a person typed, and join them.
 
     :param texts: JSON objects, or pairs such as ``lang=en``.
-    :raises InputError: If a text is neither, or two of them filter by the same column.
 
     >>> parse_filter(["lang=en", '{"year": {"gte": 2020}}'])
     {'lang': 'en', 'year': {'gte': 2020}}
@@ -72,7 +71,6 @@ def to_sql(where: Mapping[str, Any], schema: Any) -> str:
 
     :param where: Columns and what they must be (see the module).
     :param schema: The Arrow schema of the columns that may be used.
-    :raises InputError: If a column, an operator or a value does not fit.
 
     >>> import pyarrow as pa
     >>> schema = pa.schema({"year": pa.int64(), "lang": pa.string()})
@@ -91,18 +89,25 @@ def to_sql(where: Mapping[str, Any], schema: Any) -> str:
 
 
 class _Column:
-    """A column that is filtered by.
-
-    :param name: Its name.
-    :param kind: Its Arrow type.
-    """
+    """A column that is filtered by, with its Arrow type."""
 
     def __init__(self, name: str, kind: Any) -> None:
+        types = import_pyarrow()[0].types
         self.name, self.kind = name, kind
         self.quoted = f"`{name}`"
+        self.accepted: tuple[type, ...] = ()  # Python types of values that fit
+        self.described = f"{kind}, which only null can be compared with"
+        if types.is_string(kind) or types.is_large_string(kind):
+            self.accepted, self.described = (str,), "text"
+        elif types.is_boolean(kind):
+            self.accepted, self.described = (bool, str), "true or false"
+        elif types.is_integer(kind) or types.is_floating(kind):
+            self.accepted, self.described = (int, float, str), f"numbers ({kind})"
+        elif types.is_date(kind) or types.is_timestamp(kind):
+            self.accepted = (date, str)
+            self.described = f"times ({kind}), such as '2020-12-31T23:59:59Z'"
 
     def conditions(self, wanted: Any) -> list[str]:
-        """Return the SQL conditions for what the column must be."""
         if not isinstance(wanted, Mapping):
             return [self.equals(wanted)]
         if not wanted:
@@ -110,44 +115,37 @@ class _Column:
         return [self.condition(operator, value) for operator, value in wanted.items()]
 
     def condition(self, operator: str, value: Any) -> str:
-        """Return the SQL condition for one operator."""
         if operator in _COMPARISONS:
             return f"{self.quoted} {_COMPARISONS[operator]} {self.literal(value)}"
         if operator == "prefix":
-            if not self._is_text:
-                raise InputError(
-                    f"cannot filter by a prefix of {self.name!r}, which holds no text: {self.kind}"
-                )
+            if self.accepted != (str,):
+                raise InputError(f"cannot filter by a prefix of {self.name!r}, which holds {self.described}")
             return f"starts_with({self.quoted}, {self.literal(value)})"
         if operator == "not":
-            missing = "" if self._has_none(value) else f"{self.quoted} IS NULL OR "
+            missing = "" if _has_none(value) else f"{self.quoted} IS NULL OR "
             return f"({missing}NOT {self.equals(value)})"
         known = nearest(str(operator), OPERATORS)
         raise InputError(f"cannot filter by {self.name!r}: {operator!r} is no operator:{known}")
 
     def equals(self, value: Any) -> str:
-        """Return the SQL condition for a value, or one of a list of values."""
         if value is None:
             return f"{self.quoted} IS NULL"
         if not isinstance(value, (list, tuple)):
             return f"{self.quoted} = {self.literal(value)}"
         given = [self.literal(one) for one in value if one is not None]
         found = f"{self.quoted} IN ({', '.join(given)})" if given else "FALSE"
-        return f"({self.quoted} IS NULL OR {found})" if self._has_none(value) else found
+        return f"({self.quoted} IS NULL OR {found})" if _has_none(value) else found
 
     def literal(self, value: Any) -> str:
-        """Return a value as an SQL literal of the column's type.
-
-        :raises InputError: If it has another type.
-        """
+        """Return a value as an SQL literal of the column's type."""
         pa, _ = import_pyarrow()
-        accepted, described = self._accepted()
-        if not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted):
-            raise self._misfit(value, described)
+        misfit = InputError(f"cannot filter by {value!r}: column {self.name!r} holds {self.described}")
+        if not isinstance(value, self.accepted) or (isinstance(value, bool) and bool not in self.accepted):
+            raise misfit
         try:
             made = pa.scalar(value).cast(self.kind).as_py()
         except (ValueError, OverflowError, pa.ArrowException) as error:
-            raise self._misfit(value, described) from error
+            raise misfit from error
         if isinstance(made, str):
             return quote(made)
         if isinstance(made, datetime):
@@ -156,39 +154,14 @@ class _Column:
         if isinstance(made, date):
             return f"DATE '{made.isoformat()}'"
         if isinstance(made, float) and not isfinite(made):
-            raise self._misfit(value, described)
+            raise misfit
         return str(made).upper()
 
-    @property
-    def _is_text(self) -> bool:
-        pa, _ = import_pyarrow()
-        return bool(pa.types.is_string(self.kind) or pa.types.is_large_string(self.kind))
 
-    def _accepted(self) -> tuple[tuple[type, ...], str]:
-        """Return the Python types of values that fit, and how the column's type is called."""
-        types = import_pyarrow()[0].types
-        if self._is_text:
-            return (str,), "text"
-        if types.is_boolean(self.kind):
-            return (bool, str), "true or false"
-        if types.is_integer(self.kind) or types.is_floating(self.kind):
-            return (int, float, str), f"numbers ({self.kind})"
-        if types.is_date(self.kind) or types.is_timestamp(self.kind):
-            return (date, str), f"times ({self.kind}), such as '2020-12-31T23:59:59Z'"
-        return (), f"{self.kind}, which only null can be compared with"
-
-    @staticmethod
-    def _has_none(value: Any) -> bool:
-        return value is None or (isinstance(value, (list, tuple)) and None in value)
-
-    def _misfit(self, value: Any, described: str) -> InputError:
-        return InputError(f"cannot filter by {value!r}: column {self.name!r} holds {described}")
+def _has_none(value: Any) -> bool:
+    return value is None or (isinstance(value, (list, tuple)) and None in value)
 
 
 def quote(text: str) -> str:
-    """Return a text as an SQL literal.
-
-    >>> quote("it's")
-    "'it''s'"
-    """
+    """Return a text as an SQL literal."""
     return "'" + text.replace("'", "''") + "'"

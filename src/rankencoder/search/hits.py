@@ -16,7 +16,6 @@ class Hit:
 
     :param score: Its similarity to the query, Eq. 7 for a RankEncoder.
     :param percentile: The per cent of random pairs that this is higher than; None without a calibration.
-    :param columns: The other columns of its row.
     """
 
     id: str

@@ -17,12 +17,7 @@ _HELD = 50_000_000  # dimensions of all reference vectors that are held at once:
 
 
 class IndexEncoder:
-    """What makes the vectors of an index.
-
-    :param source: Whatever `rankencoder.model.open_model` opens.
-    :param device: Where to run a model that is loaded by name.
-    :param batch_size: Sentences per call of the encoder.
-    """
+    """What makes the vectors of an index, of whatever `rankencoder.model.open_model` opens."""
 
     def __init__(self, source: Any, *, device: str | None = None, batch_size: int = 32) -> None:
         from rankencoder.model import RankEncoder, open_model

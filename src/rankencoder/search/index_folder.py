@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -52,18 +53,13 @@ class IndexFolder:
 
     def __init__(self, folder: str | Path) -> None:
         self.path = Path(folder).resolve()
-        self._calibration: tuple[Calibration, int] | None = None
-        self._calibration_stamp: tuple[int, ...] = ()
 
     def exists(self) -> bool:
         """Say whether an index was made here."""
         return (self.path / CONFIG).exists()
 
     def claim(self) -> None:
-        """Make the folder.
-
-        :raises InputError: If there is a file or a folder of something else.
-        """
+        """Make the folder, unless there is something else."""
         begun = self.exists() or (self.path / _LOCK).exists()
         if self.path.exists() and not begun and (not self.path.is_dir() or any(self.path.iterdir())):
             raise InputError(f"{self.path} is something else: choose another name for the index")
@@ -78,10 +74,7 @@ class IndexFolder:
         write_manifest(self.path, [self.path / CONFIG, self.path / _PROBE])  # all else changes
 
     def read(self) -> tuple[About, np.ndarray]:
-        """Read the configuration and the model's fingerprint.
-
-        :raises InputError: If there is no index, a damaged one, or one of another format.
-        """
+        """Read the configuration and the model's fingerprint."""
         config = self.path / CONFIG
         if not self.exists():
             raise InputError(f"{missing(config)}: index a corpus first")
@@ -103,25 +96,17 @@ class IndexFolder:
     def read_calibration(self) -> tuple[Calibration, int] | None:
         """Return the calibration and how many rows there were, if it was made yet.
 
-        The file is read when it has changed, which another process may have done.
+        The file is read again when another process has changed it.
         """
         path = self.path / _CALIBRATION
         if not path.exists():
             return None
         stat = path.stat()
-        stamp = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-        if self._calibration is None or stamp != self._calibration_stamp:
-            stored = check_kinds({"rows": 0, **read_json(path)}, path, rows=int)
-            self._calibration = Calibration.from_dict(stored, path), stored["rows"]
-            self._calibration_stamp = stamp
-        return self._calibration
+        return _read_calibration(path, stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other writers out, once they are through with theirs.
-
-        :raises InputError: If another process does not let go.
-        """
+        """Keep other writers out, once they are through with theirs."""
         try:
             from filelock import FileLock, Timeout
         except ImportError as error:
@@ -133,3 +118,9 @@ class IndexFolder:
             raise InputError(
                 f"another process has been writing to {self.path} for an hour: look what it does, or stop it"
             ) from None
+
+
+@lru_cache(maxsize=8)
+def _read_calibration(path: Path, *stamp: int) -> tuple[Calibration, int]:
+    stored = check_kinds({"rows": 0, **read_json(path)}, path, rows=int)
+    return Calibration.from_dict(stored, path), stored["rows"]

@@ -14,9 +14,7 @@ from rankencoder.errors import InputError
 from rankencoder.io.corpus import Sentence
 from rankencoder.io.storage import import_pyarrow
 
-OWN = ("id", "text", "vector")
-"""Columns that every index has."""
-
+OWN = ("id", "text", "vector")  # columns that every index has
 _TAKEN = (*OWN, "query_index")  # the last one is LanceDB's
 _FORBIDDEN = ".`*"  # which its queries would take for something else
 
@@ -46,15 +44,13 @@ def make_rows(sentences: Iterable[Sentence], id_column: str | None, counts: dict
     """Yield a row for each usable sentence, and count the others.
 
     :param id_column: The column that holds the ids; by default "id" where there is one.
-    :raises InputError: If a row has no id although a column was named, or a column has a name that cannot be.
     """
     for number, sentence in enumerate(sentences):
         if not sentence.text:
             counts["overlong" if sentence.text is None else "empty"] += 1
             continue
-        columns = {
-            name: _simple(name, value, sentence.place) for name, value in (sentence.columns or {}).items()
-        }
+        given_columns = (sentence.columns or {}).items()
+        columns = {name: _simple(name, value, sentence.place) for name, value in given_columns}
         given = columns.pop(id_column or "id", None)
         if given is None and id_column is not None:
             raise InputError(f"{sentence.place}: no id in column {id_column!r}")
@@ -87,35 +83,19 @@ def _check_names(columns: dict[str, Any], place: str) -> None:
             )
 
 
-class GivenVectors:
-    """Vectors that come with a corpus, one for each of its sentences, instead of being made by the model."""
-
-    def __init__(self, vectors: np.ndarray, dimension: int) -> None:
-        self.vectors, self.dimension = np.asarray(vectors), dimension
-
-    def check_number(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
-        """Yield sentences.
-
-        :raises InputError: If there are more or fewer of them than vectors.
-        """
-        number = 0
-        for number, sentence in enumerate(sentences, start=1):
-            if number > len(self.vectors):
-                raise InputError(f"{sentence.place}: only {len(self.vectors)} vectors were given")
-            yield sentence
-        if number != len(self.vectors):
-            raise InputError(f"{len(self.vectors)} vectors were given for {number} sentences")
-
-    def __call__(self, rows: list[Row]) -> np.ndarray:
-        """Return the vectors of rows."""
-        return check_vectors(self.vectors[[row.number for row in rows]], self.dimension)
+def check_number(sentences: Iterable[Sentence], vectors: int) -> Iterator[Sentence]:
+    """Yield sentences, of which there must be as many as vectors."""
+    number = 0
+    for number, sentence in enumerate(sentences, start=1):
+        if number > vectors:
+            raise InputError(f"{sentence.place}: only {vectors} vectors were given")
+        yield sentence
+    if number != vectors:
+        raise InputError(f"{vectors} vectors were given for {number} sentences")
 
 
 def check_vectors(vectors: np.ndarray, dimension: int) -> np.ndarray:
-    """Return vectors if they can be in an index.
-
-    :raises InputError: If they are not unit vectors of its dimension.
-    """
+    """Return vectors if they are unit vectors of an index's dimension."""
     if vectors.ndim != 2 or vectors.shape[1] != dimension:
         raise InputError(f"expected vectors of {dimension} dimensions, got an array of shape {vectors.shape}")
     if not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3):
@@ -123,13 +103,10 @@ def check_vectors(vectors: np.ndarray, dimension: int) -> np.ndarray:
     return vectors.astype(np.float32, copy=False)
 
 
-def columns_of(rows: list[Row], known: Any) -> Any:
-    """Return the columns of rows as an Arrow table, in the types of a known schema where it has them.
+def columns_of(rows: list[Row], known: Any) -> dict[str, Any]:
+    """Return the columns of rows as Arrow arrays, in the types of a known schema where it has them.
 
     A column without any value is left out unless it is known.
-
-    :param known: An Arrow schema.
-    :raises InputError: If a column holds values of different types; says where.
     """
     pa, _ = import_pyarrow()
     names = dict.fromkeys(name for name in known.names if name not in OWN)
@@ -140,7 +117,7 @@ def columns_of(rows: list[Row], known: Any) -> Any:
         array = _array(name, known.field(index).type if index >= 0 else None, rows)
         if index >= 0 or not pa.types.is_null(array.type):
             arrays[name] = array
-    return pa.table(arrays) if arrays else pa.table({"id": [row.id for row in rows]}).select([])
+    return arrays
 
 
 def _array(name: str, wanted: Any, rows: list[Row]) -> Any:
@@ -197,13 +174,12 @@ def distinct(rows: list[Row]) -> list[Row]:
 def changed(rows: list[Row], known: dict[str, dict[str, Any]], schema: Any) -> list[Row]:
     """Return the rows that are not in the index as they are."""
     named = [row for row in rows if row.named and row.id in known]
+    columns = {name: array.to_pylist() for name, array in columns_of(named, schema).items()}
     same = set()
-    if named:
-        columns = columns_of(named, schema)
-        if not set(columns.schema.names) - set(schema.names):
-            for row, values in zip(named, columns.to_pylist() or [{}] * len(named), strict=True):
-                if _equal(known[row.id], {"id": row.id, "text": row.text, **values}):
-                    same.add(row.id)
+    for number, row in enumerate(named):
+        values = {name: column[number] for name, column in columns.items()}
+        if _equal(known[row.id], {"id": row.id, "text": row.text, **values}):
+            same.add(row.id)
     return [row for row in rows if row.id not in known or (row.named and row.id not in same)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from math import ceil
 from pathlib import Path
@@ -20,12 +20,8 @@ from rankencoder.search.index_folder import CONFIG
 from rankencoder.search.rank_index import RankIndex
 from rankencoder.search.table import vectors_of
 
-THRESHOLD = 99.9999
-"""The percentile of random pairs above which two sentences are listed, unless one is given."""
-
-EXACT = 50_000
-"""Sentences up to which each is compared with each; of more, each with its nearest in an index."""
-
+THRESHOLD = 99.9999  # the percentile of random pairs above which two sentences are listed by default
+EXACT = 50_000  # sentences up to which each is compared with each; of more, each with its nearest in an index
 _HELD = 100_000_000  # numbers of an index's vectors that are held to compare each with each
 _NEAREST = 32
 _BLOCK = 1024
@@ -35,8 +31,7 @@ _BLOCK = 1024
 class Pair:
     """Two sentences that are nearly the same.
 
-    :param a: The number of a sentence in `Duplicates.sentences`.
-    :param b: That of another, larger.
+    :param a: The number of a sentence in `Duplicates.sentences`; b is larger.
     :param percentile: The per cent of random pairs that the similarity is higher than.
     """
 
@@ -51,11 +46,9 @@ class Duplicates:
     """The near-duplicates of a corpus.
 
     :param sentences: Its different sentences.
-    :param places: Where each is: "file, line 3", or its id in an index. Several where it is repeated word for
-        word.
+    :param places: Where each is: "file, line 3", or its id in an index; several if it is repeated verbatim.
     :param pairs: The pairs at or above the threshold, most similar first.
     :param threshold: The similarity from which on pairs are listed.
-    :param calibration: What similarities mean.
     :param exact: Whether every pair was looked at, or only each sentence's nearest 32.
     :param skipped: How many empty and over-long sentences were left out.
     """
@@ -98,15 +91,7 @@ class Duplicates:
             "calibrated_on": self.calibration.source,
             "exact": self.exact,
             "skipped": self.skipped,
-            "pairs": [
-                {
-                    "similarity": pair.similarity,
-                    "percentile": pair.percentile,
-                    "a": found[pair.a],
-                    "b": found[pair.b],
-                }
-                for pair in self.pairs
-            ],
+            "pairs": [{**asdict(pair), "a": found[pair.a], "b": found[pair.b]} for pair in self.pairs],
             "groups": [[found[number] for number in group] for group in self.groups()],
         }
 
@@ -129,11 +114,8 @@ def find_duplicates(
     :param threshold: From which similarity on: a number is the similarity itself (0.9), a text with a per
         cent sign the share of random pairs that it is to be higher than ("99.99%"); by default 99.9999%, or
         the highest that can be told where there are too few pairs for that.
-    :param column: The column that holds the sentences.
     :param device: Where to run a model that is loaded by name.
-    :param batch_size: Sentences per call of the encoder.
     :param most: How many pairs may be found.
-    :param progress: Show a progress bar.
     :raises InputError: If fewer than 2 sentences are usable, the threshold is none, or more pairs are found.
 
     >>> def letters(texts):  # any function from strings to vectors is an encoder
@@ -179,11 +161,7 @@ def compare_all(
     threshold: str | float | None,
     most: int | None = None,
 ) -> Duplicates:
-    """Compare each of some different sentences with each, by their unit vectors.
-
-    :param threshold: As for `find_duplicates`, like ``most``.
-    :raises InputError: If the threshold is none, or more pairs are found.
-    """
+    """Compare each of some different sentences with each, by their unit vectors (see `find_duplicates`)."""
     level = _similarity_at(threshold, calibration)
     pairs = list(islice(_all_pairs(vectors, level), None if most is None else most + 1))
     _check_number(len(pairs), most)
@@ -201,8 +179,6 @@ def parse_threshold(threshold: str | float | None) -> tuple[float, bool] | None:
 
     >>> parse_threshold("99.9%"), parse_threshold("0.8"), parse_threshold(0.8)
     ((99.9, True), (0.8, False), (0.8, False))
-
-    :raises InputError: If it is neither.
     """
     if threshold is None:
         return None

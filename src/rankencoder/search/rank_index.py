@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,12 @@ from rankencoder.io.corpus import LONGEST, check_sentences, read_sentences
 from rankencoder.io.storage import import_pyarrow, new_folder
 from rankencoder.search.calibration import SENTENCES, Calibration
 from rankencoder.search.hits import Hit
-from rankencoder.search.index_encoder import REFERENCE as REFERENCE
-from rankencoder.search.index_encoder import IndexEncoder, open_encoder
+from rankencoder.search.index_encoder import REFERENCE, IndexEncoder, open_encoder
 from rankencoder.search.index_folder import About, IndexFolder
 from rankencoder.search.index_rows import (
-    GivenVectors,
     Row,
     changed,
+    check_number,
     check_vectors,
     columns_of,
     distinct,
@@ -40,11 +40,8 @@ class RankIndex:
     Open one with `build` (which makes it where there is none) or `load`. What is added is on disk when
     `add` returns, and part by part before: there is nothing else to save.
 
-    :param folder: Where it is.
     :param model: Its model, if not the stored one: that must be given where it was only in memory.
     :param device: Where to run the stored model.
-    :param batch_size: Sentences per call of the encoder.
-    :raises InputError: If there is no index.
 
     >>> from tempfile import TemporaryDirectory
     >>> def letters(texts):  # any function from strings to vectors is an encoder
@@ -82,10 +79,8 @@ class RankIndex:
         """Make an empty index, or open the one that is there.
 
         :param model: Whatever `rankencoder.model.open_model` opens; scores of a plain encoder are cosines.
-        :param folder: Where to write it.
         :param table: Where to keep the table, if not in the folder, e.g. ``s3://bucket/folder``.
         :param device: Where to run a model that is loaded by name.
-        :param batch_size: Sentences per call of the encoder.
         :raises InputError: If the index that is there was made with another model.
         """
         check_model(model)
@@ -100,10 +95,7 @@ class RankIndex:
                 probe = opened.encoder.probe()
                 about = About(opened.path, opened.encoder.name, probe.shape[1], table)
                 if len(LanceRows(table or str(place.path), about.dimension)):
-                    raise InputError(
-                        f"{table} has sentences of another index, whose model may be another: open that "
-                        "index, or choose another place"
-                    )
+                    raise InputError(f"{table} has sentences of another index: choose another place")
                 place.write(about, probe)
         index = cls(folder, opened)
         if table is not None and table != index.about.table:
@@ -118,19 +110,17 @@ class RankIndex:
         corpus: Any,
         folder: str | Path,
         *,
-        column: str | None = None,
-        id_column: str | None = None,
-        vectors: np.ndarray | None = None,
-        progress: bool = False,
-        **options: Any,
+        table: str | None = None,
+        device: str | None = None,
+        batch_size: int = 32,
+        **settings: Any,
     ) -> RankIndex:
-        """Make an index of a corpus, or add to the one that is there: interrupted work goes on.
+        """Make an index of a corpus, or add to the one that is there: `create`, `add` and `optimize`.
 
-        :param model: As for `create`, like ``folder`` and the options.
-        :param corpus: As for `add`, like ``column``, ``id_column``, ``vectors`` and ``progress``.
+        :param settings: As for `add`.
         """
-        index = cls.create(model, folder, **options)
-        index.add(corpus, column=column, id_column=id_column, vectors=vectors, progress=progress)
+        index = cls.create(model, folder, table=table, device=device, batch_size=batch_size)
+        index.add(corpus, **settings)
         index.optimize()
         return index
 
@@ -152,19 +142,15 @@ class RankIndex:
 
     @property
     def model(self) -> IndexEncoder:
-        """The model, loaded when it is first needed.
-
-        :raises InputError: If it is another than the index was made with.
-        """
+        """The model, loaded when it is first needed; it must be the one that the index was made with."""
         if self._model is None:
+            owner = f"the index {self.folder.path} was made with {self.about.name!r}"
             if not self.has_model:
                 raise InputError(
-                    f"{self.folder.path} was made with {self.about.name!r}, which is not on disk: give it to "
-                    "RankIndex.load(folder, model=...)"
+                    f"{owner}, which is not on disk: give it to RankIndex.load(folder, model=...)"
                 )
             source = self.about.model if self._source is None else self._source
             opened = open_encoder(source, device=self._device, batch_size=self._batch_size)
-            owner = f"the index {self.folder.path} was made with {self.about.name!r}"
             opened.encoder.check_probe(self._probe, owner, otherwise="make another index")
             self._model = opened
         return self._model
@@ -186,25 +172,28 @@ class RankIndex:
 
         :param corpus: What `read_sentences` reads; an iterable may also hold mappings of columns.
         :param column: The column that holds the sentences.
-        :param id_column: The column that holds the ids.
         :param vectors: The sentences' unit vectors from the index's model, if they are there already: a row
             for each sentence of the corpus, empty ones too.
-        :param progress: Show a progress bar.
         :return: How many sentences were ``added``, ``replaced``, ``unchanged``, ``empty`` and ``overlong``.
         :raises InputError: If the corpus is at fault. What was added before that stays.
         """
         from tqdm.auto import tqdm
 
         counts = dict.fromkeys(("added", "replaced", "unchanged", "empty", "overlong"), 0)
-        given = None if vectors is None else GivenVectors(vectors, self.about.dimension)
         sentences = read_sentences(corpus, column=column, max_chars=LONGEST, with_columns=True)
-        rows = make_rows(given.check_number(sentences) if given else sentences, id_column, counts)
-        size = _GIVEN_PART if given else _PART
+        size, encode = _PART, self.encode_rows
+        if vectors is not None:
+            sentences = check_number(sentences, len(vectors))
+            size, encode = _GIVEN_PART, partial(self._choose, np.asarray(vectors))
+        rows = make_rows(sentences, id_column, counts)
         with tqdm(desc="Indexing", unit=" sentences", disable=not progress) as bar:
             for part in iter(lambda: list(islice(rows, size)), []):
-                self.add_rows(part, counts, given or self.encode_rows)
+                self.add_rows(part, counts, encode)
                 bar.update(len(part))
         return counts
+
+    def _choose(self, vectors: np.ndarray, rows: list[Row]) -> np.ndarray:
+        return check_vectors(vectors[[row.number for row in rows]], self.about.dimension)
 
     def encode_rows(self, rows: list[Row]) -> np.ndarray:
         """Return the vectors of rows, from the index's model."""
@@ -228,8 +217,7 @@ class RankIndex:
         vectors = pa.FixedSizeListArray.from_arrays(pa.array(encode(new).ravel()), self.about.dimension)
         own = {"id": [row.id for row in new], "text": [row.text for row in new], "vector": vectors}
         with self.folder.locked():
-            columns = columns_of(new, self.rows.schema)
-            table = pa.table({**own, **{name: columns[name] for name in columns.schema.names}})
+            table = pa.table({**own, **columns_of(new, self.rows.schema)})
             self.rows.write(table, replace=any(row.named for row in new))
         replaced = sum(row.id in known for row in new)
         counts["replaced"] += replaced
@@ -238,12 +226,7 @@ class RankIndex:
     def delete(
         self, ids: str | int | list[Any] | None = None, *, where: Mapping[str, Any] | None = None
     ) -> int:
-        """Delete sentences and return how many.
-
-        :param ids: Their ids.
-        :param where: Or a filter, such as ``{"year": {"lt": 1990}}``.
-        :raises InputError: If not one of both is given, or the filter is at fault.
-        """
+        """Delete sentences by their ids or by a filter (see `search`), and return how many."""
         if (ids is None) == (where is None):
             raise InputError("give the ids to delete, or a filter (`where`)")
         with self.folder.locked():
@@ -318,9 +301,6 @@ class RankIndex:
         _ = self.calibration  # measured now, if it must be, and not in the next search
 
     def save(self, folder: str | Path) -> None:
-        """Copy the index to another folder, whole or not at all; a table elsewhere stays where it is.
-
-        :raises InputError: If something is there.
-        """
+        """Copy the index to another folder, whole or not at all; a table elsewhere stays where it is."""
         with self.folder.locked(), new_folder(folder) as new:
             shutil.copytree(self.folder.path, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".lock"))

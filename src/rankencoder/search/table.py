@@ -17,9 +17,7 @@ from rankencoder.search.filters import quote, to_sql
 from rankencoder.search.index_rows import OWN
 
 NAME = "rows"
-APPROXIMATE = 100_000
-"""Rows from which on an approximate index is made; below, every search is exact."""
-
+APPROXIMATE = 100_000  # rows from which on an approximate index is made; below, every search is exact
 _PARTITION = 8192  # rows of one partition of the approximate index
 _PROBES = 64  # partitions that are looked at: all of a small table, at least a quarter of a large one
 _REFINE = 10
@@ -34,7 +32,6 @@ class LanceRows:
 
     :param uri: A folder, or an address such as ``s3://bucket/folder``.
     :param dimension: Dimensions of a vector, to make the table where there is none.
-    :raises InputError: If there is no such table, or lancedb is missing.
     """
 
     def __init__(self, uri: str, dimension: int | None = None) -> None:
@@ -66,17 +63,14 @@ class LanceRows:
         return [name for name in self.schema.names if name not in OWN]
 
     def to_sql(self, where: Mapping[str, Any]) -> str:
-        """Return a filter as an SQL condition (see `rankencoder.search.filters`).
-
-        :raises InputError: If it does not fit the columns.
-        """
+        """Return a filter as an SQL condition (see `rankencoder.search.filters`)."""
         _, pa = import_lancedb()
         return to_sql(where, pa.schema(field for field in self.schema if field.name != "vector"))
 
     def find(self, ids: list[str]) -> dict[str, dict[str, Any]]:
         """Return the rows with these ids, their vectors aside."""
         with _lance_errors(f"cannot read the table in {self.uri}"):
-            query = self.table.search().where(with_ids(ids)).select(["id", "text", *self.columns])
+            query = self.table.search().where(_with_ids(ids)).select(["id", "text", *self.columns])
             return {row["id"]: row for row in query.to_list()}
 
     def write(self, rows: Any, *, replace: bool) -> None:
@@ -107,16 +101,12 @@ class LanceRows:
 
     def delete_ids(self, ids: list[str]) -> int:
         """Delete rows by their ids and return how many there were."""
-        return sum(self.delete(with_ids(ids[start : start + _IDS])) for start in range(0, len(ids), _IDS))
+        return sum(self.delete(_with_ids(ids[start : start + _IDS])) for start in range(0, len(ids), _IDS))
 
     def search(
         self, vectors: np.ndarray, k: int, where: str | None, *, exact: bool = False
     ) -> list[list[dict[str, Any]]]:
-        """Return the rows nearest to each of some unit vectors, nearest first, with their ``_distance``.
-
-        :param where: An SQL condition.
-        :param exact: Look at every row, however many there are.
-        """
+        """Return the rows nearest to each of some unit vectors, nearest first, with their ``_distance``."""
         query = self.table.search(list(vectors), vector_column_name="vector").distance_type("cosine")
         query = query.select(["id", "text", *self.columns, "_distance"]).limit(k)
         if exact:
@@ -159,9 +149,10 @@ class LanceRows:
                 self.table.create_index("id", config=BTree())
             if "vector" in made:
                 return
+            dimension = self.schema.field("vector").type.list_size
             config = IvfPq(
                 distance_type="cosine",
-                num_sub_vectors=_sub_vectors(self.schema.field("vector").type.list_size),
+                num_sub_vectors=next(dimension // size for size in (4, 5, 3, 2, 1) if dimension % size == 0),
                 max_iterations=_ITERATIONS,
                 sample_rate=_SAMPLE,
                 target_partition_size=_PARTITION,
@@ -169,8 +160,7 @@ class LanceRows:
             self.table.create_index("vector", config=config)
 
 
-def with_ids(ids: list[str]) -> str:
-    """Return the SQL filter for rows with these ids."""
+def _with_ids(ids: list[str]) -> str:
     return f"id IN ({', '.join(map(quote, ids))})"
 
 
@@ -179,11 +169,6 @@ def vectors_of(rows: Any) -> np.ndarray:
     column = rows["vector"]
     column = column.combine_chunks() if hasattr(column, "combine_chunks") else column
     return np.asarray(column.flatten().to_numpy(zero_copy_only=False)).reshape(len(rows), -1)
-
-
-def _sub_vectors(dimension: int) -> int:
-    """Return into how many parts vectors are cut: of 4 numbers, or of few where 4 does not divide."""
-    return next(dimension // size for size in (4, 5, 3, 2, 1) if dimension % size == 0)
 
 
 def _complete(rows: Any, schema: Any) -> Any:
@@ -210,10 +195,7 @@ def _lance_errors(what: str) -> Iterator[None]:
 
 
 def import_lancedb() -> tuple[Any, Any]:
-    """Return the modules lancedb and pyarrow.
-
-    :raises InputError: If they are not installed.
-    """
+    """Return the modules lancedb and pyarrow, which are an extra."""
     os.environ.setdefault("LANCEDB_LOG", "error")
     try:
         import lancedb
