@@ -172,7 +172,7 @@ def test_samples_of_slices_are_the_sample_of_the_whole(tmp_path, monkeypatch, se
 def test_requests_that_cannot_be(tiny_saved, tmp_path, run_cli):
     source = tmp_path / "in.txt"
     source.write_text("The cat\n")
-    for name, message in (("v.npy", "a folder of Parquet files is written"), ("in.txt/v", "lies in")):
+    for name, message in (("v.npy", "a cluster writes a folder of Parquet files"), ("in.txt/v", "lies in")):
         with pytest.raises(InputError, match=message):
             encode_with_ray(tiny_saved, source, tmp_path / name, None)
     code, _, err = run_cli("encode", tiny_saved, source, "-o", tmp_path / "v.npy", "--workers", "2")
