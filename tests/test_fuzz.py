@@ -263,7 +263,7 @@ def test_a_saved_rank_encoder(name, saved, tmp_path):
         if found is not None:
             use(found)
         with redirect_stdout(io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="replace")):
-            unless_refused(lambda: print_description(describe(folder)), folder)
+            unless_refused(lambda: print_description(describe(folder), False), folder)
 
     check()
 
