@@ -71,7 +71,7 @@ class IndexFolder:
             write_tensors(path, {"probe": probe})
         with new_file(self.path / CONFIG) as path:
             write_json(path, {"format": _FORMAT, "version": __version__, **asdict(about)})
-        write_manifest(self.path, [self.path / CONFIG, self.path / _PROBE])  # all else changes
+        write_manifest(self.path, [self.path / _PROBE])  # all else changes, also by hand: where the table is
 
     def read(self) -> tuple[About, np.ndarray]:
         """Read the configuration and the model's fingerprint."""

@@ -49,15 +49,15 @@ def make_rows(sentences: Iterable[Sentence], id_column: str | None, counts: dict
         if not sentence.text:
             counts["overlong" if sentence.text is None else "empty"] += 1
             continue
-        given_columns = (sentence.columns or {}).items()
-        columns = {name: _simple(name, value, sentence.place) for name, value in given_columns}
-        given = columns.pop(id_column or "id", None)
+        raw = dict(sentence.columns or {})
+        given = raw.pop(id_column or "id", None)
+        columns = {name: _simple(name, value, sentence.place) for name, value in raw.items()}
         if given is None and id_column is not None:
             raise InputError(f"{sentence.place}: no id in column {id_column!r}")
         if given == "" or not isinstance(given, (str, int, type(None))):
             raise InputError(f"{sentence.place}: an id is a string or a whole number, not {given!r}")
         _check_names(columns, sentence.place)
-        identity = content_id(sentence.text) if given is None else str(given)
+        identity = content_id(sentence.text) if given is None else str(_simple("id", given, sentence.place))
         yield Row(identity, sentence.text, columns, given is not None, sentence.place, number)
 
 
