@@ -25,6 +25,7 @@ from rankencoder.io.storage import import_pyarrow
 
 _COMPARISONS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
 OPERATORS = (*_COMPARISONS, "prefix", "not")
+_LONGEST = 10_000  # characters
 _EXAMPLE = '{"year": {"gte": 2020}}'
 
 
@@ -46,6 +47,8 @@ def parse_filter(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def _parse(text: str) -> dict[str, Any]:
+    if len(text) > _LONGEST:
+        raise InputError(f"a filter has at most {_LONGEST:,} characters, not {len(text):,}")
     if not text.lstrip().startswith("{"):
         name, equals, value = text.partition("=")
         if not equals:
@@ -53,7 +56,9 @@ def _parse(text: str) -> dict[str, Any]:
         return {name.strip(): value.strip()}
     try:
         return dict(json.loads(text, object_pairs_hook=_distinct))
-    except (json.JSONDecodeError, RecursionError) as error:
+    except InputError:
+        raise
+    except (ValueError, RecursionError) as error:
         raise InputError(f"cannot filter by {text!r}, which is no JSON ({error})") from error
 
 
@@ -105,7 +110,8 @@ class _Column:
             self.accepted, self.described = (int, float, str), f"numbers ({kind})"
         elif types.is_date(kind) or types.is_timestamp(kind):
             self.accepted = (date, str)
-            self.described = f"times ({kind}), such as '2020-12-31T23:59:59Z'"
+            time = "" if types.is_date(kind) else "T23:59:59Z" if kind.tz else "T23:59:59"
+            self.described = f"times ({kind}), such as '2020-12-31{time}'"
 
     def conditions(self, wanted: Any) -> list[str]:
         if not isinstance(wanted, Mapping):

@@ -171,7 +171,7 @@ def compare_all(
 
 def _check_number(pairs: int, most: int | None) -> None:
     if most is not None and pairs > most:
-        raise InputError(f"more than {most:,} pairs are that similar: choose a higher `threshold`")
+        raise InputError(f"more than {most:,} pairs are that similar: choose a higher threshold")
 
 
 def parse_threshold(threshold: str | float | None) -> tuple[float, bool] | None:
