@@ -209,7 +209,7 @@ def test_no_hub_within_reach(hub, data, tmp_path):
     assert error.startswith("error: cannot fetch from the hub (")
     assert f"download {address}/senteval.tar and unpack it into {folder}/senteval/downstream" in error
     assert f"and {address}/wiki1m_for_simcse.txt into {folder}/wiki1m;" in error
-    assert error.endswith("or use a copy that you have as `data`")
+    assert error.endswith("or evaluate with a copy that you have")
     _, _, err = data("fetch", "mteb")
     assert f"{hub.url}/datasets/mteb/sts12-sts/tree/a0d554a64d88156834ff5ae9920b964011b16384" in err
     assert f"into {folder}/mteb/sickr-sts;" in err
@@ -268,7 +268,7 @@ def test_nothing_of_others_is_replaced(tmp_path):
     own = tmp_path / "senteval/downstream/STS/notes.txt"
     own.parent.mkdir(parents=True)
     own.write_text("mine")
-    with pytest.raises(InputError, match="senteval holds files that were not fetched, .* use them as `data`"):
+    with pytest.raises(InputError, match="senteval holds files that were not fetched, .* evaluate with that"):
         fetch_data(["senteval"], tmp_path)
     assert own.read_text() == "mine"
 

@@ -20,7 +20,6 @@ from rankencoder import RankEncoder, RankIndex
 from rankencoder.errors import InputError
 from rankencoder.evaluation.public_data import unpack_senteval
 from rankencoder.io.corpus import read_sentences
-from rankencoder.io.manifest import write_manifest
 from rankencoder.report import report
 
 SENTENCES = {
@@ -306,6 +305,18 @@ MEMBERS = {
 }
 
 
+@pytest.mark.parametrize("limit", ["_MOST_FILES", "_MOST_BYTES"])
+def test_archives_far_larger_than_the_data_are_refused(limit, tmp_path, monkeypatch):
+    monkeypatch.setattr(f"rankencoder.evaluation.public_data.{limit}", 20)
+    with tarfile.open(tmp_path / "data.tar", "w") as tar:
+        for i in range(30):
+            small = tarfile.TarInfo(f"STS/{i}")
+            small.size = 1
+            tar.addfile(small, io.BytesIO(b"x"))
+    with pytest.raises(InputError, match="data.tar is not unpacked: it is far larger"):
+        unpack_senteval(tmp_path / "data.tar", tmp_path / "target")
+
+
 @pytest.mark.parametrize("name", MEMBERS)
 def test_archives_stay_where_they_belong(name, tmp_path):
     home = tmp_path / "a" / "b"
@@ -343,7 +354,6 @@ def test_an_index_that_names_a_table_elsewhere_makes_nothing_there(tmp_path, cal
     RankIndex.build(callable_encoder, ["one text", "another"], folder)
     about = json.loads((folder / "index.json").read_text())
     (folder / "index.json").write_text(json.dumps({**about, "table": str(elsewhere)}))
-    write_manifest(folder, [folder / "index.json", folder / "probe.safetensors"])
     with pytest.raises(InputError, match="elsewhere"):
         RankIndex.load(folder, callable_encoder)
     assert not elsewhere.exists()

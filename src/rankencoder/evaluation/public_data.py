@@ -22,6 +22,7 @@ from rankencoder.io.storage import new_folder
 _log = logging.getLogger(__name__)
 _SIMCSE = "princeton-nlp/datasets-for-simcse"
 _DATA_FILES = ("*.jsonl", "*.jsonl.gz", "*.json", "*.json.gz", "*.csv", "*.csv.gz", "*.parquet", "README.md")
+_MOST_FILES, _MOST_BYTES = 10_000, 4 * 2**30  # SentEval's archive is far smaller
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS)
 
 
@@ -109,8 +110,8 @@ def _is_whole(target: Path, report: Callable[[str], None]) -> bool:
         return False
     if not is_whole and target.is_dir() and any(target.iterdir()):
         raise InputError(
-            f"{target} holds files that were not fetched, or by an earlier version: use them as `data`, move "
-            "them away, or choose another `output`"
+            f"{target} holds files that were not fetched, or by an earlier version: evaluate with that "
+            "folder, move them away, or choose another `output`"
         )
     return is_whole
 
@@ -161,7 +162,7 @@ def unpack_senteval(archive: Path, target: Path) -> None:
     """Unpack the folder of an archive that holds ``STS``, be it at its top or further down."""
     unpacked = target.with_name("unpacked")
     try:
-        shutil.unpack_archive(archive, unpacked, "tar", filter=_plain_files)
+        shutil.unpack_archive(archive, unpacked, "tar", filter=_archive_filter())
     except (tarfile.TarError, EOFError, ValueError, OSError) as error:
         if getattr(error, "errno", None) in _DISK_ERRORS:
             raise
@@ -173,10 +174,20 @@ def unpack_senteval(archive: Path, target: Path) -> None:
     shutil.rmtree(unpacked, ignore_errors=True)
 
 
-def _plain_files(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo:
-    if not (member.isfile() or member.isdir()):
-        raise ValueError(f"{member.name} in it is no plain file")
-    return tarfile.data_filter(member, path)
+def _archive_filter() -> Callable[[tarfile.TarInfo, str], tarfile.TarInfo]:
+    """Return a filter for one archive that refuses links, devices, and more than SentEval's data could be."""
+    files = size = 0
+
+    def check(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo:
+        nonlocal files, size
+        files, size = files + 1, size + member.size
+        if files > _MOST_FILES or size > _MOST_BYTES:
+            raise ValueError("it is far larger than SentEval's data")
+        if not (member.isfile() or member.isdir()):
+            raise ValueError(f"{member.name} in it is no plain file")
+        return tarfile.data_filter(member, path)
+
+    return check
 
 
 @contextmanager
@@ -192,5 +203,5 @@ def _network_advice(folder: Path, missing: Sequence[Part]) -> Iterator[None]:
         advice = ", and ".join(part.instructions(folder) for part in missing)
         raise InputError(
             f"cannot fetch from the hub ({first_line(error)}). Where there is a network, download {advice}; "
-            "or use a copy that you have as `data`"
+            "or evaluate with a copy that you have"
         ) from error
