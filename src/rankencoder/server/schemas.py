@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
 
 from rankencoder.io.corpus import LONGEST
 from rankencoder.search.hits import Hit
@@ -70,6 +78,12 @@ class SimilarityRequest(_Request):
 
     a: Sentences
     b: Sentences
+
+    @model_validator(mode="after")
+    def _check_number(self) -> SimilarityRequest:
+        if len(self.a) + len(self.b) > MAX_SENTENCES:
+            raise ValueError(f"a and b hold more than {MAX_SENTENCES:,} sentences together")
+        return self
 
 
 class ExplainRequest(_Request):
