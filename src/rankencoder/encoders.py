@@ -134,7 +134,8 @@ class Encoder:
         """
         if self.model is None:
             return vectors_digest(self.probe())
-        return digest([self.prompt, model_digest(self.model)])
+        own = model_digest(self.model)
+        return digest([self.prompt, own]) if self.prompt else own
 
     def probe(self) -> np.ndarray:
         """Return the vectors of the probe sentences: the encoder's fingerprint."""

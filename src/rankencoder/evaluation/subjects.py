@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from rankencoder.blend import blend
+from rankencoder.encoder_sources import split_prompt
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError, located
 from rankencoder.evaluation.pairwise import encode_pairs, pair_similarities
@@ -153,7 +154,7 @@ def _open_run(folder: Path, options: dict[str, Any], cache: Path | None, progres
     ranked = folder / "rankencoder"
     second = RankEncoder.load(ranked, **options) if ranked.is_dir() else None
     first = _first_encoder(folder, record["config"])
-    if os.path.isdir(first):  # a name of any length
+    if os.path.isdir(split_prompt(first)[0]):  # a name of any length
         with located(str(folder)):
             encoder = CachedEncoder(Encoder(first, **options), cache)
         subject = Subject("E1", encoder)
@@ -169,9 +170,9 @@ def _open_run(folder: Path, options: dict[str, Any], cache: Path | None, progres
     return Model(_label(str(folder)), "run", str(folder), subjects, record)
 
 
-def _first_encoder(folder: Path, config: dict[str, Any]) -> Path:
+def _first_encoder(folder: Path, config: dict[str, Any]) -> str:
     """Return where E1 of a training is: in its folder, or wherever the one that it was given is."""
     given = config.get("base_encoder") or []
     given = [given] if isinstance(given, str) else given
     is_one = isinstance(given, list) and len(given) == 1 and isinstance(given[0], str)
-    return folder / "base" if (folder / "base").is_dir() or not is_one else Path(given[0])
+    return str(folder / "base") if (folder / "base").is_dir() or not is_one else given[0]

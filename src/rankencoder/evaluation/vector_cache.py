@@ -89,8 +89,9 @@ class StoredVectors:
         """Return the vectors that are stored, by key."""
         for file in sorted(set(self.folder.glob("*.safetensors")) - self._indexed):
             self._indexed.add(file)
-            for key in _load(file, "keys").get("keys", ()):
-                self._places[key.tobytes()] = file
+            keys_of_file = _load(file, "keys").get("keys")
+            if keys_of_file is not None and keys_of_file.ndim == 2:
+                self._places |= {key.tobytes(): file for key in keys_of_file}
         wanted: dict[Path, set[bytes]] = {}
         for key in keys:
             if key in self._places:
@@ -125,7 +126,7 @@ def _vectors(file: Path) -> dict[bytes, np.ndarray]:
     if not stored:
         return {}
     keys, rows = stored["keys"], stored["vectors"]
-    is_whole = keys.shape == (len(rows), _KEY) and rows.ndim == 2 and rows.dtype == np.float32
+    is_whole = rows.ndim == 2 and keys.shape == (len(rows), _KEY) and rows.dtype == np.float32
     if not is_whole or not np.array_equal(stored["sha256"], _seal(keys, rows)):
         file.unlink(missing_ok=True)
         return {}

@@ -106,8 +106,8 @@ def check_local(target: str | Path) -> None:
     """Check that a target is on a disk: a path would be made of an address, and a folder named "s3:"."""
     if found := _ADDRESS.search(Path(target).as_posix()):
         raise InputError(
-            f"{found[0].lstrip('/')}//… is an address, and only encoding with `ray` writes to one: give a "
-            "folder or file"
+            f"{found[0].lstrip('/')}//… is an address, and only encoding on a Ray cluster writes to one: "
+            "give a folder or file"
         )
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rankencoder.encoder_sources import join_prompt, split_prompt
+from rankencoder.encoder_sources import encoder_folder, join_prompt, rankencoder_folder, split_prompt
 from rankencoder.io.storage import absolute
 
 
@@ -18,6 +18,7 @@ class Shipped:
 
     def __init__(self, ray: Any, source: str | Path) -> None:
         name, self.prompt = split_prompt(str(source))
+        name = str(rankencoder_folder(name) or encoder_folder(name))  # of a training's folder that alone
         self.source = str(absolute(name))
         folder = Path(self.source)
         self.files = {str(path.relative_to(folder)): ray.put(path.read_bytes()) for path in _files(folder)}
