@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.errors import InputError, first_line
-from rankencoder.io.storage import CONFIG, RUN, check_not_interrupted
+from rankencoder.io.storage import CONFIG, RUN, check_not_interrupted, read_json
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -52,8 +52,9 @@ def encoder_folder(name: str) -> str:
     run = Path(name)
     if not (run / RUN).exists():
         return name
-    for folder in (run / "encoder", run / "base"):
-        if folder.is_dir():
+    finished = read_json(run / RUN).get("finished")
+    for folder in (run / "encoder", run / "base"):  # an unfinished run's base is not what it is to become
+        if folder.is_dir() and (finished or folder.name == "encoder"):
             return str(folder)
     raise InputError(f"the training in {run} has not finished an encoder yet: resume it first")
 

@@ -14,6 +14,7 @@ import typer
 
 from rankencoder.cli.console import console, is_watched, print_json, quiet_libraries
 from rankencoder.cli.options import Json, Overwrite
+from rankencoder.errors import InputError, nearest
 from rankencoder.training.config import TrainConfig, default_text
 from rankencoder.training.settings_file import parse_pair
 
@@ -77,7 +78,8 @@ def train(
 
     """
     given = {name: value for name, value in settings.items() if value not in (None, [])}
-    given |= dict(parse_pair(pair, "--set") for pair in set or ())
+    given |= _parse_settings(set or [])
+    corpus, output = given.pop("corpus", corpus), given.pop("output", output)
     if option:
         given["options"] = dict(parse_pair(pair, "--option") for pair in option)
     quiet_libraries()
@@ -85,6 +87,8 @@ def train(
     from rankencoder.training.run import plan_training
     from rankencoder.training.run import train as run_training
 
+    if plan and resume:
+        raise InputError("--plan shows a new training: leave --resume out")
     if plan:
         console().print(
             str(plan_training(corpus, output, config=config, **given)), markup=False, soft_wrap=True
@@ -101,6 +105,17 @@ def train(
         print_json({"output": str(run.folder), **{k: v for k, v in run.record.items() if k != "history"}})
     else:
         _print(run)
+
+
+def _parse_settings(pairs: list[str]) -> dict[str, Any]:
+    """Return what --set gives; the settings that have an option of their own way among it."""
+    given = dict(parse_pair(pair, "--set") for pair in pairs)
+    for name, value in given.items():
+        if name not in TrainConfig.model_fields:
+            raise InputError(f"--set {name}: unknown setting:{nearest(name, TrainConfig.model_fields)}")
+        if value is None:
+            raise InputError(f"--set {name}: no value given")
+    return given
 
 
 @contextmanager

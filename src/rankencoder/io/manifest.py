@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rankencoder.errors import InputError
-from rankencoder.io.storage import check_kinds, file_digest, read_json, write_json
+from rankencoder.io.storage import check_kinds, file_digest, new_file, read_json, write_json
 
 MANIFEST = "manifest.json"
 
@@ -19,7 +19,9 @@ def write_manifest(folder: Path, files: Iterable[Path] | None = None) -> None:
     """
     given = (path for path in folder.rglob("*") if path.is_file()) if files is None else files
     listed = {path.relative_to(folder).as_posix(): path for path in given if path != folder / MANIFEST}
-    write_json(folder / MANIFEST, {"files": {name: file_entry(listed[name]) for name in sorted(listed)}})
+    entries = {name: file_entry(listed[name]) for name in sorted(listed)}
+    with new_file(folder / MANIFEST) as path:
+        write_json(path, {"files": entries})
 
 
 def check_manifest(folder: Path, *, skip: str = "", advice: str = "build it again") -> bool:

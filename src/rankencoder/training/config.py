@@ -25,9 +25,11 @@ STAGE_2, RUNNING = "Stage 2 and RankEncoder", "Running"
 
 
 def _existing(name: str) -> str:
+    from rankencoder.encoder_sources import join_prompt, split_prompt
     from rankencoder.io.storage import absolute
 
-    return str(absolute(name))
+    path, prompt = split_prompt(name)
+    return join_prompt(str(absolute(path)), prompt)
 
 
 def _path(name: str) -> str:

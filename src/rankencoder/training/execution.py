@@ -20,7 +20,7 @@ from rankencoder.errors import InputError
 from rankencoder.io.manifest import MANIFEST, check_manifest, write_manifest
 from rankencoder.io.storage import new_file, read_array, read_json, write_json
 from rankencoder.reference import Reference
-from rankencoder.training.checks import check_batches
+from rankencoder.training.checks import check_batches, check_compile
 from rankencoder.training.config import Given, describe_recipe
 from rankencoder.training.gather import WAIT
 from rankencoder.training.loop.stage import Stage, train_stage
@@ -45,6 +45,8 @@ class Execution:
         self.processes = PartialState(cpu=plan.config.device == "cpu", timeout=WAIT)
         self.is_main: bool = self.processes.is_main_process
         self.progress = progress and self.is_main
+        for step in plan.trainings() if self.is_main else ():
+            check_compile(step.config, step.method)
         self.timings: dict[str, float] = {}
         self.rows: dict[str, Dataset] = {}
 
@@ -173,6 +175,7 @@ class Execution:
     def _close(self) -> None:
         """Write record and picture, and delete checkpoints and vectors."""
         abouts = [(step, read_json(_about(self.folder / step.work))) for step in self.plan.trainings()]
+        self.processes.wait_for_everyone()  # until all have read
         history = close_record(self.record, abouts, self.timings)
         if self.is_main:
             if any("contrastive" in entry for entry in history):

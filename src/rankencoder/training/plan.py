@@ -6,7 +6,7 @@ import copy
 from dataclasses import dataclass
 
 from rankencoder.training.backbones.backbone import Backbone, load_backbone
-from rankencoder.training.checks import check_compile, check_kind, check_length, check_machine
+from rankencoder.training.checks import check_kind, check_length, check_machine
 from rankencoder.training.config import Given, TrainConfig, describe_recipe
 from rankencoder.training.loop.stage import on_gpu
 from rankencoder.training.methods import find_method, make_method
@@ -116,7 +116,6 @@ def make_plan(given: Given) -> Plan:
     shelf = BackboneShelf(given.draft)
     check_machine(given.draft)
     config, method, added_dropout = _resolve(given, None, shelf)
-    check_compile(config, method)
     steps: list[Step] = [StoreSentences("work/sentences.json", config.corpus)]
     teachers = list(config.base_encoder)
     for name in [] if teachers else config.teachers or [config.method]:

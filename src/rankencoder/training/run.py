@@ -90,8 +90,8 @@ def train(
         plan = make_plan(given)
         run = Execution(plan, folder, sys.stderr.isatty() if progress is None else progress)
         if not resume:
-            source = plan.config.corpus or (corpus if not isinstance(corpus, (str, Path)) else None)
-            run.begin(source, given, overwrite=overwrite)
+            in_memory = corpus is not None and not isinstance(corpus, (str, Path))
+            run.begin(corpus if in_memory else plan.config.corpus or None, given, overwrite=overwrite)
         return TrainingRun(folder, run.finish())
 
 
@@ -117,8 +117,8 @@ def _given(
 ) -> Given:
     """Return the settings that were given, checked one by one."""
     _need_libraries()
-    if isinstance(corpus, (str, Path)):
-        settings = {**settings, "corpus": str(corpus)}
+    if corpus is not None:  # sentences in memory have no name
+        settings = {**settings, "corpus": str(corpus) if isinstance(corpus, (str, Path)) else ""}
     if output is not None:
         settings = {**settings, "output": str(output)}
     return read_given(settings, None if config is None else Path(config))

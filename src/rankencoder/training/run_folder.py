@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from rankencoder.encoder_sources import split_prompt
 from rankencoder.errors import InputError
-from rankencoder.io.storage import RUN, check_free, is_empty, read_json
+from rankencoder.io.storage import RUN, check_free, check_kinds, is_empty, read_json
 from rankencoder.training.config import Given, TrainConfig, read_given
 from rankencoder.training.run_outputs import SETTINGS, write_record
 
@@ -28,7 +29,8 @@ def locked(output: Path) -> Iterator[None]:
             try:
                 yield
             finally:
-                file.unlink(missing_ok=True)
+                with suppress(PermissionError):  # Windows deletes no open file
+                    file.unlink(missing_ok=True)
     except Timeout:
         raise InputError(f"another process is training into {output}: wait for it, or stop it") from None
 
@@ -39,12 +41,16 @@ def resumed_settings(output: Path, given: Given) -> Given:
         begun = (output / RUN).exists()
         advice = "it stopped before its corpus was read, set `overwrite`" if begun else "leave `resume` out"
         raise InputError(f"there is no training to resume in {output}: {advice}")
-    if read_json(output / RUN).get("finished") or not (output / WORK).exists():
+    record = read_json(output / RUN)
+    if record.get("finished") or not (output / WORK).exists():
         shutil.rmtree(output / WORK, ignore_errors=True)
         raise InputError(f"the training in {output} is finished, there is nothing to resume")
+    config = check_kinds({"config": {}, **record}, output / RUN, config=dict)["config"]
+    if "rounds" in config:
+        raise InputError(f"the training in {output} was begun by an earlier version: set `overwrite`")
     stored = read_given({"output": str(output)}, output / SETTINGS)
     for name, value in sorted(given.values.items()):
-        before = getattr(stored.draft, name)
+        before = stored.values.get(name, config.get(name, getattr(stored.draft, name)))
         if value != before:
             raise InputError(
                 f"cannot resume {output} with {name} {value!r}, it was begun with {before!r}: leave it out, "
@@ -102,7 +108,7 @@ def _check_occupied(output: Path, config: TrainConfig, overwrite: bool) -> bool:
     read += [("dev", file) for file in config.dev]
     read += [(f"option {name}", value) for name, value in config.options.items() if isinstance(value, str)]
     for name, value in read:
-        if value and Path(value).is_relative_to(output):
+        if value and Path(split_prompt(value)[0]).is_relative_to(output):
             raise InputError(f"{name} {value} is in the folder that would be overwritten: use another output")
     return True
 
