@@ -292,6 +292,9 @@ def test_the_folder_of_a_training_is_opened(tiny_folder, tiny_saved, tmp_path):
     with pytest.raises(InputError, match="has not finished an encoder yet: resume it first"):
         open_model(tmp_path)
     shutil.copytree(tiny_folder, tmp_path / "base")
+    with pytest.raises(InputError, match="resume it first"):  # E1 is not what the run is to become
+        open_model(tmp_path)
+    (tmp_path / "rankencoder-run.json").write_text('{"finished": true}')
     assert isinstance(open_model(tmp_path), Encoder)
     with pytest.raises(InputError, match="plain encoder"):
         open_rankencoder(tmp_path)

@@ -45,8 +45,9 @@ class Execution:
         self.processes = PartialState(cpu=plan.config.device == "cpu", timeout=WAIT)
         self.is_main: bool = self.processes.is_main_process
         self.progress = progress and self.is_main
-        for step in plan.trainings() if self.is_main else ():
-            check_compile(step.config, step.method)
+        if self.is_main:
+            last = plan.trainings()[-1]
+            check_compile(last.config, last.method)
         self.timings: dict[str, float] = {}
         self.rows: dict[str, Dataset] = {}
 
