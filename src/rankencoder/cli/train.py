@@ -108,7 +108,7 @@ def train(
 
 
 def _parse_settings(pairs: list[str]) -> dict[str, Any]:
-    """Return what --set gives; the settings that have an option of their own way among it."""
+    """Parse the NAME=VALUE pairs of --set."""
     given = dict(parse_pair(pair, "--set") for pair in pairs)
     for name, value in given.items():
         if name not in TrainConfig.model_fields:

@@ -119,7 +119,10 @@ def make_plan(given: Given) -> Plan:
     steps: list[Step] = [StoreSentences("work/sentences.json", config.corpus)]
     teachers = list(config.base_encoder)
     for name in [] if teachers else config.teachers or [config.method]:
-        step = _base_step(given, name, shelf)
+        if name == config.method:
+            step = TrainEncoder("base", 1, "work/stage-1", config, method)
+        else:
+            step = _teacher_step(given, name, shelf)
         steps.append(step)
         teachers.append(step.output)
     if not config.only_base:
@@ -131,11 +134,8 @@ def make_plan(given: Given) -> Plan:
     return Plan(config, tuple(steps), shelf, added_dropout)
 
 
-def _base_step(given: Given, name: str, shelf: BackboneShelf) -> TrainEncoder:
-    """Return the training of a method's E1: that of the student's own method is the run's ``base``."""
-    if name == given.method:
-        config, method, _ = _resolve(given, None, shelf)
-        return TrainEncoder("base", 1, "work/stage-1", config, method)
+def _teacher_step(given: Given, name: str, shelf: BackboneShelf) -> TrainEncoder:
+    """Return the training of E1 by another method than the student's."""
     config, method, _ = _resolve(given, name, shelf)
     return TrainEncoder(f"teachers/{name}", 1, f"work/teachers/{name}/stage-1", config, method)
 
