@@ -1,4 +1,4 @@
-"""What a report holds, as plain data: sections of text, tables, figures and pairs of sentences."""
+"""What a report holds, as plain data: sections of verdicts, tables, figures and pairs of sentences."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -14,17 +14,6 @@ from rankencoder.report.formatting import NOTHING, clean, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-Value = float | int | str | None
-
-
-@dataclass(frozen=True)
-class Text:
-    """A paragraph and a list of findings."""
-
-    text: str
-    findings: list[str] = field(default_factory=list)
-    kind: ClassVar[str] = "text"
 
 
 @dataclass(frozen=True)
@@ -34,7 +23,7 @@ class Verdict:
     about: str
     headline: str
     paragraphs: list[str]
-    tone: str  # "gain" where something beats plain cosine, "keep" where nothing does, else "open"
+    tone: str = "open"  # "gain" where something beats plain cosine, "keep" where nothing does
     advice: str = ""  # what to run next: a name in section_texts.jinja
     kind: ClassVar[str] = "verdict"
 
@@ -83,11 +72,10 @@ class Panel:
 
 @dataclass(frozen=True)
 class MapPanel:
-    """A map of sentences, drawn by the page itself so that each dot can tell its sentence."""
+    """A map of sentences, drawn by the page itself so that each dot can show its sentence."""
 
     title: str
     label: str
-    space: str
     links: list[tuple[float, float, float, float]]  # the ends of lines: x, y, x, y
     dots: list[tuple[int, float, float, bool, str]]  # number, x, y, whether it is linked, the sentence
     width: int = 440
@@ -97,20 +85,13 @@ class MapPanel:
 class Figure:
     """Plots, what they show in words, and their data."""
 
-    ident: str
-    title: str
-    keys: list[tuple[str, str, str]]  # the legend: text, colour, mark (line, dashes, dot, square or area)
+    name: str  # in section_texts.jinja, which holds its title, legend and the columns of its data
     panels: Sequence[Panel | MapPanel]
-    head: list[str]
-    data: list[list[Value]]
-    finding: str = ""
-    findings: list[str] = field(default_factory=list)
+    data: list[list[Any]]
+    findings: list[str]
+    ranks: str = "ranks"  # what to call the rank similarity
+    of: str = ""  # the encoder, where each has a figure of its own
     kind: ClassVar[str] = "figure"
-
-    @property
-    def csv(self) -> str:
-        """The data as a file."""
-        return to_csv(self.head, self.data)
 
 
 @dataclass(frozen=True)
@@ -120,7 +101,6 @@ class ChangedPairs:
     caption: str
     similarities: list[str]
     pairs: list[tuple[str, str, list[tuple[str, str]]]]
-    folded: bool
     kind: ClassVar[str] = "pairs"
 
 
@@ -129,8 +109,7 @@ class Section:
     """A section; without blocks, what it shows was not measured."""
 
     ident: str  # its name in section_texts.jinja, which holds its heading and lead
-    blocks: Sequence[Text | Verdict | Table | Figure | ChangedPairs] = ()
-    findings: list[str] = field(default_factory=list)  # a sentence for each encoder
+    blocks: Sequence[Verdict | Table | Figure | ChangedPairs] = ()
 
 
 def spread_cell(values: Sequence[float | None], digits: int = 2, *, best: bool = False) -> Cell:
@@ -142,7 +121,7 @@ def spread_cell(values: Sequence[float | None], digits: int = 2, *, best: bool =
     return Cell(number(float(np.mean(real)), digits), spread, best)
 
 
-def to_csv(head: Sequence[str], rows: Iterable[Sequence[Value]]) -> str:
+def to_csv(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     r"""Write data for spreadsheets; text that one would take for a formula gets an apostrophe.
 
     >>> to_csv(["x", "y"], [["=cmd()", -1.5]])
@@ -153,7 +132,7 @@ def to_csv(head: Sequence[str], rows: Iterable[Sequence[Value]]) -> str:
     return out.getvalue()
 
 
-def _harmless(cell: Value) -> Value:
+def _harmless(cell: Any) -> Any:
     if not isinstance(cell, str):
         return cell
     text = clean(cell)

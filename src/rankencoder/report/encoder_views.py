@@ -9,9 +9,8 @@ from typing import Any
 from rankencoder.evaluation.result_rows import Row, grouped, rows
 from rankencoder.evaluation.results import Result
 from rankencoder.evaluation.sts_data import DEV, SEVEN
-from rankencoder.report.formatting import clean, listed
+from rankencoder.report.formatting import clean
 
-_PEARSON = 0.5  # the power that correlates similarities themselves, not their ranks
 _SYSTEMS = {
     ("E1", "cosine"): "E1: the base encoder",
     ("E1", "ranks"): "E1 ranks: RankEncoder without training",
@@ -20,7 +19,7 @@ _SYSTEMS = {
 }  # as the paper calls them
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class View:
     """An encoder of one model, or of several runs of one configuration."""
 
@@ -57,20 +56,20 @@ class View:
         return "rank vectors" if name == "ranks" else f"{name} vectors"
 
     @property
-    def form(self) -> dict[str, Any] | None:
-        """Name and settings of its rank part, where there is one."""
-        return self.subject_of(self.members[0]).get("form")
+    def subject(self) -> dict[str, Any]:
+        """What its first result says about it."""
+        subjects: list[dict[str, Any]] = self.members[0]["model"]["subjects"]
+        return next(subject for subject in subjects if subject["role"] == self.role)
 
     @property
     def about(self) -> str:
         """What it is, in short."""
-        subject = self.subject_of(self.members[0])
-        encoder = "/".join(clean(subject["encoder"]).rstrip("/").split("/")[-2:])
+        encoder = "/".join(clean(self.subject["encoder"]).rstrip("/").split("/")[-2:])
         parts = [self.name, *([encoder] if encoder != self.label else [])]
-        if subject.get("dimension"):
-            parts.append(f"{subject['dimension']:,} dimensions")
-        if "reference" in subject:
-            parts.append(f"{subject['reference']['size']:,} reference sentences")
+        if self.subject.get("dimension"):
+            parts.append(f"{self.subject['dimension']:,} dimensions")
+        if "reference" in self.subject:
+            parts.append(f"{self.subject['reference']['size']:,} reference sentences")
         return " · ".join(parts)
 
     def tell(self, text: str) -> str:
@@ -83,31 +82,18 @@ class View:
         name = kind if row is None else row.system.removeprefix(self.role).strip()
         return clean(name).replace("-", "−")
 
-    def does(self, kind: str, many: str, one: str) -> str:
-        """Return a similarity and what it does: ranks do, a power or a blend does."""
-        name = self.similarity(kind)
-        return f"{name} {many if name == 'ranks' else one}"
-
     def system(self, kind: str) -> str:
         """Return what to call a similarity in a table of all systems of a model."""
         return _SYSTEMS.get((self.role, kind)) or f"{self.role} {self.similarity(kind)}".strip()
 
-    def part_of(self, member: Result, section: str) -> dict[str, Any]:
-        """Return this encoder's part of a section of one result, empty where it was not measured."""
-        return (member.get(section) or {}).get(self.role) or {}
-
     def parts(self, section: str) -> list[dict[str, Any]]:
         """Return this encoder's part of a section, of each run that has it."""
-        return [part for member in self.members if (part := self.part_of(member, section))]
+        found = [(member.get(section) or {}).get(self.role) for member in self.members]
+        return [part for part in found if part]
 
     def set_parts(self, section: str, name: str) -> list[dict[str, Any]]:
         """Return the part of a section that is on one data set, of each run that has it."""
         return [member[section][name] for member in self.members if name in (member.get(section) or {})]
-
-    def subject_of(self, member: Result) -> dict[str, Any]:
-        """Return what one of its results says about it."""
-        subjects: list[dict[str, Any]] = member["model"]["subjects"]
-        return next(subject for subject in subjects if subject["role"] == self.role)
 
 
 def views(results: Sequence[Result], aggregation: str) -> list[View]:
@@ -129,30 +115,6 @@ def common_name(views: Sequence[View], kind: str) -> str:
     """Return what all encoders call a kind of similarity, or else the kind."""
     names = {view.similarity(kind) for view in views}
     return names.pop() if len(names) == 1 else kind
-
-
-def form_notes(views: Sequence[View]) -> list[str]:
-    """Say where what is called ranks are not the exact ones of the paper."""
-    notes: dict[str, list[str]] = {}
-    ranked = [view for view in views if view.form is not None]
-    for view in ranked:
-        note = _form_note(view.form or {})
-        if note and view.similarity("ranks") == "ranks":
-            notes.setdefault(note, []).append(view.name)
-    return [
-        f"Ranks here{'' if len(names) == len(ranked) else f' of {listed(names)}'} are {note}."
-        for note, names in notes.items()
-    ]
-
-
-def _form_note(form: dict[str, Any]) -> str:
-    settings = form.get("settings", {})
-    if form.get("name") == "compact":
-        size = f", {settings['dim']:,} dimensions" if "dim" in settings else ""
-        return f"in the compact form{size}: close to the exact ranks of the paper, not equal"
-    if form.get("name") == "linear" and settings.get("power") == _PEARSON:
-        return "in the linear form, power +½: Pearson’s correlation in place of Spearman’s, not the paper’s"
-    return ""
 
 
 def set_order(names: Sequence[str]) -> list[str]:

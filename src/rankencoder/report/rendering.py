@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from rankencoder._version import __version__
 from rankencoder.errors import InputError
-from rankencoder.report.document import Section
+from rankencoder.report.document import Section, to_csv
 from rankencoder.report.formatting import clean, number
 from rankencoder.report.svg_plots import to_svg
 
@@ -34,7 +34,7 @@ def render(sections: Sequence[Section], title: str, format: str) -> str:
     )
     environment.filters |= {
         "datum": _datum,
-        "data_url": lambda csv: f"data:text/csv;charset=utf-8,{quote(csv)}",
+        "data_url": lambda rows, head: f"data:text/csv;charset=utf-8,{quote(to_csv(head, rows))}",
         "svg": lambda panel, ident: Markup(to_svg(panel, ident)),  # escapes the text within itself
         "commands": lambda text: Markup(_COMMAND.sub(r"<code>\1</code>", str(escape(text)))),
         "md": escape_markdown,

@@ -1,4 +1,4 @@
-"""The tables, each next to the paper's: sentence pairs, similar pairs, the shape of the space, transfer."""
+"""The tables, most next to the paper's: sentence pairs, similar pairs, shape of the space, transfer, cost."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from rankencoder.evaluation.sts_data import DEV, SEVEN
 from rankencoder.evaluation.transfer_data import TRANSFER_TASKS
 from rankencoder.report import paper_scores
 from rankencoder.report.document import Cell, Group, Section, Table, spread_cell
-from rankencoder.report.encoder_views import View, form_notes, set_order
+from rankencoder.report.encoder_views import View, set_order
 from rankencoder.report.formatting import NOTHING, clean, listed, number, plural
 
-_BOLD = "Bold: the highest of a model’s own rows, which may be chance; the gains below have intervals."
 _PUBLISHED = "Published, BERT-base: another backbone"
 _AGGREGATIONS = {
     "all": "over all pairs of a set, the field’s convention",
@@ -24,7 +23,8 @@ _AGGREGATIONS = {
     "wmean": "the mean of a set’s sub-sets, weighted by their pairs",
 }
 
-_COLUMNS = (
+_Columns = Sequence[tuple[str, str, int, float]]  # what was measured, its title, digits, and scale
+_SPACE: _Columns = (
     ("uniformity", "uniformity", 2, 1),
     ("alignment", "alignment", 3, 1),
     ("hubness", "hubness", 2, 1),
@@ -33,51 +33,53 @@ _COLUMNS = (
     ("first_ten_share", "1st ten, %", 1, 100),
     ("mean_norm", "mean norm", 2, 1),
 )
+_COST: _Columns = (
+    ("model_ms", "encoder, ms", 3, 1),
+    ("form_ms", "rank part, ms", 4, 1),
+    ("reference_seconds", "reference, s", 1, 1),
+    ("form_bytes", "form, MiB", 1, 2**-20),
+    ("vector_bytes", "vector, KiB", 1, 2**-10),
+)
 
 
 def sts_section(views: Sequence[View], aggregation: str) -> Section:
     """Tabulate Spearman's correlations by set, next to the paper's."""
     scored = [view for view in views if view.rows]
-    if not scored:
-        return Section("sts")
     names = set_order([name for view in scored for row in view.rows.values() for name in row.golds])
     others = [name for name in names if name not in SEVEN]
-    caption = f"Spearman’s correlation ×100, {_AGGREGATIONS[aggregation]}"
-    notes = _notes(scored, names)
-    seven = [*SEVEN, "AVG"]
-    published = [
-        _published(paper_scores.STS),
-        Group("Published, BERT-base, three seeds", _seed_rows(), published=True),
-    ]
-    source = f"Published figures: {paper_scores.SOURCE}. {paper_scores.NOT_COMPARABLE}"
-    if len(others) == len(names):
-        own = Table(caption, ["similarity", *map(clean, others)], _groups(scored, others), notes)
-        title = "The paper’s scores, BERT-base"
-        return Section("sts", [own, Table(title, ["encoder", *seven], published, [source], folded=True)])
-    notes = ["AVG: the mean of the seven test sets.", source, *notes]
-    tables = [Table(caption, ["similarity", *seven], [*_groups(scored, seven), *published], notes)]
+    caption, notes = f"Spearman’s correlation ×100, {_AGGREGATIONS[aggregation]}", _notes(scored, names)
+    tables = []
+    if len(others) < len(names):
+        columns = [*SEVEN, "AVG"]
+        groups = [*_groups(scored, columns), _published(paper_scores.STS), _published_seeds()]
+        source = f"Published figures: {paper_scores.SOURCE}. {paper_scores.NOT_COMPARABLE}"
+        notes = ["AVG: the mean of the seven test sets.", source, *notes]
+        tables.append(Table(caption, ["similarity", *columns], groups, notes))
+        caption, notes = f"Other sets: {caption}", []
     if others:
         head = ["similarity", *map(clean, others)]
-        tables.append(Table(f"Other sets: {caption}", head, _groups(scored, others)))
+        tables.append(Table(caption, head, _groups(scored, others), notes))
     return Section("sts", tables)
 
 
 def _groups(views: Sequence[View], columns: Sequence[str]) -> list[Group]:
-    labels = dict.fromkeys(view.label for view in views)
-    return [Group(label, _rows([v for v in views if v.label == label], columns)) for label in labels]
+    """Return a group of rows for each model, its best figure of each column marked."""
+    groups = []
+    for label in dict.fromkeys(view.label for view in views):
+        own = [view for view in views if view.label == label]
+        rows = [(view.system(kind), row) for view in own for kind, row in view.rows.items()]
+        best = {c: max(_rounded(row, c) for _, row in rows) for c in columns} if len(rows) > 1 else {}
+        lines = [(name, [_score(row, c, best.get(c)) for c in columns]) for name, row in rows]
+        groups.append(Group(label, lines))
+    return groups
 
 
-def _rows(views: Sequence[View], columns: Sequence[str]) -> list[tuple[str, list[Cell]]]:
-    rows = [(view.system(kind), row) for view in views for kind, row in view.rows.items()]
-    best = {c: max((row.mean(c) for _, row in rows if c in row.values), default=np.inf) for c in columns}
-    if len(rows) == 1:
-        best = dict.fromkeys(columns, np.inf)  # has no rivals
-    return [(name, [_score(row, c, best[c]) for c in columns]) for name, row in rows]
+def _score(row: Row, column: str, best: float | None) -> Cell:
+    return spread_cell(row.values.get(column, []), best=_rounded(row, column) == best)
 
 
-def _score(row: Row, column: str, best: float) -> Cell:
-    values = row.values.get(column, [])
-    return spread_cell(values, best=bool(values) and round(row.mean(column), 2) >= round(best, 2))
+def _rounded(row: Row, column: str) -> float:
+    return round(row.mean(column), 2) if column in row.values else -np.inf
 
 
 def _published(scores: Mapping[str, Sequence[float]]) -> Group:
@@ -85,52 +87,46 @@ def _published(scores: Mapping[str, Sequence[float]]) -> Group:
     return Group(_PUBLISHED, rows, published=True)
 
 
-def _seed_rows() -> list[tuple[str, list[Cell]]]:
-    return [
+def _published_seeds() -> Group:
+    rows = [
         (name, [Cell(f"{mean:.1f}", f"{spread:.1f}") for mean, spread in values])
         for name, values in paper_scores.STS_SEEDS.items()
     ]
+    return Group("Published, BERT-base, three seeds", rows, published=True)
 
 
 def _notes(views: Sequence[View], names: Sequence[str]) -> list[str]:
-    notes = [_BOLD, *form_notes(views)]
-    dev = [name for name in names if name in DEV]
-    if dev:
+    notes = ["Bold: the highest of a model’s own rows, which may be chance; the gains below have intervals."]
+    notes += [_form_note(view) for view in views]
+    if dev := [name for name in names if name in DEV]:
         notes.append(f"{listed(dev)}: for choosing, not for reporting.")
     if any(len(view.members) > 1 for view in views):
         notes.append("±: standard deviation over runs that differ only in their seeds.")
-    members = [member for view in views for member in view.members]
-    notes += [
-        clean(note) for member in members for about in member["data"].values() for note in about["notes"]
-    ]
-    return list(dict.fromkeys(notes))
+    sets = [about for view in views for member in view.members for about in member["data"].values()]
+    if any(about["notes"] for about in sets):
+        notes.append("Some sets are not as published: see the notes on the data, at the end.")
+    return list(dict.fromkeys(note for note in notes if note))
+
+
+def _form_note(view: View) -> str:
+    """Say that ranks are not the exact ranks of the paper, where they are not."""
+    form = view.subject.get("form", {"name": "exact"})
+    ranks = "Ranks here are" if view.is_alone else f"Ranks of {view.label} are"
+    if view.similarity("ranks") != "ranks" or form["name"] == "exact":
+        return ""
+    if form["name"] == "compact":
+        size = f"{form['settings']['dim']:,} dimensions"
+        return f"{ranks} in the compact form, {size}: close to the exact ranks of the paper, not equal."
+    what = "Pearson’s correlation in place of Spearman’s, not the paper’s"
+    return f"{ranks} in the linear form, power +½: {what}."
 
 
 def similar_section(views: Sequence[View]) -> Section:
     """Tabulate correlations within groups of dissimilar, intermediate and similar pairs (Table 5)."""
-    found = [view for view in views if view.rows]
-    names = set_order([n for v in found for m in v.members for n in m.get("similar-pairs") or {}])
-    if not names:
-        return Section("similar")
-    main = "STS-B" if "STS-B" in names else names[0]
-    tables = [_similar_table(found, [main], f"{clean(main)}: Spearman ×100 within each group")]
-    if "STS-B" in names:
-        caption = "The paper’s Table 5: the similar pairs of STS-B, by base encoder"
-        published = _published(paper_scores.SIMILAR_PAIRS)
-        tables.append(Table(caption, ["", *paper_scores.BASES], [published]))
-    others = [name for name in names if name != main]
-    if others:
-        caption = "The other sets: Spearman ×100 within each group"
-        tables.append(_similar_table(found, others, caption, folded=True))
-    findings = [_similar_gain(view, main) for view in found if view.is_ranked]
-    return Section("similar", tables, [finding for finding in findings if finding])
-
-
-def _similar_table(
-    views: Sequence[View], names: Sequence[str], caption: str, *, folded: bool = False
-) -> Table:
     groups: dict[str, list[tuple[str, list[Cell]]]] = {}
-    for name in names:
+    names = set_order([n for v in views for m in v.members for n in m.get("similar-pairs") or {}])
+    own = [name for name in names if name == "STS-B" or name not in (*SEVEN, *DEV)]
+    for name in own or names[:1]:
         for view in views:
             parts = view.set_parts("similar-pairs", name)
             for kind, row in view.rows.items() if parts else ():
@@ -138,34 +134,35 @@ def _similar_table(
                 title = f"{view.label} on {clean(name)}: {pairs} pairs"
                 cells = [spread_cell([part[g]["scores"].get(row.system) for part in parts]) for g in parts[0]]
                 groups.setdefault(title, []).append((view.system(kind), cells))
-    head = [f"{group}, {low:g}–{high:g}" for group, low, high in GROUPS]
+    if not groups:
+        return Section("similar")
+    head = ["similarity", *(f"{group}, {low:g}–{high:g}" for group, low, high in GROUPS)]
     made = [Group(title, rows) for title, rows in groups.items()]
-    return Table(caption, ["similarity", *head], made, folded=folded)
-
-
-def _similar_gain(view: View, name: str) -> str:
-    """Say what ranks gain over cosine on the similar pairs of a set, where both were scored."""
-    scores = [part["similar"]["scores"] for part in view.set_parts("similar-pairs", name)]
-    base, ranks = ([s.get(view.rows[kind].system) for s in scores] for kind in ("cosine", "ranks"))
-    if not scores or None in base or None in ranks:
-        return ""
-    gain = float(np.mean(ranks) - np.mean(base))
-    does = view.does("ranks", *(("gain", "gains") if gain > 0 else ("lose", "loses")))
-    return view.tell(
-        f"on similar pairs, {does} {number(abs(gain))} points against cosine "
-        f"({number(float(np.mean(ranks)))} and {number(float(np.mean(base)))})."
-    )
+    tables = [Table("Spearman ×100 within each group", head, made)]
+    if "STS-B" in own:
+        caption = "The paper’s Table 5: the similar pairs of STS-B, by base encoder"
+        published = _published(paper_scores.SIMILAR_PAIRS)
+        tables.append(Table(caption, ["", *paper_scores.BASES], [published]))
+    return Section("similar", tables)
 
 
 def space_section(views: Sequence[View]) -> Section:
     """Tabulate uniformity, alignment and more of base and rank vectors (Table 2)."""
-    groups, findings = [], []
+    groups = []
     for view in views:
-        sets = list(dict.fromkeys(name for member in view.members for name in member.get("space") or {}))
-        parts = {name: [part[view.role] for part in view.set_parts("space", name)] for name in sets}
-        groups += [_space_group(view, name, of_set) for name, of_set in parts.items()]
-        if sets and view.is_ranked:
-            findings.append(_compare_spaces(view, sets[0], parts[sets[0]][0]))
+        for name in set_order([name for member in view.members for name in member.get("space") or {}]):
+            parts = [part[view.role] for part in view.set_parts("space", name)]
+            first = parts[0]["base"]
+            counts = [
+                plural(first["sentences"], "sentence"),
+                plural(first["positive_pairs"], "positive pair"),
+            ]
+            rows = [
+                (title, _measured([part[space] for part in parts], _SPACE))
+                for space, title in (("base", "vectors"), ("ranks", view.vectors))
+                if space in parts[0]
+            ]
+            groups.append(Group(f"{view.name} on {clean(name)} ({', '.join(counts)})", rows))
     if not groups:
         return Section("space")
     published = [
@@ -173,58 +170,53 @@ def space_section(views: Sequence[View]) -> Section:
         for base, spaces in paper_scores.SPACE.items()
         for what, (u, a) in zip(("vectors", "rank vectors"), spaces, strict=True)
     ]
-    groups.append(Group("Published, BERT-base: another backbone, on STS-B", published, published=True))
-    head = ["", *(title for _, title, _, _ in _COLUMNS)]
-    table = Table("Table 2 of the paper, and more", head, groups, form_notes(views))
-    return Section("space", [table], findings)
+    groups.append(Group(f"{_PUBLISHED}, on STS-B", published, published=True))
+    head = ["", *(title for _, title, _, _ in _SPACE)]
+    return Section("space", [Table("Table 2 of the paper, and more", head, groups)])
 
 
-def _space_group(view: View, name: str, parts: list[dict[str, Any]]) -> Group:
-    rows = []
-    for space, title in (("base", "vectors"), ("ranks", view.vectors)):
-        found = [part[space] for part in parts if space in part]
-        if found:
-            rows.append((title, [_space_cell(found, key, digits, by) for key, _, digits, by in _COLUMNS]))
-    first = parts[0]["base"]
-    counts = f"{plural(first['sentences'], 'sentence')}, {plural(first['positive_pairs'], 'positive pair')}"
-    return Group(f"{view.name} on {clean(name)} ({counts})", rows)
-
-
-def _space_cell(found: list[dict[str, Any]], key: str, digits: int, by: float) -> Cell:
-    return spread_cell([None if part[key] is None else by * part[key] for part in found], digits)
-
-
-def _compare_spaces(view: View, name: str, part: dict[str, Any]) -> str:
-    base, ranks = part["base"], part.get("ranks", part["base"])
-    even = "more evenly" if ranks["uniformity"] < base["uniformity"] else "less evenly"
-    found = (
-        f"on {clean(name)}{view.run}, {view.vectors} are spread {even} than the encoder’s own "
-        f"(uniformity {number(ranks['uniformity'])} against {number(base['uniformity'])})"
-    )
-    if base["alignment"] is not None and ranks["alignment"] is not None:
-        near = "nearer together" if ranks["alignment"] < base["alignment"] else "further apart"
-        found += f", and positive pairs lie {near} (alignment {number(ranks['alignment'], 3)} against "
-        found += f"{number(base['alignment'], 3)})"
-    return view.tell(f"{found}.")
+def _measured(parts: Sequence[dict[str, Any]], columns: _Columns) -> list[Cell]:
+    """Return what was measured, the mean over runs where there are several."""
+    return [
+        spread_cell([scale * part[key] for part in parts if part.get(key) is not None], digits)
+        for key, _, digits, scale in columns
+    ]
 
 
 def transfer_section(views: Sequence[View]) -> Section:
     """Tabulate the accuracy of classifiers on the vectors (Table 3)."""
     models = {view.label: [m["transfer"] for m in view.members if m.get("transfer")] for view in views}
-    groups, notes = [], [f"Published figures: {paper_scores.SOURCE}."]
+    groups = []
     for label, parts in models.items():
         systems = dict.fromkeys(name for part in parts for name in part["systems"])
         rows = [(clean(name), _accuracies([part["systems"].get(name) for part in parts])) for name in systems]
         groups += [Group(label, rows)] if rows else []
-        notes += [clean(note) for part in parts for about in part["data"].values() for note in about["notes"]]
     if not groups:
         return Section("transfer")
     groups.append(_published(paper_scores.TRANSFER))
     head = ["vectors", *TRANSFER_TASKS, "AVG"]
-    return Section("transfer", [Table("Accuracy in per cent", head, groups, list(dict.fromkeys(notes)))])
+    notes = [f"Published figures: {paper_scores.SOURCE}."]
+    return Section("transfer", [Table("Accuracy in per cent", head, groups, notes)])
 
 
 def _accuracies(parts: list[dict[str, Any] | None]) -> list[Cell]:
     found = [part for part in parts if part is not None]
     by_task = [[p["tasks"][t]["accuracy"] for p in found if t in p["tasks"]] for t in TRANSFER_TASKS]
     return [spread_cell(values) for values in (*by_task, [part["AVG"] for part in found])]
+
+
+def cost_section(views: Sequence[View]) -> Section:
+    """Tabulate time and memory, by encoder."""
+    measured = [(view, parts) for view in views if (parts := view.parts("cost"))]
+    if not measured:
+        return Section("cost")
+    rows, notes = [], []
+    for view, parts in measured:
+        where = f"{clean(parts[0]['device'])}, {plural(parts[0]['threads'], 'thread')}"
+        rows.append((f"{view.name} ({where})", _measured(parts, _COST)))
+        if view.is_ranked:
+            encoder, rank_part = (np.mean([part[key] for part in parts]) for key in ("model_ms", "form_ms"))
+            share = f"{number(100 * rank_part / encoder, 0)}%"
+            notes.append(view.tell(f"{view.vectors} add {share} to the encoder’s time."))
+    head = ["", *(title for _, title, _, _ in _COST)]
+    return Section("cost", [Table("Time and memory", head, [Group("", rows)], notes)])

@@ -10,9 +10,15 @@ from rankencoder.report.document import Section
 from rankencoder.report.encoder_views import views
 from rankencoder.report.gains_section import all_gains, gains_section
 from rankencoder.report.maps_section import maps_section
-from rankencoder.report.origin_section import cost_section, origin_section
-from rankencoder.report.pair_sections import changed_section, neighbours_section, similarities_section
-from rankencoder.report.score_sections import similar_section, space_section, sts_section, transfer_section
+from rankencoder.report.origin_section import origin_section
+from rankencoder.report.pair_sections import changed_section, neighbours_section
+from rankencoder.report.score_sections import (
+    cost_section,
+    similar_section,
+    space_section,
+    sts_section,
+    transfer_section,
+)
 from rankencoder.report.verdict_section import verdict_section
 
 _NAMED = 3  # models in the title
@@ -31,7 +37,6 @@ def report_sections(results: Sequence[Result], aggregation: str) -> tuple[str, l
         similar_section(seen),
         space_section(seen),
         neighbours_section(seen),
-        similarities_section(seen),
         curves_section(seen),
         maps_section(seen),
         changed_section(seen),
