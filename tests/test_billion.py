@@ -5,7 +5,6 @@ from pathlib import Path
 
 from billion import RATES, page
 
-from rankencoder.cli.console import with_addresses
 from rankencoder.io.storage import read_json
 
 ROOT = Path(__file__).parents[1]
@@ -26,7 +25,7 @@ def test_its_commands_are_understood():
     commands = re.findall(r"^(?:\$|head\$) +rankencoder (.*)$", PAGE, flags=re.MULTILINE)
     assert len(commands) == 2
     for command in commands:
-        name, *arguments = with_addresses(command.split())
+        name, *arguments = command.split()
         given = names[name].make_context(name, arguments).params
         assert str(given["model"]) == "my-encoder"
         assert given["ray"] in ("local", "head:6379")

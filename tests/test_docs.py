@@ -146,7 +146,7 @@ def listen_for_a_moment(monkeypatch, stack, stands_for):
     monkeypatch.setattr(server, "run", serve)
     for command in ("serve", "explore"):
         module = import_module(f"rankencoder.cli.{command}")
-        monkeypatch.setattr(module, "log_to_stderr", lambda **_: nullcontext())
+        monkeypatch.setattr(module, "server_log", lambda **_: nullcontext())
 
 
 def before(page):
@@ -199,11 +199,10 @@ def parsed():
     from typer.main import get_command
 
     from rankencoder.cli import app
-    from rankencoder.cli.console import with_addresses
 
     def parse(words):
         command = get_command(app)
-        rest = with_addresses(words[1:])
+        rest = words[1:]
         while getattr(command, "commands", None):
             command, rest = command.commands[rest[0]], rest[1:]
         command.make_context(command.name, list(rest))

@@ -137,7 +137,7 @@ def test_what_was_finished_is_not_done_again(cluster, tiny_saved, tmp_path, sent
             encode_with_ray(tiny_saved, address, target, connected)
         assert not target.exists()
         code, out, err = run_cli(
-            "encode", tiny_saved, address, "-o", target, "--ray", "--skip-invalid", "--json"
+            "encode", tiny_saved, address, "-o", target, "--ray", "local", "--skip-invalid", "--json"
         )
         assert code == 0, err
         assert json.loads(out) == {"output": str(target), "encoded": 80, "resumed": 100, "skipped": 1}
@@ -154,7 +154,7 @@ def test_build_and_index(cluster, tiny_folder, corpus, tmp_path, run_cli):
     from rankencoder.search import RankIndex
 
     with RayCluster(cluster.address):
-        for name, more in (("plain", []), ("on-ray", ["--ray"])):
+        for name, more in (("plain", []), ("on-ray", ["--ray", "local"])):
             code, _, err = run_cli("build", tiny_folder, corpus, "-o", tmp_path / name, "--size", 1000, *more)
             assert code == 0, err
         a, b = (RankEncoder.load(tmp_path / name) for name in ("plain", "on-ray"))
@@ -162,7 +162,9 @@ def test_build_and_index(cluster, tiny_folder, corpus, tmp_path, run_cli):
         assert a.reference.counts == b.reference.counts
         assert np.allclose(a.reference.vectors, b.reference.vectors, atol=1e-5)
         assert len(RankIndex.build(tiny_folder, corpus / "00.txt", tmp_path / "index")) == 100
-        code, out, err = run_cli("index", tiny_folder, corpus, "-o", tmp_path / "index", "--ray", "--json")
+        code, out, err = run_cli(
+            "index", tiny_folder, corpus, "-o", tmp_path / "index", "--ray", "local", "--json"
+        )
         assert code == 0, err
         counts = {"added": 1100, "replaced": 0, "unchanged": 100, "empty": 4, "overlong": 4}
         assert json.loads(out) == {"index": str(tmp_path / "index"), "sentences": 1200, **counts}

@@ -87,14 +87,14 @@ def damage_json(folder, **changes):
     ("damage", "message"),
     [
         (lambda f: (f / "reference.json").unlink(), "no reference.json"),
-        (lambda f: (f / "reference.safetensors").unlink(), "no reference.safetensors"),
+        (lambda f: (f / "reference.safetensors").unlink(), "reference.safetensors is missing"),
         (lambda f: (f / "reference.json").write_text('{"format": 1'), "not JSON"),
         (lambda f: (f / "reference.json").write_text("[]"), "not a JSON object"),
-        (lambda f: (f / "reference.safetensors").write_bytes(b"\x80\x02]."), "not a whole safetensors file"),
-        (lambda f: damage_json(f, sentences=["one"]), "1 sentences, vectors"),
+        (lambda f: (f / "reference.safetensors").write_bytes(b"\x80\x02]."), "safetensors is damaged"),
+        (lambda f: damage_json(f, sentences=["one"]), "reference.json is damaged"),
         (lambda f: damage_json(f, format=99), "format 99"),
         (lambda f: (f / "reference.json").write_text('{"format": 1}'), "'sentences' is missing"),
-        (lambda f: _truncate(f / "reference.safetensors"), "not a whole safetensors file"),
+        (lambda f: _truncate(f / "reference.safetensors"), "safetensors is damaged"),
     ],
 )
 def test_damaged_folders(callable_encoder, sentences, tmp_path, damage, message):

@@ -183,7 +183,7 @@ def test_requests_that_cannot_be(tiny_saved, tmp_path, run_cli):
 def test_without_ray_one_line_says_what_to_install(tiny_saved, tmp_path, run_cli, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     (tmp_path / "in.txt").write_text("The cat\n")
-    code, _, err = run_cli("encode", tiny_saved, tmp_path / "in.txt", "-o", tmp_path / "v", "--ray")
+    code, _, err = run_cli("encode", tiny_saved, tmp_path / "in.txt", "-o", tmp_path / "v", "--ray", "local")
     assert code == 2
     assert err == "error: a cluster needs Ray: pip install 'rankencoder[ray]'\n"
 

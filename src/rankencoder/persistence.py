@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder._version import __version__
 from rankencoder.blend import blended_dimension, check_rank_weight
 from rankencoder.encoders import Encoder
-from rankencoder.errors import InputError, located
+from rankencoder.errors import InputError
 from rankencoder.forms import restore_form
 from rankencoder.forms.fidelity import Fidelity
 from rankencoder.io.manifest import check_manifest, write_manifest
 from rankencoder.io.storage import (
     CONFIG,
-    check_kinds,
+    damage_named,
     missing,
     new_folder,
     read_json,
@@ -31,17 +30,6 @@ if TYPE_CHECKING:
     from rankencoder.forms import Form
 
 _FORMAT = 1
-_KINDS = {
-    "encoder": str,
-    "encoder_saved": bool,
-    "prompt": str,
-    "rank_weight": float,
-    "form": dict,
-    "fidelity": dict,
-    "dimension": int,
-    "reference_size": int,
-}
-_FIDELITY = {"spearman": float, "largest_error": float, "pairs": int}
 
 
 @dataclass(frozen=True)
@@ -84,18 +72,18 @@ def save(model: ModelParts, folder: Path, *, overwrite: bool) -> None:
         write_manifest(new)
 
 
-def read_config(folder: Path) -> dict[str, Any]:
-    """Read what a saved RankEncoder says of itself."""
+def read_config(folder: Path, *, skip: str = "") -> dict[str, Any]:
+    """Read what a saved RankEncoder says of itself, once its files are those that were saved.
+
+    :param skip: Do not check files of this sub-folder.
+    """
     if not (folder / CONFIG).exists():
         if (folder / "modules.json").exists():
             raise InputError(f"{folder} is a plain encoder: build a RankEncoder from it first")
         raise InputError(missing(folder / CONFIG))
     config = read_json(folder / CONFIG, _FORMAT)
-    config.setdefault("prompt", "")  # of earlier versions
-    check_kinds(config, folder / CONFIG, **_KINDS)
-    check_kinds(config["form"], folder / CONFIG, name=str, settings=dict)
-    check_kinds(config["fidelity"], folder / CONFIG, **_FIDELITY)
-    return config
+    check_manifest(folder, skip=skip, older=config.get("sha256"))
+    return {"prompt": "", **config}  # earlier versions knew no prompts
 
 
 def load(
@@ -104,28 +92,24 @@ def load(
     """Read a RankEncoder from a folder (see `RankEncoder.load`)."""
     import torch
 
-    config = read_config(folder)
-    if source is None and not config["encoder_saved"]:
-        raise InputError(
-            f"{folder} was built with the callable {config['encoder']!r}, which is not on disk: "
-            "give it to RankEncoder.load(folder, encoder=...)"
-        )
-    reference = Reference.load(folder / "reference")
-    stored = read_tensors(folder / "form.safetensors")
-    tensors = {name: torch.from_numpy(array) for name, array in stored.items()}
-    vectors = torch.from_numpy(reference.vectors)
-    open_encoder = partial(Encoder, prompt=config["prompt"], device=device, batch_size=batch_size)
-    with located(str(folder)):
-        form = restore_form(config["form"]["name"], config["form"]["settings"], vectors, tensors)
+    config = read_config(folder, skip="" if source is None else "encoder")
+    with damage_named(folder, "a whole RankEncoder", KeyError, TypeError, ValueError, RuntimeError):
+        if source is None and not config["encoder_saved"]:
+            raise InputError(
+                f"{folder} was built with the callable {config['encoder']!r}, which is not on disk: "
+                "give it to RankEncoder.load(folder, encoder=...)"
+            )
+        reference = Reference.load(folder / "reference")
+        stored = read_tensors(folder / "form.safetensors")
+        tensors = {name: torch.from_numpy(array) for name, array in stored.items()}
+        form = restore_form(**config["form"], reference=torch.from_numpy(reference.vectors), tensors=tensors)
         rank_weight = check_rank_weight(config["rank_weight"])
-    fidelity = Fidelity(*(config["fidelity"][name] for name in _FIDELITY))
-    if source is None:
-        encoder = open_encoder(folder / "encoder")
-        encoder.name = config["encoder"]
-        with located(f"{folder / 'encoder'} is damaged, or another than was saved"):
-            reference.check_encoder(encoder)
+        fidelity = Fidelity(**config["fidelity"])
+    if isinstance(source, Encoder):
+        encoder = source
     else:
-        encoder = source if isinstance(source, Encoder) else open_encoder(source)
-        reference.check_encoder(encoder)
-    check_manifest(folder, skip="" if source is None else "encoder")  # last: what is above says more
+        given = folder / "encoder" if source is None else source
+        encoder = Encoder(given, prompt=config["prompt"], device=device, batch_size=batch_size)
+        encoder.name = config["encoder"] if source is None else encoder.name
+    reference.check_encoder(encoder)
     return ModelParts(encoder, reference, form.to(encoder.device), fidelity, rank_weight)

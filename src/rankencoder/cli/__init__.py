@@ -9,7 +9,7 @@ import typer
 
 from rankencoder.cli.build import build
 from rankencoder.cli.compare import explain, neighbors, similarity
-from rankencoder.cli.console import OneLineCommand, fail, with_addresses
+from rankencoder.cli.console import OneLineCommand, fail
 from rankencoder.cli.data import data
 from rankencoder.cli.demo import demo
 from rankencoder.cli.duplicates import duplicates
@@ -63,7 +63,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal may not know every character
     try:
-        code = app(with_addresses(sys.argv[1:]), standalone_mode=False, prog_name="rankencoder")
+        code = app(sys.argv[1:], standalone_mode=False, prog_name="rankencoder")
     except Exception as error:
         # a usage error, by its looks: which click its class is from depends on typer's version
         if not hasattr(error, "format_message"):

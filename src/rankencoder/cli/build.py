@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rankencoder.cli.console import connected, is_watched, quiet_libraries
+from rankencoder.cli.console import connected, is_watched, prepare
 from rankencoder.cli.options import BatchSize, Column, Device, Json, Output, Overwrite, Ray, Size, Workers
 
 
@@ -56,7 +56,7 @@ def build(
     check_free(output, overwrite=overwrite)
     check_rank_weight(rank_weight)
     check_settings(form, dim=dim, power=power)
-    quiet_libraries()
+    prepare()
     from rankencoder.encoders import Encoder
     from rankencoder.model import RankEncoder
     from rankencoder.reference import Reference

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import sys
@@ -79,26 +80,6 @@ def fail(message: str, code: int = 2) -> NoReturn:
     sys.exit(code)
 
 
-_ADDRESS = re.compile(r"auto|local|(ray://)?[\w.-]+:\d+|(ray://)?\[[\da-fA-F:]+\]:\d+")
-
-
-def with_addresses(arguments: list[str]) -> list[str]:
-    """Return arguments in which each ``--ray`` has its address, which people may leave out.
-
-    >>> with_addresses(["encode", "--ray", "model", "in.txt"])
-    ['encode', '--ray', 'local', 'model', 'in.txt']
-    >>> with_addresses(["encode", "--ray", "10.0.0.1:6379", "model"])
-    ['encode', '--ray', '10.0.0.1:6379', 'model']
-    """
-    complete: list[str] = []
-    for place, argument in enumerate(arguments, start=1):
-        complete.append(argument)
-        following = arguments[place] if place < len(arguments) else ""
-        if argument == "--ray" and not _ADDRESS.fullmatch(following):
-            complete.append("local")
-    return complete
-
-
 @contextmanager
 def connected(ray: str | None, workers: int | None) -> Iterator[RayCluster | None]:
     """Give the Ray cluster that a command was told to work on, if it was."""
@@ -158,19 +139,12 @@ def is_watched() -> bool:
 
 
 def prepare(model: str | None = None) -> None:
-    """Get ready for the heavy imports, once the name of a model is checked: a wrong one is told at once."""
-    from rankencoder.encoder_sources import check_model
-
+    """Check that a model is there, then quiet the libraries that load it and print warnings as one line."""
     if model is not None:
-        check_model(model)
-    quiet_libraries()
+        from rankencoder.encoder_sources import check_model
 
-
-def quiet_libraries() -> None:
-    """Keep loading bars and advice of other libraries off the terminal, and print warnings as one line."""
+        check_model(model)  # before the heavy imports: a wrong name is told at once
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    import logging
-
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.set_verbosity_error()
@@ -184,20 +158,23 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 @contextmanager
-def log_to_stderr(uvicorn: str = "WARNING") -> Iterator[None]:
-    """Write our log to the error output, and uvicorn's messages from a level on."""
-    import logging
-
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    loggers = {logging.getLogger("rankencoder"): "INFO", logging.getLogger("uvicorn.error"): uvicorn}
-    before = {logger: logger.level for logger in loggers}
-    for logger, level in loggers.items():
-        logger.addHandler(handler)
-        logger.setLevel(level)
+def log_to_stderr(name: str, level: str = "INFO", form: str = "%(message)s") -> Iterator[None]:
+    """Write what a logger logs from a level on to the error output."""
+    logger, handler = logging.getLogger(name), logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter(form))
+    before = logger.level
+    logger.setLevel(level)
+    logger.addHandler(handler)
     try:
         yield
     finally:
-        for logger in loggers:
-            logger.removeHandler(handler)
-            logger.setLevel(before[logger])
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
+@contextmanager
+def server_log(uvicorn: str = "WARNING") -> Iterator[None]:
+    """Write our log to the error output, and uvicorn's messages from a level on."""
+    form = "%(asctime)s %(levelname)s %(message)s"
+    with log_to_stderr("rankencoder", form=form), log_to_stderr("uvicorn.error", uvicorn, form):
+        yield

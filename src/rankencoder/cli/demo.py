@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankencoder.cli.console import console, is_watched, print_table, quiet_libraries
+from rankencoder.cli.console import console, is_watched, prepare, print_table
 from rankencoder.cli.options import Overwrite, Size
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def demo(
         from rankencoder.io.storage import check_free
 
         check_free(output, overwrite=overwrite)
-    quiet_libraries()
+    prepare()
     from rankencoder.cli.compare import print_explanation
     from rankencoder.demo import docstrings
     from rankencoder.demo.encoder import bundled_encoder

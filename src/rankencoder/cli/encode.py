@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import connected, console, is_watched, print_json, quiet_libraries
+from rankencoder.cli.console import connected, console, is_watched, prepare, print_json
 from rankencoder.cli.options import AnyModel, BatchSize, Column, Device, Json, Overwrite, Ray, Workers
 
 
@@ -48,7 +48,7 @@ def encode(
     - `rankencoder encode my-encoder s3://bucket/corpus --ray 10.0.0.1:6379 -o s3://bucket/vectors`
 
     """
-    quiet_libraries()
+    prepare()
     settings: dict[str, Any] = {
         "column": column,
         "skip_invalid": skip_invalid,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import is_watched, print_json, print_table, quiet_libraries
+from rankencoder.cli.console import is_watched, prepare, print_json, print_table
 from rankencoder.cli.options import Aggregation, BatchSize, Corpus, Dev, Device, Json, Output, Size
 from rankencoder.errors import InputError
 
@@ -62,7 +62,7 @@ def evaluate(
         return
     if output.exists() and not output.is_dir():
         raise InputError(f"{output} is a file: the results need a folder")
-    quiet_libraries()
+    prepare()
     from rankencoder.cli.scores import as_data, print_evaluation
     from rankencoder.evaluation.evaluator import SECTIONS, check_aggregation
     from rankencoder.evaluation.evaluator import evaluate as run
@@ -95,7 +95,7 @@ def evaluate(
 def _run_mteb(
     models: list[str], tasks: list[str], output: Path, options: dict[str, Any], as_json: bool
 ) -> None:
-    quiet_libraries()
+    prepare()
     from rankencoder.integrations.mteb import run_mteb
 
     found = [{"model": model, **row} for model in models for row in run_mteb(model, tasks, output, **options)]

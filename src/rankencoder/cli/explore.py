@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rankencoder.cli.console import log_to_stderr, quiet_libraries
+from rankencoder.cli.console import prepare, server_log
 from rankencoder.cli.options import Device, Host, Index, Port
 
 
@@ -31,6 +31,6 @@ def explore(
     """
     from rankencoder import explorer
 
-    quiet_libraries()
-    with log_to_stderr(uvicorn="CRITICAL"):  # it calls each page that is open at the end an error
+    prepare()
+    with server_log(uvicorn="CRITICAL"):  # it calls each page that is open at the end an error
         explorer.explore(model, index, host=host, port=port, device=device)

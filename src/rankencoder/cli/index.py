@@ -7,15 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import (
-    connected,
-    console,
-    is_watched,
-    prepare,
-    print_json,
-    print_table,
-    quiet_libraries,
-)
+from rankencoder.cli.console import connected, console, is_watched, prepare, print_json, print_table
 from rankencoder.cli.options import AnyModel, BatchSize, Column, Device, Json, Ray, Workers
 
 if TYPE_CHECKING:
@@ -96,7 +88,7 @@ def search(
 
     IndexFolder(folder).read()
     condition = parse_filter(where or ())
-    quiet_libraries()
+    prepare()
     from rankencoder.search.rank_index import RankIndex
 
     opened = RankIndex.load(folder, model, device=device)

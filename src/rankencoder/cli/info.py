@@ -54,7 +54,7 @@ def describe(folder: Path) -> dict[str, Any]:
     from rankencoder.persistence import read_config
     from rankencoder.reference import read_about
 
-    config = read_config(folder)
+    config = read_config(folder, skip="encoder")  # whose weights are large
     reference = read_about(folder / "reference")
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     about = {key: reference.get(key) for key in ("seed", "counts")}

@@ -13,7 +13,7 @@ BatchSize = Annotated[int, typer.Option(min=1, help="Sentences per call of the e
 Column = Annotated[str | None, typer.Option(help="Column or key that holds the sentences.")]
 Ray = Annotated[
     str | None,
-    typer.Option(metavar="[ADDRESS]", help="Work on a Ray cluster: host:port, auto, or this machine alone."),
+    typer.Option(metavar="ADDRESS", help="Work on a Ray cluster: host:port, auto, or local: this machine."),
 ]
 Workers = Annotated[
     int | None, typer.Option(min=1, help="With --ray: encoders at a time. By default one a GPU, or CPU.")

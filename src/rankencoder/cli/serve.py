@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from rankencoder.cli.console import log_to_stderr, quiet_libraries
+from rankencoder.cli.console import prepare, server_log
 from rankencoder.cli.options import AnyModel, Device, Host, Index, Port
 from rankencoder.errors import InputError
 from rankencoder.server.server_settings import ServerSettings, read_key
@@ -73,12 +73,10 @@ def serve(
         api_key=read_key(api_key_file),
     )
     from rankencoder import web_process
-    from rankencoder.encoder_sources import check_model
     from rankencoder.model import RankEncoder, open_model
 
-    check_model(model)
+    prepare(model)
     listener = web_process.bind(host, port)  # before the model, whose loading takes a while
-    quiet_libraries()
     from rankencoder.search import RankIndex
     from rankencoder.server.server_app import create_app
 
@@ -86,7 +84,7 @@ def serve(
     if batch_size is None and opened.device.type == "cpu":
         (opened.encoder if isinstance(opened, RankEncoder) else opened).batch_size = _CPU_BATCH
     app = create_app(opened, settings, index=None if index is None else RankIndex.load(index, opened))
-    with log_to_stderr():
+    with server_log():
         if settings.api_key is None and host not in web_process.LOOPBACK:
             LOG.warning("no API key: everybody who reaches %s may ask", host)
         LOG.info("%s: %d dimensions; description at /docs", settings.name, opened.dimension)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import logging
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from rankencoder.cli.console import console, is_watched, print_json, quiet_libraries
+from rankencoder.cli.console import console, is_watched, log_to_stderr, prepare, print_json
 from rankencoder.cli.options import Json, Overwrite
 from rankencoder.errors import InputError, nearest
 from rankencoder.training.config import TrainConfig, default_text
@@ -82,7 +78,7 @@ def train(
     corpus, output = given.pop("corpus", corpus), given.pop("output", output)
     if option:
         given["options"] = dict(parse_pair(pair, "--option") for pair in option)
-    quiet_libraries()
+    prepare()
     from rankencoder.training.gather import is_first_process
     from rankencoder.training.run import plan_training
     from rankencoder.training.run import train as run_training
@@ -95,7 +91,7 @@ def train(
         )
         return
 
-    with _shown_log():
+    with log_to_stderr("rankencoder.training"):
         run = run_training(
             corpus, output, config=config, resume=resume, overwrite=overwrite, progress=is_watched(), **given
         )
@@ -116,20 +112,6 @@ def _parse_settings(pairs: list[str]) -> dict[str, Any]:
         if value is None:
             raise InputError(f"--set {name}: no value given")
     return given
-
-
-@contextmanager
-def _shown_log() -> Iterator[None]:
-    """Show what the training logs, such as its recipe, on the error output."""
-    logger = logging.getLogger("rankencoder.training")
-    before, handler = logger.level, logging.StreamHandler(sys.stderr)
-    logger.setLevel(logging.INFO)
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before)
 
 
 def _option_of(name: str) -> inspect.Parameter:

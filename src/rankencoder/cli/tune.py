@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankencoder.cli.console import console, is_watched, print_json, print_table, quiet_libraries
+from rankencoder.cli.console import console, is_watched, prepare, print_json, print_table
 from rankencoder.cli.options import AnyModel, BatchSize, Corpus, Dev, Device, Json, Overwrite, Size
 from rankencoder.errors import InputError
 
@@ -48,7 +48,7 @@ def tune(
     """
     if output is not None:
         _check_output(output, bool(dev), overwrite)
-    quiet_libraries()
+    prepare()
     from rankencoder.tuning.tuner import tune as choose
 
     tuned = choose(

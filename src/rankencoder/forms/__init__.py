@@ -40,16 +40,10 @@ def check_settings(name: str, **settings: Any) -> dict[str, Any]:
 
 
 def restore_form(
-    name: str, config: dict[str, Any], reference: torch.Tensor, tensors: dict[str, torch.Tensor]
+    name: str, settings: dict[str, Any], reference: torch.Tensor, tensors: dict[str, torch.Tensor]
 ) -> Form:
     """Make a form anew from what `Form.config` and `Form.tensors` gave."""
-    form = _form(name)
-    try:
-        restored = form(reference, **config, **tensors)
-    except (TypeError, KeyError) as error:
-        raise InputError(f"the stored {name} form is damaged: {error}") from error
-    restored.check_fit()
-    return restored
+    return _form(name)(reference, **settings, **tensors)
 
 
 def _form(name: str) -> type[Form]:

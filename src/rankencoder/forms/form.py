@@ -8,11 +8,8 @@ from typing import Any, ClassVar, Literal
 
 import torch
 
-from rankencoder.errors import InputError
 from rankencoder.ranks import COARSE, MEMORY_BUDGET, rank_vectors
 
-_ROWS = 65_536  # that are looked at in one go: what is computed of a whole tensor is as large again
-_LARGEST = 1e18
 _HELD_OUT = 1000  # reference sentences that no component is fitted on: fidelity is measured on them
 _RANKED = 256  # sentences at a time on a CPU: enough for fast products, and few enough for its caches
 
@@ -85,21 +82,6 @@ class Form(torch.nn.Module, ABC):
     def tensors(self) -> dict[str, torch.Tensor]:
         """Return what was fitted, without the reference vectors."""
         return {key: value for key, value in self.state_dict().items() if key != "reference"}
-
-    def check_fit(self) -> None:
-        """Refuse tensors that do not fit the reference vectors, or are not numbers."""
-        try:
-            part = self(self.reference[:1])
-            # (squares of larger numbers are none)
-            fits = list(part.shape) == [1, self.dimension] and all(
-                bool((rows.abs() <= _LARGEST).all())
-                for tensor in self.tensors().values()
-                for rows in tensor.split(_ROWS)
-            )
-        except (RuntimeError, IndexError):
-            fits = False
-        if not fits:
-            raise InputError(f"the stored {self.name} form does not fit its reference corpus; build it again")
 
 
 def held_out(n: int) -> torch.Tensor:

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from rankencoder.errors import InputError
-from rankencoder.io.files import TABLES, Place, Slice, bare_suffix, list_files, open_file, read_lines
+from rankencoder.io.files import TABLES, Place, Slice, bare_suffix, list_files, open_parquet, read_lines
 from rankencoder.io.files import Sentence as Sentence
-from rankencoder.io.storage import import_pyarrow
 
 MAX_CHARS = 2000  # of a sentence that a reference corpus takes in
 LONGEST = 10_000  # characters of a text that is encoded at all; encoders read its first few hundred tokens
@@ -191,21 +190,15 @@ def _read_table(
 
 
 def _read_parquet(part: Slice, column: str | None, with_columns: bool) -> Iterator[Sentence]:
-    pa, pq = import_pyarrow()
-    path, line = part.path, part.before
-    try:
-        with open_file(path) as opened, pq.ParquetFile(opened) as file:
-            chosen = _choose_column(file.schema_arrow.names, column, str(path))
-            groups = range(file.num_row_groups)[part.start : part.end]
-            columns = None if with_columns else [chosen]
-            for batch in file.iter_batches(batch_size=4096, row_groups=list(groups), columns=columns):
-                for row in batch.to_pylist():
-                    line += 1
-                    yield _sentence(row, chosen, str(path), line)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}, near line {line + 1}: not UTF-8; write the file anew") from error
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path} is not a readable Parquet file: {error}") from error
+    path, line = str(part.path), part.before
+    with open_parquet(part.path) as file:
+        chosen = _choose_column(file.schema_arrow.names, column, path)
+        groups = range(file.num_row_groups)[part.start : part.end]
+        columns = None if with_columns else [chosen]
+        for batch in file.iter_batches(batch_size=4096, row_groups=list(groups), columns=columns):
+            for row in batch.to_pylist():
+                line += 1
+                yield _sentence(row, chosen, path, line)
 
 
 def _sentence(value: Any, column: str | None, source: str, line: int) -> Sentence:

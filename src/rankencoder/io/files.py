@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import lzma
 import re
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
@@ -17,7 +15,7 @@ from rankencoder.io.storage import import_pyarrow
 
 Place = str | Path  # or an address such as s3://bucket/corpus.parquet
 TABLES = (".jsonl", ".ndjson", ".csv", ".tsv")
-_OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_COMPRESSED = (".gz", ".bz2", ".xz")
 _SUFFIXES = (".txt", *TABLES, ".parquet")
 _SLICE_BYTES = 32 * 2**20
 _SLICE_ROWS = 131_072
@@ -56,87 +54,84 @@ def is_address(place: Any) -> bool:
     return isinstance(place, str) and "://" in place
 
 
-def file_system(address: str) -> tuple[Any, str]:
-    """Return fsspec's file system for an address, and the path in it."""
+def file_system(place: Place) -> tuple[Any, str]:
+    """Return fsspec's file system of a place, and the path in it."""
     import fsspec
 
+    if not is_address(place):
+        return fsspec.filesystem("file"), str(Path(place).absolute())
     try:
-        return fsspec.core.url_to_fs(address)  # type: ignore[no-any-return]
+        return fsspec.core.url_to_fs(place)  # type: ignore[no-any-return]
     except (ImportError, ValueError) as error:
-        raise InputError(f"cannot reach {address}: {error}") from error
+        raise InputError(f"cannot reach {place}: {error}") from error
 
 
 def whereabouts(place: Place) -> PurePosixPath:
     """Return where a place is, the same for all of its names: to see which lies in which."""
-    if is_address(place):
-        fs, path = file_system(str(place))
-        protocol = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
-        if protocol not in ("file", "local"):
-            return PurePosixPath(f"/{protocol}:", path.strip("/"))
-        place = path
-    return PurePosixPath(Path(place).resolve().as_posix())
+    fs, path = file_system(place)
+    protocol = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
+    if protocol not in ("file", "local"):
+        return PurePosixPath(f"/{protocol}:", path.strip("/"))
+    return PurePosixPath(Path(path).resolve().as_posix())
 
 
 def list_files(place: Place) -> list[Place]:
     """Return the file at a place, or the files of sentences in a folder there, in order."""
-    if is_address(place):
-        return _list_address(str(place))
-    path = Path(place)
-    if not path.exists():
-        raise InputError(f"no such file or folder: {path}")
-    if not path.is_dir():
-        return [path]
-    return _chosen(path, sorted(f for f in path.rglob("*") if f.is_file()))
-
-
-def _list_address(address: str) -> list[Place]:
-    fs, path = file_system(address)
-    with _errors_of(address):
+    fs, path = file_system(place)
+    found: list[Place]
+    with _errors_of(place):
         if not fs.exists(path):
-            raise InputError(f"no such file or folder: {address}")
-        if fs.isfile(path):
-            return [address]
-        return _chosen(address, sorted(fs.unstrip_protocol(found) for found in fs.find(path)))
-
-
-def _chosen(folder: Place, found: list[Any]) -> list[Place]:
+            raise FileNotFoundError
+        if not fs.isdir(path):
+            return [place]
+        if is_address(place):
+            found = [fs.unstrip_protocol(file) for file in fs.find(path)]
+        else:
+            found = [file for file in Path(place).rglob("*") if file.is_file()]
     files = [file for file in found if bare_suffix(file) in _SUFFIXES]
     if not files:
-        raise InputError(f"{folder} holds no file to read sentences from (looked for {', '.join(_SUFFIXES)})")
-    return files
+        raise InputError(f"{place} holds no file to read sentences from (looked for {', '.join(_SUFFIXES)})")
+    return sorted(files)
 
 
 def fingerprint(place: Place) -> list[Any]:
     """Return what changes when a file does: its name, its size, and its time or version."""
-    if is_address(place):
-        fs, path = file_system(str(place))
-        with _errors_of(place):
-            found = fs.info(path)
-        names = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated", "created")
-        return [str(place), found.get("size"), next((str(found[n]) for n in names if n in found), None)]
-    found = Path(place).stat()
-    return [str(place), found.st_size, found.st_mtime_ns]
+    fs, path = file_system(place)
+    with _errors_of(place):
+        found = fs.info(path)
+    names = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated", "created")
+    return [str(place), found.get("size"), next((str(found[n]) for n in names if n in found), None)]
 
 
 def bare_suffix(path: Place) -> str:
     """Return the suffix that tells a file's format, in lower case, that of its compression aside."""
     name = PurePosixPath(path)
-    name = name.with_suffix("") if name.suffix in _OPENERS else name
+    name = name.with_suffix("") if name.suffix in _COMPRESSED else name
     return name.suffix.lower()
 
 
 @contextmanager
 def open_file(place: Place) -> Iterator[IO[bytes]]:
-    """Open a file to be read, as it is."""
-    if not is_address(place):
-        with open(place, "rb") as file:
-            yield file
-        return
-    fs, path = file_system(str(place))
-    with _errors_of(place):
-        file = fs.open(path, "rb")
-    with file:
+    """Open a file to be read, decompressed if its name says that it is compressed."""
+    from fsspec.core import OpenFile, get_compression
+
+    fs, path = file_system(place)
+    opened = OpenFile(fs, path, compression=get_compression(path, "infer"))
+    with closing(opened):
+        with _errors_of(place):
+            file = opened.open()
         yield file
+
+
+@contextmanager
+def open_parquet(place: Place) -> Iterator[Any]:
+    """Open a Parquet file, and let errors of reading it name it."""
+    pa, pq = import_pyarrow()
+    try:
+        with open_file(place) as opened, pq.ParquetFile(opened) as file:
+            yield file
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{place} is not a readable Parquet file: {error}") from error
 
 
 @contextmanager
@@ -159,14 +154,10 @@ def read_lines(part: Slice, longest: int) -> Iterator[Sentence]:
     """
     suffix = PurePosixPath(part.path).suffix
     try:
-        with open_file(part.path) as raw:
-            if suffix not in _OPENERS:
-                yield from _lines(raw, part, longest)
-                return
-            with _OPENERS[suffix](raw, "rb") as file:
-                yield from _lines(file, part, longest)
-    except (EOFError, lzma.LZMAError, gzip.BadGzipFile, zlib.error, OSError) as error:
-        if isinstance(error, OSError) and (error.errno is not None or suffix not in _OPENERS):
+        with open_file(part.path) as file:
+            yield from _lines(file, part, longest)
+    except (EOFError, LZMAError, zlib.error, OSError) as error:
+        if isinstance(error, OSError) and (error.errno is not None or suffix not in _COMPRESSED):
             raise  # it is the disk or the network, not what is there
         raise InputError(f"{part.path} is not a whole {suffix} file: {error}") from error
 
@@ -215,7 +206,7 @@ def cut(place: Place) -> list[Slice]:
     suffix = PurePosixPath(place).suffix.lower()
     if suffix == ".parquet":
         return _cut_rows(place)
-    if suffix in _OPENERS or suffix in (".csv", ".tsv"):
+    if suffix in _COMPRESSED or suffix in (".csv", ".tsv"):
         return [Slice(place)]
     slices, before, start = [], 0, 0
     with open_file(place) as file:
@@ -227,12 +218,8 @@ def cut(place: Place) -> list[Slice]:
 
 
 def _cut_rows(place: Place) -> list[Slice]:
-    pa, pq = import_pyarrow()
-    try:
-        with open_file(place) as opened, pq.ParquetFile(opened) as file:
-            rows = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{place} is not a readable Parquet file: {error}") from error
+    with open_parquet(place) as file:
+        rows = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
     slices, start, before = [], 0, 0
     for number in range(len(rows)):
         held = sum(rows[start : number + 1])

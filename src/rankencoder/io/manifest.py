@@ -24,25 +24,34 @@ def write_manifest(folder: Path, files: Iterable[Path] | None = None) -> None:
         write_json(path, {"files": entries})
 
 
-def check_manifest(folder: Path, *, skip: str = "", advice: str = "build it again") -> bool:
+def check_manifest(
+    folder: Path,
+    *,
+    skip: str = "",
+    advice: str = "build it again",
+    older: dict[str, str] | None = None,
+) -> bool:
     """Check that the files of a folder are those that were saved.
 
     :param skip: Do not check files of this sub-folder.
     :param advice: What to do about a damaged folder.
+    :param older: SHA-256 of files of a folder that an earlier version saved without a manifest.
     :return: Whether there is a manifest; folders of earlier versions have none.
     """
-    if not (folder / MANIFEST).exists():
-        return False
-    stored = check_kinds(read_json(folder / MANIFEST), folder / MANIFEST, files=dict)
-    for name, entry in stored["files"].items():
+    exists = (folder / MANIFEST).exists()
+    if exists:
+        entries = check_kinds(read_json(folder / MANIFEST), folder / MANIFEST, files=dict)["files"]
+    else:
+        entries = older or {}
+    for name, entry in entries.items():
         path = folder / name
         if skip and name.startswith(f"{skip}/"):
             continue
         if not path.is_file():
             raise InputError(f"{path} is missing: {advice}")
-        if file_entry(path) != entry:
+        if entry not in (found := file_entry(path), found["sha256"]):
             raise InputError(f"{path} is damaged: it is not what was saved; {advice}")
-    return True
+    return exists
 
 
 def file_entry(path: Path) -> dict[str, Any]:

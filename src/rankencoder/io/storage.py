@@ -180,7 +180,7 @@ def write_json(path: Path, value: Any) -> None:
 
 def read_json(path: Path, version: int | None = None) -> dict[str, Any]:
     """Read a JSON object, and check which version of our formats it says that it has."""
-    with _damage_named(path, "JSON", ValueError, RecursionError):
+    with damage_named(path, "JSON", ValueError, RecursionError):
         value = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(value, dict):
         raise InputError(f"{path} is damaged (not a JSON object); build it again")
@@ -190,12 +190,13 @@ def read_json(path: Path, version: int | None = None) -> dict[str, Any]:
 
 
 @contextmanager
-def _damage_named(path: Path, what: str, *errors: type[Exception]) -> Iterator[None]:
+def damage_named(path: Path, what: str, *errors: type[Exception]) -> Iterator[None]:
+    """Let errors of reading a file or folder say that it is damaged."""
     try:
         yield
     except FileNotFoundError:
         raise InputError(missing(path)) from None
-    except OSError:
+    except (OSError, InputError):
         raise
     except errors as error:
         raise InputError(f"{path} is damaged (not {what}: {error}); build it again") from error
@@ -231,13 +232,13 @@ def read_tensors(path: Path) -> dict[str, np.ndarray]:
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    with _damage_named(path, "a whole safetensors file", SafetensorError):
+    with damage_named(path, "a whole safetensors file", SafetensorError):
         return dict(load_file(path))
 
 
 def read_array(path: Path, mmap_mode: Literal["r"] | None = None) -> np.ndarray:
     """Read an array of a ``.npy`` file, never a pickled one."""
-    with _damage_named(path, "a whole .npy file", Exception):  # numpy's parser of the header raises anything
+    with damage_named(path, "a whole .npy file", Exception):  # numpy's parser of the header raises anything
         found: np.ndarray = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
     if not isinstance(found, np.ndarray):
         raise InputError(f"{path} is damaged (not a .npy file); build it again")
