@@ -30,7 +30,7 @@ LAYERS = (
 
 CORE = {
     *("ranks", "blend", "batching", "encoders", "encoder_sources", "fingerprints", "reference", "model"),
-    *("explain", "persistence", "forms", "modules", "sentence_transformer_export", "vector_files"),
+    *("explain", "persistence", "forms", "modules", "vector_files"),
 }
 """The paper's objects: flat modules and `forms`, one layer, in which modules make no cycle."""
 

@@ -124,7 +124,7 @@ def check_hub(name: str, revision: str | None, *, what: str = "encoder") -> None
 
     cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")  # as sentence-transformers has it
     try:
-        with _quiet_hub():
+        with quiet_hub():
             hf_hub_download(name, "modules.json", revision=revision, cache_dir=cache, etag_timeout=5)
     except LocalEntryNotFoundError as error:
         if isinstance(try_to_load_from_cache(name, "config.json", cache, revision), str):
@@ -141,8 +141,8 @@ def check_hub(name: str, revision: str | None, *, what: str = "encoder") -> None
 
 
 @contextmanager
-def _quiet_hub() -> Iterator[None]:
-    """Silence huggingface_hub's warnings for a moment: an error says the same."""
+def quiet_hub() -> Iterator[None]:
+    """Silence huggingface_hub's warnings, one for each retry: an error says the same."""
     logger = logging.getLogger("huggingface_hub")
     before = logger.level
     logger.setLevel(logging.ERROR)

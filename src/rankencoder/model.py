@@ -270,7 +270,7 @@ class RankEncoder:
 
         :raises InputError: If the encoder is a callable, which no SentenceTransformer can hold.
         """
-        from rankencoder.sentence_transformer_export import to_sentence_transformer
+        from rankencoder.modules import to_sentence_transformer
 
         return to_sentence_transformer(self._parts())
 

@@ -1,14 +1,25 @@
-"""A sentence-transformers module that turns sentence vectors into blended rank vectors."""
+"""A RankEncoder as a SentenceTransformer. Saved models name `rankencoder.modules.RankModule`."""
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from typing import TYPE_CHECKING, Any
 
 import torch
-from sentence_transformers.base.modules import Module
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Module, Normalize
 
 from rankencoder.blend import blend_vectors, blended_dimension, check_rank_weight
-from rankencoder.forms import Form, restore_form
+from rankencoder.errors import InputError
+from rankencoder.forms import Form, LinearForm, restore_form
+from rankencoder.forms.fidelity import Fidelity, measure
+from rankencoder.forms.form import held_out
+from rankencoder.ranks import in_double
+
+if TYPE_CHECKING:
+    from rankencoder.persistence import ModelParts
+
+_PROMPT = "rankencoder"
 
 
 class RankModule(Module):
@@ -48,3 +59,78 @@ class RankModule(Module):
         tensors = {name.removeprefix("form."): tensor for name, tensor in weights.items()}
         form = restore_form(config["form"], config["settings"], tensors.pop("reference"), tensors)
         return cls(form, config["rank_weight"])
+
+
+def to_sentence_transformer(model: ModelParts) -> SentenceTransformer:
+    """Return a SentenceTransformer of a RankEncoder (see `RankEncoder.to_sentence_transformer`)."""
+    base = model.encoder.model
+    if base is None:
+        raise InputError(
+            f"the encoder {model.encoder.name!r} is a callable, which no SentenceTransformer can hold: "
+            "use encode, whose vectors fit every vector database"
+        )
+    if base.truncate_dim is not None:
+        raise InputError(
+            f"the encoder cuts its vectors to {base.truncate_dim} dimensions, which an export would not: "
+            "load it without truncate_dim, and build the reference again"
+        )
+    if isinstance(model.form, LinearForm):
+        added, fidelity = _linear_modules(model, model.form)
+        closeness = f"to Eq. 7 of the linear form: {fidelity}"
+    else:
+        added = [RankModule(copy.deepcopy(model.form), model.rank_weight)]
+        closeness = f"of its ranks to the exact ones: {model.fidelity}"
+    prompts = {name: prompt for name, prompt in base.prompts.items() if prompt is not None}
+    if model.encoder.prompt:
+        prompts[_PROMPT] = model.encoder.prompt
+    exported = SentenceTransformer(
+        modules=[*copy.deepcopy(list(base.children())), *added],
+        device=str(base.device),
+        prompts=prompts,
+        default_prompt_name=_PROMPT if model.encoder.prompt else base.default_prompt_name,
+        similarity_fn_name="cosine",
+    )
+    card = exported.model_card_data
+    card.set_base_model(model.encoder.name)
+    card.tags = ["rankencoder", *(card.tags or [])]
+    card.model_name = (
+        f"RankEncoder on {model.encoder.name} ({model.form.name} form, rank_weight {model.rank_weight}, "
+        f"{len(model.reference):,} reference sentences; closeness {closeness})"
+    )
+    return exported
+
+
+def _linear_modules(model: ModelParts, form: LinearForm) -> tuple[list[Any], Fidelity]:
+    """Return the modules that make of a sentence vector its linear blend, and how close that is to Eq. 7."""
+    weight, bias = linear_blend(form, model.rank_weight)
+    dense = Dense(
+        weight.shape[1],
+        weight.shape[0],
+        bias=form.center,
+        activation_function=None,
+        init_weight=weight,
+        init_bias=bias,
+    )
+    vectors = form.reference[held_out(len(form.reference))]
+    mapped = torch.nn.functional.normalize(vectors @ weight.T + bias, dim=1)
+    exact = blend_vectors(form(vectors), vectors, model.rank_weight)
+    dense.to(model.encoder.model.dtype if model.encoder.model is not None else None)
+    return [Normalize(), dense, Normalize()], measure(mapped @ mapped.T, exact @ exact.T)
+
+
+def linear_blend(form: LinearForm, rank_weight: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return weight and bias of one dense layer after which the cosine is (nearly) the blend of Eq. 7.
+
+    The layer is [√λ · Σ^p (x − μ) ; √(1−λ) · x] in as few numbers as hold the same inner products. Eq. 7
+    brings both parts to unit norm before they meet; one layer can only do so on average.
+    """
+    matrix, mean = in_double(form.matrix), in_double(form.mean)
+    eye = torch.eye(len(mean), dtype=matrix.dtype, device=matrix.device)
+    weight = torch.cat([rank_weight**0.5 * matrix.T, (1 - rank_weight) ** 0.5 * eye])
+    bias = -weight @ mean
+    bias[len(matrix.T) :] = 0
+    small = torch.linalg.qr(torch.cat([weight, bias[:, None]], dim=1) if form.center else weight).R
+    rows = form.matrix.new_empty(small.shape).copy_(small)
+    if form.center:
+        return rows[:, :-1].contiguous(), rows[:, -1].clone()
+    return rows, rows.new_zeros(len(rows))

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import torch
 
 Array = TypeVar("Array", "np.ndarray", "torch.Tensor")
-Ties = Literal["average", "ordinal"]
 Method = Literal["auto", "exact", "counting"]
 
 MEMORY_BUDGET = 256 * 2**20
@@ -46,18 +45,14 @@ _BURSTS = 1.1  # see _bursts_limit
 _CHANCE = 5.0  # likewise: standard deviations
 
 
-def rank_vectors(
-    similarities: Array, *, ties: Ties = "average", method: Method = "auto", tolerance: float = TOLERANCE
-) -> Array:
+def rank_vectors(similarities: Array, *, method: Method = "auto", tolerance: float = TOLERANCE) -> Array:
     """Return the normalised rank vector of each row of similarities (Eq. 2-3).
 
     Eq. 2 replaces a sentence's similarities to the ``n`` reference sentences by their ranks; Eq. 3 shifts and
     scales these to zero mean and unit norm, so that the inner product of two rank vectors is Spearman's rank
-    correlation. A constant row has no order: its rank vector is zero.
+    correlation. Equal values have their average rank. A constant row has no order: its rank vector is zero.
 
     :param similarities: ``[B, n]`` (or one row, ``[n]``), a numpy array or a torch tensor on any device.
-    :param ties: "average" gives equal values their average rank, as Spearman's correlation has it; "ordinal"
-        ranks them by position, as an argsort does (the authors' code).
     :param method: "exact" sorts; "counting" counts into bins and sorts the rows whose counts say that their
         correlations could be off by more than the tolerance; "auto" counts where that is faster. The counts
         cannot see all: rows built on purpose, such as tens of thousands of tiny clusters at even distances
@@ -76,13 +71,9 @@ def rank_vectors(
 
     if method not in ("auto", "exact", "counting"):
         raise InputError(f"unknown method {method!r}: use 'auto', 'exact' or 'counting'")
-    if ties not in ("average", "ordinal"):
-        raise InputError(f"unknown ties {ties!r}: use 'average' or 'ordinal'")
-    if ties == "ordinal" and method == "counting":
-        raise InputError("counting gives equal values equal ranks: use ties='average', or method='exact'")
     if isinstance(similarities, torch.Tensor):
-        return _rank_rows(similarities, ties, method, tolerance)
-    return _rank_rows(_as_tensor(similarities), ties, method, tolerance).numpy()
+        return _rank_rows(similarities, method, tolerance)
+    return _rank_rows(_as_tensor(similarities), method, tolerance).numpy()
 
 
 def rank_similarity(similarities: Array, others: Array | None = None) -> Array:
@@ -132,7 +123,7 @@ def training_rank_vectors(similarities: torch.Tensor) -> torch.Tensor:
         if counting:
             _rank_by_counting(part, result, bins)
         else:
-            _rank_exactly(part, result, "ordinal")
+            _rank_exactly(part, result, average=False)
     return out
 
 
@@ -155,18 +146,16 @@ def _as_tensor(array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(array)
 
 
-def _rank_rows(rows: torch.Tensor, ties: Ties, method: Method, tolerance: float) -> torch.Tensor:
+def _rank_rows(rows: torch.Tensor, method: Method, tolerance: float) -> torch.Tensor:
     import torch
 
     if rows.ndim == 1:
-        return _rank_rows(rows[None], ties, method, tolerance)[0]
+        return _rank_rows(rows[None], method, tolerance)[0]
     if rows.ndim != 2 or rows.shape[1] == 0:
         raise InputError(f"similarities must have the shape [B, n] with n > 0, not {list(rows.shape)}")
     rows = rows.detach()
     n = rows.shape[1]
-    count = n > 1 and (
-        method == "counting" or (method == "auto" and ties == "average" and n >= _counting_min(tolerance))
-    )
+    count = n > 1 and (method == "counting" or (method == "auto" and n >= _counting_min(tolerance)))
     wide = rows.dtype == torch.float64 or not rows.is_floating_point()
     out = torch.empty(rows.shape, dtype=torch.float64 if wide else torch.float32, device=rows.device)
     bins = _number_of_bins(n, tolerance) if count else 0
@@ -174,14 +163,14 @@ def _rank_rows(rows: torch.Tensor, ties: Ties, method: Method, tolerance: float)
     for start in range(0, len(rows), step):
         part, result = rows[start : start + step].to(out.dtype), out[start : start + step]
         if count:
-            _count_or_sort(part, result, start, ties, tolerance)
+            _count_or_sort(part, result, start, tolerance)
         else:
             _check_finite(float(part.sum()), part, start)
-            _rank_exactly(part, result, ties)
+            _rank_exactly(part, result)
     return out
 
 
-def _count_or_sort(rows: torch.Tensor, out: torch.Tensor, start: int, ties: Ties, tolerance: float) -> None:
+def _count_or_sort(rows: torch.Tensor, out: torch.Tensor, start: int, tolerance: float) -> None:
     """Write the rank vectors of all rows: by counting, then by sorting where counting would not do."""
     import torch
 
@@ -196,7 +185,7 @@ def _count_or_sort(rows: torch.Tensor, out: torch.Tensor, start: int, ties: Ties
         failed = (cubes > limits[0]) | (bursts > limits[1])
         for numbers in failed.nonzero()[:, 0].split(_rows_at_a_time(rows, bins=0)):
             exact = torch.empty_like(rows[numbers])
-            _rank_exactly(rows[numbers], exact, ties)
+            _rank_exactly(rows[numbers], exact)
             out[numbers] = exact
 
 
@@ -219,8 +208,8 @@ def _rows_at_a_time(rows: torch.Tensor, *, bins: int) -> int:
     return max(1, values // (rows.shape[1] + bins))
 
 
-def _rank_exactly(rows: torch.Tensor, out: torch.Tensor, ties: Ties) -> None:
-    """Write the rank vectors of all rows, by sorting."""
+def _rank_exactly(rows: torch.Tensor, out: torch.Tensor, *, average: bool = True) -> None:
+    """Write the rank vectors of all rows, by sorting; equal values get ranks by position if not average."""
     import torch
 
     ordered, order = rows.sort(dim=1, stable=True)
@@ -228,7 +217,7 @@ def _rank_exactly(rows: torch.Tensor, out: torch.Tensor, ties: Ties) -> None:
     centred = torch.arange(n, dtype=rows.dtype, device=rows.device).expand_as(rows) - (n - 1) / 2
     cubes = torch.full((len(rows),), n, dtype=torch.float64)
     equal = ordered[:, 1:] == ordered[:, :-1]
-    if ties == "average" and bool(equal.any()):
+    if average and bool(equal.any()):
         group = torch.zeros_like(order)
         group[:, 1:] = (~equal).cumsum(dim=1)
         size = _count(group, n, rows.dtype)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from rankencoder.encoder_sources import quiet_hub
 from rankencoder.errors import InputError, first_line, nearest
 from rankencoder.evaluation.sts_data import (
     DEV,
@@ -145,16 +145,11 @@ def _load(hub_set: HubSet, folder: Path | None) -> Any:
 
 @contextmanager
 def hub_output(progress: bool) -> Iterator[None]:
-    """Silence the hub's warnings, one for each retry, and show progress bars or not."""
+    """Silence the hub's warnings, and show progress bars or not."""
     from huggingface_hub import utils
 
-    level = utils.logging.get_verbosity()
-    utils.logging.set_verbosity(logging.ERROR)
-    try:
-        with nullcontext() if progress else _quiet(utils):
-            yield
-    finally:
-        utils.logging.set_verbosity(level)
+    with quiet_hub(), nullcontext() if progress else _quiet(utils):
+        yield
 
 
 @contextmanager

@@ -24,7 +24,6 @@ RESULT = "_rankencoder.json"  # of a result of many files; readers of Parquet pa
 _ADDRESS = re.compile(r"(^|/)(s3|gs|gcs|az|abfs|adl|hf|https?|ftp|hdfs|memory|file):(?=/)")
 _BEGUN = re.compile(rf"\.{re.escape(RUN)}\..+-\d+\.new")  # what a training writes first
 _TORCH_WRITES = re.compile(r"inline_container|PytorchStreamWriter|iostream error")
-_KINDS = {str: "text", bool: "truth value", int: "number", float: "finite number", dict: "object"}
 _OURS = (CONFIG, "reference.json", RUN, RESULT)
 
 
@@ -203,21 +202,16 @@ def damage_named(path: Path, what: str, *errors: type[Exception]) -> Iterator[No
 
 
 def check_kinds(stored: dict[str, Any], path: Path, **kinds: type) -> dict[str, Any]:
-    """Return what a file holds, once all named values are of their kinds; only finite numbers are numbers."""
+    """Return what a file holds, once all named values are of their kinds."""
+    from pydantic import TypeAdapter, ValidationError
+
     for name, kind in kinds.items():
-        if not _is_of(kind, stored.get(name)):
-            what = "is missing" if name not in stored else f"is no {_KINDS.get(kind, 'list')}"
-            raise InputError(f"{path} is damaged ({name!r} {what}); build it again")
+        try:
+            TypeAdapter(kind).validate_python(stored.get(name), strict=True)
+        except ValidationError as error:
+            what = error.errors()[0]["msg"]
+            raise InputError(f"{path} is damaged ({name!r}: {what}); build it again") from error
     return stored
-
-
-def _is_of(kind: type, value: Any) -> bool:
-    if kind in (int, float):
-        is_number = isinstance(value, (int, kind)) and not isinstance(value, bool)
-        return is_number and -(2**63) <= value < 2**63  # no NaN, nor an integer too large for a float
-    if kind is str and isinstance(value, str):
-        return value == value.encode("utf-8", "replace").decode("utf-8")  # no lone surrogate
-    return isinstance(value, kind)
 
 
 def write_tensors(path: Path, tensors: dict[str, np.ndarray]) -> None:
