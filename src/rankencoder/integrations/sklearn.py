@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.preprocessing import normalize
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankencoder.blend import blend_vectors, blended_dimension, check_rank_weight
@@ -73,5 +72,7 @@ class RankTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
 
 def _unit(rows: np.ndarray) -> torch.Tensor:
+    rows = np.array(rows, order="C", copy=True)
     # scaled first, so that very long rows do not overflow
-    return torch.from_numpy(normalize(normalize(rows, norm="max"), copy=False))
+    rows /= np.maximum(np.abs(rows).max(axis=1, keepdims=True), np.finfo(rows.dtype).tiny)
+    return torch.nn.functional.normalize(torch.from_numpy(rows), dim=1)
