@@ -28,10 +28,9 @@ from when import (
 
 import rankencoder
 from rankencoder.encoders import Encoder
-from rankencoder.evaluation.halves import LEAST_SHARE, Halves
+from rankencoder.evaluation.halves import LEAST_SHARE, Halves, advise
 from rankencoder.evaluation.sts_data import read_pair_set
 from rankencoder.evaluation.vector_cache import CachedEncoder
-from rankencoder.tuning.diagnosis import advise
 
 LOW, HIGH = CHOICES.index("centred -0.25"), CHOICES.index("plain +0.5")
 

@@ -42,6 +42,7 @@ def similarity(
     """
     if (a is None) != (b is None) or (pairs is None) == (a is None):
         raise InputError("give two sentences, or --pairs FILE")
+    from rankencoder.io.corpus import check_sentences
     from rankencoder.io.pairs import Pair, read_pairs
 
     prepare(model)
@@ -54,7 +55,7 @@ def similarity(
         loaded.rank_weight = loaded.rank_weight if rank_weight is None else rank_weight
     elif rank_weight is not None:
         raise InputError(f"{model} is a plain encoder: only a RankEncoder has a rank weight")
-    rows = _score(loaded, [Pair(str(a), str(b))] if pairs is None else read_pairs(pairs))
+    rows = _score(loaded, [Pair(*check_sentences([str(a), str(b)]))] if pairs is None else read_pairs(pairs))
     if as_json:
         print_json(list(rows))
         return
@@ -134,23 +135,17 @@ def print_explanation(explanation: Explanation, part: str, show: int) -> None:
 def _score(model: RankEncoder | Encoder, pairs: Iterable[Pair]) -> Iterator[dict[str, Any]]:
     """Yield the similarities of each pair, a thousand pairs at a time: a RankEncoder has three."""
     from rankencoder.blend import blend
+    from rankencoder.evaluation.pairwise import encode_pairs, pair_similarities
     from rankencoder.model import RankEncoder
 
     rows = iter(pairs)
     while chunk := list(islice(rows, 1000)):
-        sentences = [text for pair in chunk for text in pair]
         if isinstance(model, RankEncoder):
-            base = model._base_vectors(sentences)
-            scores = {"cosine": _inner(base), "rank_similarity": _inner(model.form(base))}
-            scores["similarity"] = blend(scores["rank_similarity"], scores["cosine"], model.rank_weight)
+            encoded = encode_pairs(model.encoder, chunk)
+            cosine, ranks = pair_similarities(None, encoded), pair_similarities(model.form, encoded)
+            blended = blend(ranks, cosine, model.rank_weight)
+            scores = {"cosine": cosine, "rank_similarity": ranks, "similarity": blended}
         else:
-            scores = {"similarity": _inner(model.encode(sentences))}
+            scores = {"similarity": pair_similarities(None, encode_pairs(model, chunk))}
         for number, pair in enumerate(chunk):
             yield {"a": pair.a, "b": pair.b, **{name: float(of[number]) for name, of in scores.items()}}
-
-
-def _inner(vectors: Any) -> Any:
-    """Return the inner products of each vector with the next one."""
-    import numpy as np
-
-    return np.array((vectors[0::2] * vectors[1::2]).sum(1).tolist())

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rankencoder.blend import blend
+from rankencoder.evaluation.pairwise import PairVectors, pair_similarities
+from rankencoder.forms import fit_form
 
 if TYPE_CHECKING:
-    from rankencoder.evaluation.pairwise import PairVectors
     from rankencoder.forms import Form
-    from rankencoder.model import RankEncoder
 
 WEIGHTS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)  # λ of the ranks
 CENTRED_POWERS = (-0.5, -0.375, -0.25, -0.125, 0.0)  # of the linear form
@@ -53,13 +52,6 @@ class Candidate:
         """Say whether this is a similarity by a given form."""
         return (self.form, self.settings) == (form.name, form.config())
 
-    def fit(self, form: Form) -> Form:
-        """Return this candidate's form on the reference vectors of a fitted one."""
-        from rankencoder.forms import fit_form
-
-        assert self.form is not None
-        return form if self.uses(form) else fit_form(self.form, form.reference, **self.settings)
-
     def to_dict(self) -> dict[str, Any]:
         """Return the fields and the name."""
         return {"name": self.name, **asdict(self)}
@@ -73,8 +65,8 @@ def candidates_for(form: Form, rank_weight: float) -> list[Candidate]:
 
     The ranks are in the present form, or in the compact one where it is linear.
     """
-    ranked = rank_form(form)
-    ranks = [Candidate(ranked.name, ranked.config(), weight) for weight in WEIGHTS]
+    name, settings = ("compact", {}) if form.name == "linear" else (form.name, form.config())
+    ranks = [Candidate(name, settings, weight) for weight in WEIGHTS]
     linear = [
         Candidate("linear", {"power": power, "center": center}, weight)
         for center, powers in ((True, CENTRED_POWERS), (False, POWERS))
@@ -86,33 +78,16 @@ def candidates_for(form: Form, rank_weight: float) -> list[Candidate]:
     return found if present in found or present.is_cosine else [*found, present]
 
 
-def rank_form(form: Form) -> Form:
-    """Return a form of ranks: the given one, or for a linear one, which has no ranks, the compact one."""
-    from rankencoder.forms import fit_form
-
-    return form if form.name != "linear" else fit_form("compact", form.reference)
-
-
 def candidate_similarities(form: Form, candidates: list[Candidate], encoded: PairVectors) -> np.ndarray:
     """Return every candidate's similarity of every pair, ``[candidates, pairs]``."""
-    from rankencoder.evaluation.pairwise import pair_similarities
-
     cosine = pair_similarities(None, encoded)
-    found = np.empty((len(candidates), len(cosine)))
     parts = {repr((None, {})): cosine}
-    for row, candidate in zip(found, candidates, strict=True):
+    found = []
+    for candidate in candidates:
         key = repr((candidate.form, candidate.settings))
-        if key not in parts:
-            parts[key] = pair_similarities(candidate.fit(form), encoded)
-        row[:] = blend(parts[key], cosine, candidate.rank_weight)
-    return found
-
-
-def apply_candidate(model: RankEncoder, candidate: Candidate) -> RankEncoder:
-    """Return a model whose similarity is the candidate's; the given one stays as it is."""
-    if candidate.form is None or candidate.uses(model.form):
-        changed = copy.copy(model)
-    else:
-        changed = model.with_form(candidate.form, **candidate.settings)
-    changed.rank_weight = candidate.rank_weight
-    return changed
+        if key not in parts and candidate.form is not None:
+            own = candidate.uses(form)
+            fitted = form if own else fit_form(candidate.form, form.reference, **candidate.settings)
+            parts[key] = pair_similarities(fitted, encoded)
+        found.append(blend(parts[key], cosine, candidate.rank_weight))
+    return np.array(found)

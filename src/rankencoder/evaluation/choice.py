@@ -1,69 +1,55 @@
 """The choice of a similarity on scored pairs: what does better than plain cosine must prove it, twice.
 
 First, by cross-validation: each fold chooses the candidate that is best on the other folds and scores it
-against plain cosine on its own pairs. The mean of these gains is an honest estimate of what choosing gains;
-its 95% interval is by a paired bootstrap with the folds' choices kept. Second, on all pairs: the gain of the
-best candidate, its interval corrected for its being the best of many. For the folds' choices are made on
-nearly the same pairs, and where all are equally lucky, cross-validation alone is taken in more often than its
-interval says (with 28 candidates of equal worth and 1,000 pairs in 7% of simulations, not in 2.5%).
+against plain cosine on its own pairs. The mean of these gains is an honest estimate of what choosing gains.
+Second, on all pairs, with an interval that is corrected for its being the best of many: the folds choose on
+nearly the same pairs, so cross-validation alone takes luck for a gain more often than its interval says (with
+28 candidates of equal worth and 1,000 pairs in 7% of simulations, not in 2.5%).
 
-Where both intervals are above 0, the candidate that is best on all pairs is taken; otherwise plain cosine.
+Where both 95% intervals are above 0, the best candidate on all pairs is taken; otherwise plain cosine.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rankencoder.errors import InputError
 from rankencoder.evaluation.candidates import Candidate, candidate_similarities, candidates_for
-from rankencoder.evaluation.cross_validation import (
-    Cell,
-    DevSet,
-    Groups,
-    assign_folds,
-    cross_validate,
-    gain_intervals,
-    group_pairs,
-)
 from rankencoder.evaluation.pairwise import encode_pairs
-from rankencoder.evaluation.statistics import Interval
+from rankencoder.evaluation.statistics import ROUNDS, Interval, resample, resampled_spearman
 
 if TYPE_CHECKING:
     from rankencoder.encoders import Encoder
     from rankencoder.forms import Form
     from rankencoder.io.pairs import ScoredPair
 
-_CAVEATS = {
-    "components": "",
-    "sentences": " Most pairs hang together through shared sentences; only those that share their more "
-    "frequent one were kept in the same fold, so the interval is somewhat too narrow.",
-    "pairs": " The pairs share so many sentences that no folds could keep them apart; they were treated as "
-    "independent, which they are not, so the interval is too narrow.",
-}
+FEWEST = 30  # pairs of a set: a choice on fewer could hardly be told from chance
+FEWEST_FOLDS, FOLDS = 3, 10
+_PER_FOLD = 50  # pairs of a set in a fold, where there are enough: correlations of fewer are mostly noise
+_FEWEST_GROUPS = 5  # a bootstrap over fewer says nothing
 
 
-@dataclass(frozen=True)
-class Result:
-    """How one candidate does on all pairs.
+@dataclass(frozen=True, kw_only=True)
+class Result(Candidate):
+    """A candidate, and how it does on all pairs.
 
     :param spearman: The mean over the sets.
     :param gain: Over plain cosine, with a 95% interval that holds for all candidates at once.
     :param folds: How many folds chose it.
     """
 
-    candidate: Candidate
     spearman: float
-    by_set: dict[str, float]
     gain: Interval
     folds: int
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain data."""
-        about = vars(self) | {"gain": self.gain._asdict()}
-        return {**about.pop("candidate").to_dict(), **about}
+        return {**super().to_dict(), "gain": self.gain._asdict()}
 
 
 @dataclass(frozen=True)
@@ -73,15 +59,15 @@ class Choice:
     :param chosen: Plain cosine where nothing is proved better.
     :param results: All candidates, plain cosine first.
     :param gain: What choosing gains over plain cosine on pairs that had no part in it, with 95% interval.
-    :param grouping: What was kept in one fold (see `rankencoder.evaluation.cross_validation.Groups`).
+    :param pairs: How many pairs each set has.
+    :param groups: How many groups of pairs do not share their more frequent sentence.
     """
 
-    chosen: Candidate
+    chosen: Result
     results: tuple[Result, ...]
     gain: Interval
-    fold_choices: tuple[Candidate, ...]
+    folds: int
     pairs: dict[str, int]
-    grouping: str
     groups: int
 
     @property
@@ -97,54 +83,40 @@ class Choice:
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain data."""
         return {
+            **vars(self),
             "chosen": self.chosen.to_dict(),
             "gain": {**self.gain._asdict(), "verdict": self.gain.verdict},
-            "pairs": self.pairs,
-            "folds": len(self.fold_choices),
-            "fold_choices": [candidate.name for candidate in self.fold_choices],
-            "grouping": self.grouping,
-            "groups": self.groups,
             "results": [result.to_dict() for result in self.results],
             "sentence": self.sentence(),
         }
 
     def sentence(self) -> str:
         """Say in words what was chosen and what it is worth; correlations ×100, as the field prints them."""
-        folds, best, others = len(self.fold_choices), self.best, len(self.results) - 1
-        where, cosine = self._where(), f"{100 * self.cosine.spearman:.1f}"
+        best, number = self.best, sum(self.pairs.values())
+        where = f"these {number:,} scored pairs"
+        if self.groups <= number / 2:
+            where += f" (in {self.groups:,} groups that share a sentence)"
+        name = best.name[:1].upper() + best.name[1:]
+        cosine = f"{100 * self.cosine.spearman:.1f}"
         scores = (
             f"Spearman {100 * best.spearman:.1f} against {cosine}, a gain of {_points(best.gain)}, corrected "
-            f"for its being the best of {others})"
+            f"for its being the best of {len(self.results) - 1})"
         )
         proof = (
-            f"Chosen anew in each of {folds} folds and scored on pairs that had no part in the choice, the "
-            f"gain is {_points(self.gain)})"
+            f"Chosen anew in each of {self.folds} folds and scored on pairs that had no part in the choice, "
+            f"the gain is {_points(self.gain)})"
         )
-        name = best.candidate.name[:1].upper() + best.candidate.name[1:]
         if not self.chosen.is_cosine:
-            text = (
-                f"{name} does better than plain cosine on these {where}: {scores}. {proof}; {best.folds} of "
-                f"the {folds} folds chose this very candidate. Data unlike these pairs may tell otherwise."
+            return (
+                f"{name} does better than plain cosine on {where}: {scores}. {proof}; {best.folds} of the "
+                f"{self.folds} folds chose this very candidate. Data unlike these pairs may tell otherwise."
             )
-        elif best.candidate.is_cosine:
-            text = (
-                f"Nothing beats plain cosine on these {where}: its Spearman is {cosine}, and none of the "
-                f"{others} other candidates is above. {proof}."
-            )
-        else:
-            text = (
-                f"Nothing beats plain cosine on these {where} by more than chance. {name} looks best: "
-                f"{scores}. {proof}. As not both intervals are above 0, this may be luck, and plain cosine "
-                "is kept."
-            )
-        return text + _CAVEATS[self.grouping]
-
-    def _where(self) -> str:
-        number = sum(self.pairs.values())
-        where = f"{number:,} scored pairs" + (f" in {len(self.pairs)} sets" if len(self.pairs) > 1 else "")
-        if self.grouping == "components" and self.groups <= number / 2:
-            where += f" ({self.groups:,} groups that share no sentence)"
-        return where
+        if best.is_cosine:
+            return f"Nothing beats plain cosine on {where}: its Spearman of {cosine} is the best. {proof}."
+        return (
+            f"Nothing beats plain cosine on {where} by more than chance. {name} looks best: {scores}. "
+            f"{proof}. As not both intervals are above 0, this may be luck, and plain cosine is kept."
+        )
 
 
 def choose_similarity(
@@ -156,45 +128,158 @@ def choose_similarity(
     progress: bool = False,
 ) -> Choice:
     """Choose the similarity of an encoder, with its present form and rank weight, on sets of scored pairs."""
+    check_pairs(sets)
     candidates = candidates_for(form, rank_weight)
     encoded = encode_pairs(encoder, [pair for pairs in sets.values() for pair in pairs], progress=progress)
-    similarities = candidate_similarities(form, candidates, encoded)
-    parts = np.split(similarities, np.cumsum([len(pairs) for pairs in sets.values()])[:-1], axis=1)
-    scored = [DevSet(name, sets[name], part) for name, part in zip(sets, parts, strict=True)]
-    return choose(scored, candidates)
+    return choose(sets, candidates, candidate_similarities(form, candidates, encoded))
 
 
-def choose(sets: Sequence[DevSet], candidates: Sequence[Candidate], *, seed: int = 0) -> Choice:
-    """Choose among candidates, plain cosine first, by the mean correlation over the sets."""
-    groups = group_pairs([dev.pairs for dev in sets])
-    chosen, gain = cross_validate(sets, groups, assign_folds(groups, seed=seed))
-    results = tuple(_results(sets, groups, candidates, chosen))
-    best = max(results, key=lambda result: result.spearman)
+def check_pairs(sets: Mapping[str, Sequence[ScoredPair]]) -> None:
+    """Refuse pairs that nothing can be chosen by."""
+    for name, pairs in sets.items():
+        if len(pairs) < FEWEST:
+            raise InputError(
+                f"{name}: {len(pairs)} scored pair(s) are too few to choose by; at least {FEWEST} are "
+                "needed, some hundreds are better"
+            )
+        if len({pair.score for pair in pairs}) == 1:
+            raise InputError(f"{name}: all scores are {pairs[0].score:g}, so nothing can correlate with them")
+
+
+def choose(
+    sets: Mapping[str, Sequence[ScoredPair]], candidates: Sequence[Candidate], similarities: np.ndarray
+) -> Choice:
+    """Choose among candidates, plain cosine first, by the mean correlation over the sets.
+
+    :param similarities: What each candidate says of the pairs of all sets, ``[candidates, pairs]``.
+    """
+    pairs = [pair for some in sets.values() for pair in some]
+    sizes = [len(some) for some in sets.values()]
+    gold = np.array([pair.score for pair in pairs], dtype=np.float64)
+    judged = Judged(gold, similarities, np.repeat(np.arange(len(sizes)), sizes), group_pairs(pairs))
+    chosen, gain = cross_validate(judged, assign_folds(judged))
+    scores = judged.scores(np.ones((1, len(pairs)), dtype=np.uint16))[:, 0]
+    gains = [Interval(0.0, 0.0, 0.0), *gain_intervals(judged.gains, judged.groups.max() + 1)]
+    results = tuple(
+        Result(**vars(candidate), spearman=float(score), gain=gained, folds=chosen.count(i))
+        for i, (candidate, score, gained) in enumerate(zip(candidates, scores, gains, strict=True))
+    )
+    best = results[int(scores.argmax())]
     return Choice(
-        chosen=best.candidate if gain.low > 0 and best.gain.low > 0 else candidates[0],
+        chosen=best if gain.low > 0 and best.gain.low > 0 else results[0],
         results=results,
         gain=gain,
-        fold_choices=tuple(candidates[i] for i in chosen),
-        pairs={dev.name: len(dev.pairs) for dev in sets},
-        grouping=groups.kind,
-        groups=groups.number,
+        folds=len(chosen),
+        pairs=dict(zip(sets, sizes, strict=True)),
+        groups=int(judged.groups.max()) + 1,
     )
 
 
-def _results(
-    sets: Sequence[DevSet], groups: Groups, candidates: Sequence[Candidate], chosen: list[int]
-) -> Iterator[Result]:
-    """Yield each candidate's figures on all pairs."""
-    cells = [
-        [Cell(dev.gold, labels, dev.similarities[0], dev.similarities[1:])]
-        for dev, labels in zip(sets, groups.labels, strict=True)
-    ]
-    gains = [Interval(0.0, 0.0, 0.0), *gain_intervals(cells, groups.number)]
-    whole = [np.ones((1, len(dev.pairs)), dtype=np.uint16) for dev in sets]
-    for i, (candidate, gain) in enumerate(zip(candidates, gains, strict=True)):
-        scores = [float(dev.correlations(i, mask)[0]) for dev, mask in zip(sets, whole, strict=True)]
-        by_set = {dev.name: score for dev, score in zip(sets, scores, strict=True)}
-        yield Result(candidate, float(np.mean(scores)), by_set, gain, chosen.count(i))
+@dataclass(frozen=True)
+class Judged:
+    """Scored pairs, what each candidate says of them (``[candidates, pairs]``), and their sets and groups."""
+
+    gold: np.ndarray
+    similarities: np.ndarray
+    sets: np.ndarray
+    groups: np.ndarray
+
+    def part(self, pairs: np.ndarray, candidates: list[int]) -> Judged:
+        """Return some pairs, and what some candidates say of them."""
+        return Judged(
+            self.gold[pairs], self.similarities[candidates][:, pairs], self.sets[pairs], self.groups[pairs]
+        )
+
+    def scores(self, counts: np.ndarray) -> np.ndarray:
+        """Return Spearman's correlation, the mean over sets, ``[candidates, samples]``; 0 if undefined.
+
+        :param counts: How often each pair is in a sample, ``[samples, pairs]``.
+        """
+        found = []
+        for rows in (self.sets == number for number in np.unique(self.sets)):
+            values = resampled_spearman(self.gold[rows], self.similarities[:, rows], counts[:, rows])
+            found.append(np.nan_to_num(values))
+        return np.asarray(np.mean(found, axis=0))
+
+    def gains(self, counts: np.ndarray) -> np.ndarray:
+        """Return what the others gain over the first candidate; here the counts are of groups."""
+        scores = self.scores(counts[:, self.groups])
+        return np.asarray(scores[1:] - scores[0])
+
+
+def group_pairs(pairs: Sequence[ScoredPair]) -> np.ndarray:
+    """Return the group of each pair: those that share their more frequent sentence, a query say.
+
+    Folds and resampling never part a group, for its pairs are not independent.
+    """
+    seen = Counter(text for pair in pairs for text in {pair.a, pair.b})
+    ids: dict[str, int] = {}
+    groups = []
+    for pair in pairs:
+        _, shared = max((seen[text], text) for text in (pair.a, pair.b))
+        groups.append(ids.setdefault(shared, len(ids)))
+    if len(ids) < _FEWEST_GROUPS:
+        raise InputError(f"all pairs share one of {len(ids)} sentence(s): pairs of more sentences are needed")
+    return np.array(groups)
+
+
+def assign_folds(judged: Judged) -> np.ndarray:
+    """Return the fold of each pair: groups are dealt out at random, the large ones first, set by set.
+
+    Ten folds, or as few as three where a set is so small that they would hold fewer than 50 of its pairs.
+    """
+    smallest = int(np.bincount(judged.sets).min())
+    _, first, sizes = np.unique(judged.groups, return_index=True, return_counts=True)
+    number = min(len(sizes), max(FEWEST_FOLDS, min(FOLDS, smallest // _PER_FOLD)))
+    order = np.lexsort((np.random.default_rng(0).random(len(sizes)), judged.sets[first], -sizes))
+    folds = np.empty(len(sizes), dtype=np.int64)
+    folds[order] = np.arange(len(sizes)) % number
+    return np.asarray(folds[judged.groups])
+
+
+def cross_validate(judged: Judged, folds: np.ndarray) -> tuple[list[int], Interval]:
+    """Let each fold choose on the others, and score the choice on its own pairs against plain cosine.
+
+    :return: The number of the candidate that each fold chose, and the mean gain with its 95% interval.
+    """
+    numbers = np.arange(folds.max() + 1)
+    others = (folds != numbers[:, None]).astype(np.uint16)
+    chosen = [int(best) for best in judged.scores(others).argmax(axis=0)]  # of equals the first: plain cosine
+    parts = [judged.part(folds == number, [0, chosen[number]]) for number in numbers]
+
+    def gains(counts: np.ndarray) -> np.ndarray:
+        return np.asarray(np.mean([part.gains(counts) for part in parts], axis=0))
+
+    return chosen, gain_intervals(gains, judged.groups.max() + 1)[0]
+
+
+def gain_intervals(gains: Callable[[np.ndarray], np.ndarray], groups: int) -> list[Interval]:
+    """Return the gain of each that is tried, with 95% intervals that hold for all at once.
+
+    A paired bootstrap of whole groups. The intervals are as many standard errors wide as the largest
+    deviation among all that are tried has in 95% of the resamples (max-t, Romano and Wolf 2005). As the
+    bootstrap of few groups is too narrow, they are expanded as by Hesterberg (2015).
+
+    :param gains: Returns the gains ``[tried, samples]``, given how often each group is in each sample.
+    """
+    values = gains(np.ones((1, groups), dtype=np.uint16))[:, 0]
+    samples = (resample(groups, rounds=100, seed=seed) for seed in range(ROUNDS // 100))  # memory is bounded
+    resampled = np.concatenate([gains(counts) for counts in samples], axis=1)
+    errors = resampled.std(axis=1)
+    deviations = np.abs(resampled - values[:, None]) / np.maximum(errors, 1e-12)[:, None]
+    half = errors * np.quantile(deviations.max(axis=0), 0.95) * _expansion(groups)
+    return [Interval(float(v), float(v - h), float(v + h)) for v, h in zip(values, half, strict=True)]
+
+
+def _expansion(number: int) -> float:
+    """Return how much wider than its bootstrap an interval is by rights.
+
+    >>> [round(_expansion(number), 3) for number in (10, 100, 1000)]
+    [1.217, 1.017, 1.002]
+    """
+    from scipy.stats import norm, t
+
+    return float(t.ppf(0.975, number - 1) / norm.ppf(0.975) * (number / (number - 1)) ** 0.5)
 
 
 def _points(gain: Interval) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rankencoder.encoder_sources import check_model
 from rankencoder.errors import InputError, nearest
 from rankencoder.evaluation.result_rows import Row, rows
-from rankencoder.evaluation.results import Result, finish_result, write_result
+from rankencoder.evaluation.results import Result, make_result, write_result
 from rankencoder.evaluation.sts_data import DEV, SEVEN, WHOLE_SICK, MissingDataError, PairSet, read_pair_set
 from rankencoder.evaluation.sts_figures import AGGREGATIONS
 from rankencoder.evaluation.sts_sources import read_sts
@@ -102,10 +102,10 @@ def evaluate(
     {'letters, cosine': {'pairs': 100.0}}
     """
     from rankencoder.evaluation.measurement import Measurement
-    from rankencoder.evaluation.space_figures import check_projection
+    from rankencoder.evaluation.space_figures import PROJECTIONS
 
     sections, set_names, transfer = _asked([tasks] if isinstance(tasks, str) else tasks)
-    check_projection(projection)
+    projection = _known(projection, PROJECTIONS, "projection")
     watched = sys.stderr.isatty() if progress is None else progress
     given = [models] if isinstance(models, (str, Path)) or not isinstance(models, Sequence) else list(models)
     if not given:
@@ -125,10 +125,10 @@ def evaluate(
     for source in given:
         model = open_subjects(source, corpus=corpus, size=size, cache=kept, progress=watched, **options)
         measurement = Measurement(model, sets, own, projection, watched)
-        result = measurement.take(sections)
+        found = measurement.take(sections)
         if tasks_read:
-            result["transfer"] = measurement.transfer(tasks_read)
-        results.append(finish_result(result, model))
+            found["transfer"] = measurement.transfer(tasks_read)
+        results.append(make_result(model, sets, found))
         if output is not None:
             paths.append(write_result(Path(output), results[-1]))
     return Evaluation(results, paths)

@@ -29,6 +29,14 @@ HARDLY = 2.0  # points by which a power must know halves better than the cosine 
 LEAST_SHARE = 0.23
 LOOKED_AT = 4_000  # reference vectors: hubness grows with their number, so like goes with like
 
+# a test compares it with results/when.json
+_MEASURED = (
+    "Over 89 encoders of 19 families, each with a threshold fitted on the other families, this advice gained "
+    "1.8 points of the average over seven STS sets (0.6 to 3.5), and made 3 worse by more than half a point, "
+    "by 0.7 at worst; what it looks at was decided by looking at these encoders. Ranks alone were worse than "
+    "plain cosine with 86 of them."
+)
+
 
 @dataclass(frozen=True)
 class Halves:
@@ -52,8 +60,7 @@ class Halves:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain data."""
-        powers = {f"{power:+g}": value for power, value in self.powers.items()}
-        return {**asdict(self), "powers": powers, "power": self.power}
+        return {**asdict(self), "power": self.power}
 
 
 def halved(sentences: Iterable[str], number: int = SENTENCES) -> list[tuple[str, str]]:
@@ -139,3 +146,12 @@ def half_advice(halves: Halves | None) -> str:
         )
     power = f"{halves.power:g}".replace("-", "−")
     return f"{told}: it speaks for centred power {power} (the linear form, rank weight 1)."
+
+
+def advise(halves: Halves | None) -> str:
+    """Say which similarity to use, as far as can be said without labels, and how well such advice does."""
+    told = (
+        f"{half_advice(halves)} Nothing was chosen, for without labels nothing can be proved: some hundreds "
+        "of scored pairs would decide it."
+    )
+    return told if halves is None else f"{told} {_MEASURED}"

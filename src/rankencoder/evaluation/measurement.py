@@ -18,7 +18,7 @@ from rankencoder.evaluation.cost_figures import measure_cost
 from rankencoder.evaluation.curve_figures import power_curve, rank_weight_curve, reference_size_curve
 from rankencoder.evaluation.halves import half_advice, score_half_matching
 from rankencoder.evaluation.pair_groups import most_changed, shared_neighbours, similar_pairs
-from rankencoder.evaluation.results import Result, new_result, with_transfer_average
+from rankencoder.evaluation.results import Result, with_transfer_average
 from rankencoder.evaluation.space_figures import describe_space, draw_map
 from rankencoder.evaluation.sts_figures import score_sts
 from rankencoder.evaluation.transfer import score_transfer
@@ -40,11 +40,10 @@ class Measurement:
     progress: bool
 
     def take(self, sections: Sequence[str]) -> Result:
-        """Measure what is asked for; everything but transfer rests on the STS scores."""
-        result = new_result(self.model, self.sets)
+        """Measure the sections that are asked for; everything but transfer rests on the STS scores."""
         if not self.sets or not sections:
-            return result
-        result["sts"] = score_sts(self.model, self.sets, progress=self.progress)
+            return {}
+        result: Result = {"sts": score_sts(self.model, self.sets, progress=self.progress)}
         for name in sections:
             if name == "space":
                 result[name] = self._space()

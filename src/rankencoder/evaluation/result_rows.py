@@ -97,13 +97,13 @@ def grouped(results: Sequence[Result]) -> dict[str, list[Result]]:
 def _labels(groups: list[list[Result]]) -> list[str]:
     """Return what to call each group: its models' label, or where two have the same, the whole path."""
     labels = [_group_label(members) for members in groups]
-    paths = [members[0]["model"]["path"] for members in groups]
-    labels = [path if labels.count(label) > 1 else label for label, path in zip(labels, paths, strict=True)]
-    marks = [members[0]["model"]["fingerprint"][:8] for members in groups]
-    return [
-        f"{label} {mark}" if labels.count(label) > 1 else label
-        for label, mark in zip(labels, marks, strict=True)
-    ]
+    models = [members[0]["model"] for members in groups]
+    for others in (
+        [model["path"] for model in models],
+        [f"{model['path']} {model['fingerprint'][:8]}" for model in models],
+    ):
+        labels = [o if labels.count(label) > 1 else label for label, o in zip(labels, others, strict=True)]
+    return labels
 
 
 def _group_label(members: Sequence[Result]) -> str:

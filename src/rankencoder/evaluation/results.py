@@ -26,21 +26,26 @@ if TYPE_CHECKING:
     from rankencoder.evaluation.subjects import Model
 
 FORMAT = "rankencoder-evaluation-1"
-_HEAD = ("format", "model", "command", "created", "versions", "machine", "data")  # all else are sections
 Result = dict[str, Any]
 
 
-def new_result(model: Model, sets: Sequence[PairSet]) -> Result:
-    """Return the head of a result: what was evaluated, on which data, by which software, when."""
+def make_result(model: Model, sets: Sequence[PairSet], sections: dict[str, Any]) -> Result:
+    """Return what was measured, of which model, on which data, by which software, when."""
     subjects = []
     for subject in model.subjects:
         about: dict[str, Any] = {"role": subject.role, "encoder": subject.encoder.name}
         about["fingerprint"] = subject.encoder.fingerprint()
+        about["dimension"] = subject.encoder.dimension
         if subject.form is not None:
             about["form"] = {"name": subject.form.name, "settings": subject.form.config()}
             about["rank_weight"] = subject.rank_weight
             about["reference"] = {"size": len(subject.sentences), "fingerprint": digest(subject.sentences)}
         subjects.append(about)
+    made = {
+        "command": shlex.join(sys.argv),
+        "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        **provenance(),
+    }
     return {
         "format": FORMAT,
         "model": {
@@ -53,19 +58,11 @@ def new_result(model: Model, sets: Sequence[PairSet]) -> Result:
             "config": model.record.get("config"),
             "subjects": subjects,
         },
-        "command": shlex.join(sys.argv),
-        "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        **provenance(),
+        **made,
         "data": {pair_set.name: _about_set(pair_set) for pair_set in sets},
+        **sections,
+        "made": dict.fromkeys(sections, made),  # later ones may be added
     }
-
-
-def finish_result(result: Result, model: Model) -> Result:
-    """Add what is known only in the end, and the circumstances of each section: later ones may be added."""
-    for about, subject in zip(result["model"]["subjects"], model.subjects, strict=True):
-        about["dimension"] = subject.encoder.dimension
-    made = {key: result[key] for key in ("command", "created", "versions", "machine")}
-    return {**result, "made": {name: made for name in result if name not in _HEAD}}
 
 
 def _about_set(pair_set: PairSet) -> dict[str, Any]:

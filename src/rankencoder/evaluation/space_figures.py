@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from rankencoder.errors import InputError, nearest
 from rankencoder.evaluation.statistics import alignment, hubness, spread, uniformity
 
 if TYPE_CHECKING:
@@ -99,9 +98,3 @@ def turned(points: np.ndarray, onto: np.ndarray) -> np.ndarray:
     """Turn and mirror a map, which changes no distance, so that it resembles another as much as can be."""
     left, _, right = np.linalg.svd((points - points.mean(axis=0)).T @ (onto - onto.mean(axis=0)))
     return np.asarray(points @ (left @ right))
-
-
-def check_projection(projection: str) -> None:
-    """Make sure that there is a projection of this name."""
-    if projection not in PROJECTIONS:
-        raise InputError(f"unknown projection {projection!r}:{nearest(projection, PROJECTIONS)}")

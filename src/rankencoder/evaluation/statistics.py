@@ -60,20 +60,26 @@ def resample(number: int, *, rounds: int = ROUNDS, seed: int = 0) -> np.ndarray:
 
 
 def resampled_spearman(gold: np.ndarray, similarities: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return Spearman's correlation in each bootstrap sample; NaN in one whose values are all equal.
+    """Return Spearman's correlation of each row of similarities in each bootstrap sample, ``[rows, rounds]``.
 
-    Nothing is sorted per sample: the values are sorted once, and how often each is drawn gives the ranks.
+    NaN in a sample whose values are all equal. Nothing is sorted per sample: the values are sorted once, and
+    how often each is drawn gives the ranks.
 
     :param counts: ``[rounds, n]`` from `resample`.
     """
     found = []
     for part in np.array_split(counts, max(1, counts.size // _RESAMPLED)):
         drawn = np.ascontiguousarray(part.T, dtype=np.float64)  # items first: whole rows are reordered, fast
-        a, b = (_centred_ranks(np.asarray(values), drawn) for values in (gold, similarities))
+        a = _centred_ranks(gold, drawn)
         drawn_a = drawn * a
-        with np.errstate(invalid="ignore", divide="ignore"):
-            found.append(_sums(drawn_a, b) / np.sqrt(_sums(drawn_a, a) * _sums(drawn * b, b)))
-    return np.concatenate(found)
+        squares = _sums(drawn_a, a)
+        correlations = []
+        for row in np.atleast_2d(similarities):
+            b = _centred_ranks(row, drawn)
+            with np.errstate(invalid="ignore", divide="ignore"):
+                correlations.append(_sums(drawn_a, b) / np.sqrt(squares * _sums(drawn * b, b)))
+        found.append(correlations)
+    return np.concatenate(found, axis=1)
 
 
 def _sums(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -107,7 +113,7 @@ def bootstrap_spearman(gold: np.ndarray, similarities: np.ndarray, *, seed: int 
     """
     rows = np.atleast_2d(similarities)
     counts = resample(len(gold), seed=seed)
-    samples = np.mean([resampled_spearman(gold, row, counts) for row in rows], axis=0)
+    samples = resampled_spearman(gold, rows, counts).mean(axis=0)
     return Bootstrapped(samples, np.array([spearman(gold, row) for row in rows]))
 
 

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+import copy
 import sys
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.errors import InputError
-from rankencoder.evaluation.candidates import apply_candidate
-from rankencoder.evaluation.choice import Choice, choose_similarity
-from rankencoder.evaluation.cross_validation import check_pairs
+from rankencoder.evaluation.candidates import Candidate
+from rankencoder.evaluation.choice import Choice, check_pairs, choose_similarity
+from rankencoder.evaluation.halves import Halves, advise, score_half_matching
 from rankencoder.evaluation.sts_data import make_pair
 from rankencoder.io.pairs import ScoredPair, read_scored_pairs
 from rankencoder.io.storage import new_folder, write_json
 from rankencoder.model import RankEncoder, open_model
 from rankencoder.reference import SIZE, Reference
-from rankencoder.tuning.diagnosis import Diagnosis, diagnose
 
 if TYPE_CHECKING:
     from rankencoder.encoders import Encoder, EncoderLike
 
-Pairs = str | Path | Iterable[ScoredPair]
-Dev = Pairs | Sequence[Pairs] | Mapping[str, Pairs]
+Dev = str | Path | Sequence[str | Path] | Iterable[ScoredPair] | Mapping[str, Iterable[ScoredPair]]
 
 RECORD = "tuning.json"
 
@@ -35,23 +33,24 @@ class Tuned:
 
     :param model: Ready to use and to save; without scored pairs as it was given.
     :param choice: What was chosen and why; None without scored pairs.
-    :param diagnosis: What the encoder's space looks like.
+    :param halves: What the advice rests on where there are no scored pairs.
     """
 
     model: RankEncoder
-    choice: Choice | None
-    diagnosis: Diagnosis
+    choice: Choice | None = None
+    halves: Halves | None = None
 
     def __str__(self) -> str:
-        return textwrap.fill(self.choice.sentence() if self.choice else self.diagnosis.advice, 100)
+        return self.choice.sentence() if self.choice else advise(self.halves)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return choice and diagnosis as plain data."""
+        """Return all but the model as plain data."""
         return {
             "encoder": self.model.encoder.name,
             "reference_size": len(self.model.reference),
             "choice": self.choice and self.choice.to_dict(),
-            "diagnosis": self.diagnosis.to_dict(),
+            "halves": self.halves and self.halves.to_dict(),
+            "sentence": str(self),
         }
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
@@ -74,11 +73,11 @@ def tune(
     """Choose the similarity of an encoder on scored pairs: plain cosine, ranks, powers, or blends of them.
 
     Plain cosine is kept unless another is better by more than chance in cross-validation, the luck of
-    choosing counted in. Without scored pairs nothing is chosen: the diagnosis gives advice.
+    choosing counted in. Without scored pairs nothing is chosen: there is only advice.
 
     :param model: Whatever `open_model` opens; a plain encoder needs a corpus.
-    :param dev: A file of scored pairs (see `read_scored_pairs`), a list of `ScoredPair`, or
-        several of these (a list, or by name), whose correlations are averaged. Each needs at least 30 pairs.
+    :param dev: A file of scored pairs (see `read_scored_pairs`) or several, a list of `ScoredPair`, or lists
+        by name. The correlations of several sets are averaged. Each needs at least 30 pairs.
     :param corpus: The corpus to draw a reference corpus from, for an encoder that has none.
     :param size: How many sentences to draw.
     :param device: Where to run an encoder that is loaded by name.
@@ -97,8 +96,7 @@ def tune(
     'within chance'
     """
     sets = _read_dev(dev)
-    for name, pairs in sets.items():
-        check_pairs(name, pairs)
+    check_pairs(sets)
     watched = sys.stderr.isatty() if progress is None else progress
     opened = open_model(model, device=device, batch_size=batch_size)
     if not isinstance(opened, RankEncoder):
@@ -108,39 +106,29 @@ def tune(
         opened = RankEncoder(opened, reference, progress=False)
     elif corpus is not None:
         raise InputError("a RankEncoder has its own reference corpus: leave `corpus` out")
-    diagnosis = diagnose(opened)
+    encoder, form = opened.encoder, opened.form
     if not sets:
-        return Tuned(opened, None, diagnosis)
-    choice = choose_similarity(opened.encoder, opened.form, opened.rank_weight, sets, progress=watched)
-    return Tuned(apply_candidate(opened, choice.chosen), choice, diagnosis)
+        halves = score_half_matching(encoder, opened.reference.sentences, form.reference)
+        return Tuned(opened, halves=halves)
+    choice = choose_similarity(encoder, form, opened.rank_weight, sets, progress=watched)
+    return Tuned(_apply(opened, choice.chosen), choice)
 
 
-def _read_dev(dev: Dev) -> dict[str, list[ScoredPair]]:
-    """Return the scored pairs of one or several sets by name: files by their path, others by number."""
-    found: dict[str, list[ScoredPair]] = {}
-    for name, one in _named(dev):
-        if name in found:
-            raise InputError(f"{name} is given twice: each set of pairs counts once")
-        is_file = isinstance(one, (str, Path))
-        found[name] = read_scored_pairs(one) if is_file else [_checked(name, pair) for pair in one]
-    return found
-
-
-def _named(dev: Any) -> Iterator[tuple[str, Any]]:
+def _read_dev(dev: Any) -> dict[str, list[ScoredPair]]:
+    """Return the scored pairs of each set by name: files by their path."""
     if isinstance(dev, Mapping):
-        yield from dev.items()
-        return
+        return {name: [make_pair(a, b, score, name) for a, b, score in pairs] for name, pairs in dev.items()}
     given = [dev] if isinstance(dev, (str, Path)) else list(dev)
-    if given and isinstance(given[0], ScoredPair):
-        given = [given]
-    for number, one in enumerate(given, start=1):
-        yield (str(one) if isinstance(one, (str, Path)) else f"set {number}"), one
+    if all(isinstance(one, (str, Path)) for one in given):
+        return {str(file): read_scored_pairs(file) for file in given}
+    return _read_dev({"pairs": given})
 
 
-def _checked(name: str, pair: Any) -> ScoredPair:
-    try:
-        a, b, score = pair
-    except (TypeError, ValueError):
-        what = f"expected pairs (sentence, sentence, score), got {str(pair)[:80]!r}"
-        raise InputError(f"{name}: {what}") from None
-    return make_pair(a, b, score, name)
+def _apply(model: RankEncoder, candidate: Candidate) -> RankEncoder:
+    """Return a model whose similarity is the candidate's; the given one stays as it is."""
+    if candidate.form is None or candidate.uses(model.form):
+        changed = copy.copy(model)
+    else:
+        changed = model.with_form(candidate.form, **candidate.settings)
+    changed.rank_weight = candidate.rank_weight
+    return changed
