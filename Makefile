@@ -6,6 +6,8 @@ comma := ,
 # two processes with one thread each: much of a test is not parallel by itself
 # (no reorder: else xdist begins with the files of most tests, and the longest, of few, come last)
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+# packages are installed uncompiled: without the bytecode of the first import, each process compiles torch anew
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo browser test test-slow test-lowest faults fuzz audit public-names lint check docs bench results
