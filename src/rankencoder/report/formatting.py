@@ -37,24 +37,24 @@ def number(value: float | None, digits: int = 2, *, signed: bool = False) -> str
     return f"{rounded:{'+' if signed and rounded else ''},.{digits}f}".replace("-", "−")
 
 
-def points(gain: Interval, digits: int = 2) -> str:
+def points(gain: Interval) -> str:
     """Print a gain that is in points already.
 
     >>> from rankencoder.evaluation.statistics import Interval
     >>> points(Interval(3.12, -0.2, 6.4))
     '+3.12 points (95% interval −0.20 to +6.40)'
     """
-    value, low, high = (number(v, digits, signed=True) for v in gain)
+    value, low, high = (number(v, signed=True) for v in gain)
     return f"{value} points (95% interval {low} to {high})"
 
 
-def plural(count: int, one: str, many: str = "") -> str:
+def plural(count: int, one: str) -> str:
     """Count things.
 
     >>> plural(1, "pair"), plural(2000, "pair")
     ('1 pair', '2,000 pairs')
     """
-    return f"{count:,} {one if count == 1 else many or one + 's'}"
+    return f"{count:,} {one}{'' if count == 1 else 's'}"
 
 
 def listed(words: Iterable[str]) -> str:

@@ -25,13 +25,14 @@ _STATES = {
     "better": "help",
     "worse": "make it worse",
     "within chance": "are not shown to help",
-    "mixed": "help on some sets only",
+    "mixed": "have mixed effects",
 }
 
 
 class Check(NamedTuple):
     """The scores of what was chosen on sets that it was not chosen on, each the mean over runs."""
 
+    name: str
     sets: str
     score: float
     cosine: float
@@ -42,8 +43,7 @@ def verdict_section(views: Sequence[View], gains: Sequence[Gain], over_first: Se
     blocks: list[Verdict | Table] = []
     for view in views:
         own, others = ([gain for gain in some if gain.view is view] for some in (gains, over_first))
-        against = map(_compare, others)
-        blocks.append(_verdict(view, own, " ".join(against)))
+        blocks.append(_verdict(view, own, " ".join(map(_compare, others))))
         blocks += [_candidates(view, choice) for choice in view.parts("choice")[:1] if choice.get("results")]
     return Section("verdict", blocks)
 
@@ -54,10 +54,8 @@ def _verdict(view: View, gains: Sequence[Gain], against: str) -> Verdict:
     if view.is_ranked:
         choices, check = view.parts("choice"), _check_choice(view)
         headline, tone = _headline(choices, view, gains, check)
-        reasons = [
-            _reason(choices),
-            " ".join([*map(_compare, gains), *_describe_check(view, check), *_caveats(view)]),
-        ]
+        tested = [*map(_compare, gains), *_describe_check(view, check), *_caveats(view)]
+        reasons = [_reason(choices), " ".join(tested)]
         reasons += [f"Without labels: {clean(advice['sentence'])}" for advice in view.parts("advice")[:1]]
         advice = "choose" if not choices else "tune" if tone == "gain" else ""
     else:
@@ -102,7 +100,7 @@ def _headline(
         but = ", but not on the pairs for choosing" if state in ("better", "mixed") else ""
         return f"{helps}{but}: keep plain cosine.", "keep"
     if check is not None and check.score <= check.cosine:
-        return f"{helps}; {name} was chosen, but does not do better on {clean(check.sets)}.", "open"
+        return f"{helps}; {name} was chosen, but does not do better on {check.sets}.", "open"
     sets = clean(listed(_chosen_sets(view)))
     where = f" on {sets}" if check is None else ""
     by_ranks = first["form"] != "linear" and view.similarity("ranks") == "ranks"
@@ -144,9 +142,9 @@ def _check_choice(view: View) -> Check | None:
     curves = view.parts("curves")
     if not chosen or not tests or not curves or any(one != chosen[0] for one in chosen):
         return None
+    name, settings, weight = (chosen[0][key] for key in ("name", "settings", "rank_weight"))
     called, names = next(iter(averaged_sets(tests).items()))
     columns = ["AVG"] if tuple(names) == SEVEN else names
-    settings, weight = chosen[0]["settings"], chosen[0]["rank_weight"]
     weights = mean_curves(curves, "rank-weight", "scores")
     if _is_own_form(view, chosen[0]):
         x, at, scores = curves[0]["rank-weight"]["x"], weight, weights
@@ -155,21 +153,21 @@ def _check_choice(view: View) -> Check | None:
         x, at, scores = curves[0]["power"]["x"], settings["power"], mean_curves(curves, "power", how)
     else:
         return None
-    if at not in x or not all(name in scores for name in columns):
+    if at not in x or not all(of in scores for of in columns):
         return None
-    score = np.mean([scores[name][x.index(at)] for name in columns])
-    return Check(called, float(score), float(np.mean([weights[name][0] for name in columns])))
+    score = np.mean([scores[of][x.index(at)] for of in columns])
+    cosine = np.mean([weights[of][0] for of in columns])
+    return Check(clean(name), clean(called), float(score), float(cosine))
 
 
 def _describe_check(view: View, check: Check | None) -> list[str]:
     """Say how the chosen similarity does on sets that were not chosen on."""
     if check is None:
         return []
-    name = clean(view.parts("choice")[0]["chosen"]["name"])
     runs = f" (mean of {plural(len(view.members), 'run')})" if len(view.members) > 1 else ""
     but = "" if check.score > check.cosine else ", so it is not shown to do better there"
     scores = f"{number(check.score)}{runs} against {number(check.cosine)} of cosine"
-    return [f"On {clean(check.sets)}, {name} scores {scores}{but}."]
+    return [f"On {check.sets}, {check.name} scores {scores}{but}."]
 
 
 def _caveats(view: View) -> list[str]:
