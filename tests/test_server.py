@@ -1,7 +1,6 @@
 import asyncio
 import base64
 import datetime
-import gc
 import json
 import re
 import shlex
@@ -19,6 +18,7 @@ from live_server import Process, figure, serving, wait_for
 from rankencoder import RankEncoder
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
+from rankencoder.server.server_settings import ServerSettings
 
 DOCS = Path(__file__).parents[1] / "docs/serving.md"
 A, B = "The cat sees the dog", "The dog sees the cat"
@@ -143,6 +143,7 @@ def test_search_is_the_indexs(model, url, index, sentences):
         ):
             refused = httpx.post(f"{other}/search", json={"query": A, "where": where})
             assert refused.status_code == 422, (where, refused.text)
+            assert refused.json()["error"]["param"] == "where"
             assert "cannot filter by" in refused.json()["error"]["message"]
         for where in ("year = 1", [], 1):
             refused = httpx.post(f"{other}/search", json={"query": A, "where": where})
@@ -197,14 +198,6 @@ def test_columns_of_any_type_are_found_and_dates_filtered_by(model, odd):
         assert (refused.status_code, "cannot filter by" in refused.text) == (422, True)
 
 
-def test_nothing_in_an_answer_is_too_strange_for_json():
-    from rankencoder.server.http_errors import json_response
-
-    strange = [b"\xff", float("nan"), float("-inf"), Decimal("NaN"), 1j, {"a": object}]
-    answer = json.loads(json_response(strange).body)
-    assert answer[:3] == [base64.urlsafe_b64encode(b"\xff").decode(), None, None]
-
-
 def test_columns_that_another_process_adds_can_be_filtered_by(model, tmp_path):
     pytest.importorskip("lancedb")
     from rankencoder.search import RankIndex
@@ -241,14 +234,10 @@ def test_an_index_of_another_model_is_refused_at_once(run_cli, tiny_folder, inde
     assert (code, "was made with" in error) == (2, True)
 
 
-def test_health_docs_and_metrics(url, model):
+def test_health_description_and_metrics(url, model):
     assert httpx.get(f"{url}/health").json()["dimension"] == model.dimension
     head = httpx.head(f"{url}/health")
     assert (head.status_code, head.content) == (200, b"")
-    page = httpx.get(f"{url}/docs").text
-    assert "POST /v1/embeddings" in page
-    assert "<script" not in page  # nothing is loaded from anywhere
-    assert set(re.findall(r"(?:href|src)=([^> ]*)", page)) == {"openapi.json"}
     schema = httpx.get(f"{url}/openapi.json").json()
     assert {"/v1/embeddings", "/similarity", "/explain", "/search", "/health", "/metrics"} <= set(
         schema["paths"]
@@ -292,7 +281,7 @@ def test_a_batch_is_never_larger_than_it_may_be():
         return Encoded(np.array([[float(text)] for text in texts]), [1] * len(texts))
 
     async def ask():
-        batcher = Batcher(encode, Metrics("test"), size=4, wait=0.01, limit=100)
+        batcher = Batcher(encode, Metrics(), size=4, wait=0.01, limit=100)
         worker = asyncio.create_task(batcher.run())
         pieces = [["1", "2", "3"], ["4", "5"], ["6", "7"], ["8", "9", "10", "11", "12"]]
         answers = await asyncio.wait_for(asyncio.gather(*map(batcher.encode, pieces)), 20)
@@ -301,7 +290,7 @@ def test_a_batch_is_never_larger_than_it_may_be():
         return [[f"{value:g}" for value in answer.vectors.ravel()] for answer in answers] == pieces
 
     assert asyncio.run(ask())
-    assert sizes == [3, 4, 4, 1]
+    assert sizes == [4, 4, 3, 1]
 
 
 def test_a_sentence_that_cannot_be_encoded_harms_nobody_else():
@@ -374,15 +363,21 @@ def refuses(url):
     return False
 
 
-def test_the_application_holds_only_the_keys_digest(callable_encoder):
-    from rankencoder.server.server_app import create_app
-    from rankencoder.server.server_settings import ServerSettings
-
-    app = create_app(Encoder(callable_encoder), ServerSettings(api_key="sk-secret"))
-    (guard,) = app.user_middleware
-    assert len(guard.kwargs["digest"]) == 32
-    gc.collect()
-    assert not [thing for thing in gc.get_objects() if type(thing) is ServerSettings and thing.api_key]
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("max_body_mb", 0),
+        ("timeout", float("nan")),
+        ("timeout", 10**400),
+        ("batch_sentences", 0),
+        ("batch_wait_ms", -1),
+        ("max_waiting", 2047),  # a request may have 2,048 sentences
+        ("max_sentences", 5),
+    ],
+)
+def test_settings_are_within_bounds(setting, value):
+    with pytest.raises(ValueError, match=setting):
+        ServerSettings(**{setting: value})
 
 
 def test_a_port_is_taken_at_once():
@@ -403,15 +398,12 @@ def test_command_line_says_what_is_wrong(run_cli, tiny_saved, tmp_path, monkeypa
         ([tmp_path / "none"], "cannot load encoder"),
         ([tiny_saved, "--port", port], f"cannot listen on 127.0.0.1:{port}"),
         ([tiny_saved, "--api-key-file", empty], "holds no API key"),
-        ([tiny_saved, "--api-key-file", tmp_path / "none"], "cannot read the API key"),
-        ([tiny_saved, "--max-body-mb", "inf"], "Invalid value for '--max-body-mb'"),
-        ([tiny_saved, "--max-body-mb", "nan"], "Invalid value for '--max-body-mb'"),
-        ([tiny_saved, "--timeout", "inf"], "Invalid value for '--timeout'"),
-        ([tiny_saved, "--timeout", "nan"], "Invalid value for '--timeout'"),
-        ([tiny_saved, "--batch-size", 10**30], "Invalid value for '--batch-size'"),
-        ([tiny_saved, "--batch-wait-ms", "1e300"], "Invalid value for '--batch-wait-ms'"),
-        ([tiny_saved, "--batch-sentences", 10**400], "Invalid value for '--batch-sentences'"),
-        ([tiny_saved, "--max-waiting", 5], "Invalid value for '--max-waiting'"),
+        ([tiny_saved, "--api-key-file", tmp_path / "none"], "No such file"),
+        ([tiny_saved, "--max-body-mb", "inf"], "--max-body-mb is inf, but must be a finite number"),
+        ([tiny_saved, "--timeout", "nan"], "--timeout is nan, but must be a finite number"),
+        ([tiny_saved, "--batch-wait-ms", "1e300"], "--batch-wait-ms is"),
+        ([tiny_saved, "--batch-sentences", 10**400], "--batch-sentences is"),
+        ([tiny_saved, "--max-waiting", 5], "--max-waiting is 5, but must be at least 2048"),
     ):
         code, _, error = run_cli("serve", *arguments)
         assert (code, error.count("\n")) == (2, 1)

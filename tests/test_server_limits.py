@@ -211,17 +211,6 @@ def test_only_connections_that_stall_in_their_headers_are_closed(monkeypatch):
     assert closed_at(8.0) == {new, stalled}
 
 
-def test_only_addresses_are_logged(caplog):
-    with (
-        caplog.at_level(logging.INFO, "rankencoder.server"),
-        serving(Encoder(lambda texts: [[1.0] for _ in texts])) as url,
-    ):
-        for forwarded in ("8.8.8.8, 203.0.113.7", "2001:db8::1", "forged 200 <b>", ""):
-            httpx.get(f"{url}/health", headers={"X-Forwarded-For": forwarded})
-    logged = [record.getMessage().split()[0] for record in caplog.records if "/health" in record.getMessage()]
-    assert logged == ["203.0.113.7", "2001:db8::1", "-", "127.0.0.1"]
-
-
 class Gated:
     """An encoder that waits until it is let."""
 
@@ -251,25 +240,25 @@ def test_slow_bodies_and_slow_answers_end():
 
 def test_too_much_at_once_is_turned_away_and_who_left_is_not_worked_for():
     gated = Gated()
-    settings = {"max_waiting": 4, "batch_sentences": 2, "batch_wait_ms": 0.0}
+    settings = {"max_waiting": 2048, "batch_sentences": 2, "batch_wait_ms": 0.0}
     with serving(Encoder(gated), **settings) as url, ThreadPoolExecutor(2) as pool:
 
         def ask(*texts, **options):
-            return httpx.post(f"{url}/v1/embeddings", json={"input": texts}, **options)
+            return httpx.post(f"{url}/v1/embeddings", json={"input": texts}, **{"timeout": 300, **options})
 
         first = pool.submit(ask, "first", "first too")
         wait_for(lambda: len(gated.seen) == 2)
         with pytest.raises(httpx.ReadTimeout):
             ask("impatient", timeout=0.3)
         wait_for(lambda: figure(url, "rankencoder_waiting_sentences") == 2)
-        second = pool.submit(ask, "second", "second too")
-        wait_for(lambda: figure(url, "rankencoder_waiting_sentences") == 4)
+        second = pool.submit(ask, *["second"] * 2046)
+        wait_for(lambda: figure(url, "rankencoder_waiting_sentences") == 2048)
         busy = ask("third")
         assert refusal(busy)[0] == 429
         assert busy.headers["Retry-After"]
         gated.gate.set()
         assert [answer.result().status_code for answer in (first, second)] == [200, 200]
-        assert gated.seen == ["first", "first too", "second", "second too"]
+        assert gated.seen == ["first", "first too", *["second"] * 2046]
         assert figure(url, 'rankencoder_requests_total{path="/v1/embeddings",status="499"}') == 1
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 import signal
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from time import monotonic
 from typing import Any, cast
 
@@ -59,7 +57,7 @@ class WebServer(uvicorn.Server):
             log_config=None,
             access_log=False,
             server_header=False,
-            forwarded_allow_ips=["127.0.0.1", "::1"],
+            proxy_headers=False,
             limit_concurrency=1000,  # requests on more connections are answered 503
             timeout_keep_alive=75,  # longer than a proxy reuses a connection (nginx: 60)
             timeout_graceful_shutdown=int(grace),
@@ -78,6 +76,11 @@ class WebServer(uvicorn.Server):
             if now - since > self._timeout:
                 connection.transport.close()
 
+    def handle_exit(self, sig: int, frame: Any) -> None:
+        """End at a signal, and at a second Ctrl-C at once, without uvicorn's raising it again afterwards."""
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and log the address."""
         await super().startup(sockets)
@@ -93,17 +96,5 @@ def _awaits_headers(connection: Any) -> bool:
 
 def run(app: Any, listener: socket.socket, *, timeout: float, grace: float) -> None:
     """Answer until SIGTERM or Ctrl-C, then finish the requests in flight; a second Ctrl-C does not wait."""
-    with _signals_ignored():
-        WebServer(app, timeout=timeout, grace=grace).run(sockets=[listener])
+    WebServer(app, timeout=timeout, grace=grace).run(sockets=[listener])
     LOG.info("ended")
-
-
-@contextmanager
-def _signals_ignored() -> Iterator[None]:
-    """Let SIGTERM and Ctrl-C do nothing but end the server: uvicorn raises them again when it has ended."""
-    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

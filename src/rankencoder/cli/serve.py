@@ -5,19 +5,26 @@ from __future__ import annotations
 import importlib.util
 import logging
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 
 from rankencoder.cli.console import prepare, server_log
 from rankencoder.cli.options import AnyModel, Device, Host, Index, Port
 from rankencoder.errors import InputError
 from rankencoder.server.server_settings import ServerSettings, read_key
+from rankencoder.training.settings_model import explain
 
 LOG = logging.getLogger(__name__)
 _NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 _GRACE = 30  # seconds more than a request may take that the end waits for requests in flight
-_CPU_BATCH, _GPU_BATCH = 16, 64  # a CPU gains nothing from more: they outgrow its caches, and are padded more
+_CPU_BATCH = 16  # a CPU gains nothing from more: they outgrow its caches, and are padded more
+_DEFAULTS = ServerSettings()
+
+
+def _setting(name: str) -> Any:
+    return typer.Option(help=ServerSettings.model_fields[name].description)
 
 
 def serve(
@@ -29,26 +36,12 @@ def serve(
     api_key_file: Annotated[
         Path | None, typer.Option(help="File with the key that clients must send (or RANKENCODER_API_KEY).")
     ] = None,
-    max_body_mb: Annotated[
-        float, typer.Option(min=0.001, max=1000, help="Megabytes per request.")
-    ] = ServerSettings.max_body_mb,
-    timeout: Annotated[
-        float, typer.Option(min=1, max=10**6, help="Seconds that a request may take.")
-    ] = ServerSettings.timeout,
-    batch_sentences: Annotated[
-        int, typer.Option(min=1, max=10**6, help="Sentences encoded together.")
-    ] = ServerSettings.batch_sentences,
-    batch_wait_ms: Annotated[
-        float, typer.Option(min=0, max=10**6, help="How long to wait for more of them.")
-    ] = ServerSettings.batch_wait_ms,
-    max_waiting: Annotated[
-        int, typer.Option(min=4096, max=10**9, help="Sentences that may wait to be encoded.")
-    ] = ServerSettings.max_waiting,
+    max_body_mb: Annotated[float, _setting("max_body_mb")] = _DEFAULTS.max_body_mb,
+    timeout: Annotated[float, _setting("timeout")] = _DEFAULTS.timeout,
+    batch_sentences: Annotated[int, _setting("batch_sentences")] = _DEFAULTS.batch_sentences,
+    batch_wait_ms: Annotated[float, _setting("batch_wait_ms")] = _DEFAULTS.batch_wait_ms,
+    max_waiting: Annotated[int, _setting("max_waiting")] = _DEFAULTS.max_waiting,
     device: Device = None,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(min=1, max=10**6, help="Sentences per call of the encoder (16 on a CPU, otherwise 64)."),
-    ] = None,
 ) -> None:
     """Answer over HTTP: OpenAI-compatible embeddings, similarity, explain and search.
 
@@ -63,15 +56,18 @@ def serve(
     missing = [module for module in _NEEDED if importlib.util.find_spec(module) is None]
     if missing:
         raise InputError(f"serve needs {', '.join(missing)}: pip install 'rankencoder[serve]'")
-    settings = ServerSettings(
-        name=name or (Path(model).resolve().name if Path(model).exists() else model),
-        max_body_mb=max_body_mb,
-        timeout=timeout,
-        batch_sentences=batch_sentences,
-        batch_wait_ms=batch_wait_ms,
-        max_waiting=max_waiting,
-        api_key=read_key(api_key_file),
-    )
+    try:
+        settings = ServerSettings(
+            name=name or (Path(model).resolve().name if Path(model).exists() else model),
+            max_body_mb=max_body_mb,
+            timeout=timeout,
+            batch_sentences=batch_sentences,
+            batch_wait_ms=batch_wait_ms,
+            max_waiting=max_waiting,
+            api_key=read_key(api_key_file),
+        )
+    except ValidationError as error:
+        raise InputError(explain(error, "`{}`")) from error
     from rankencoder import web_process
     from rankencoder.model import RankEncoder, open_model
 
@@ -80,12 +76,13 @@ def serve(
     from rankencoder.search import RankIndex
     from rankencoder.server.server_app import create_app
 
-    opened = open_model(model, device=device, batch_size=batch_size or _GPU_BATCH)
-    if batch_size is None and opened.device.type == "cpu":
-        (opened.encoder if isinstance(opened, RankEncoder) else opened).batch_size = _CPU_BATCH
+    opened = open_model(model, device=device, batch_size=batch_sentences)
+    if opened.device.type == "cpu":
+        encoder = opened.encoder if isinstance(opened, RankEncoder) else opened
+        encoder.batch_size = min(batch_sentences, _CPU_BATCH)
     app = create_app(opened, settings, index=None if index is None else RankIndex.load(index, opened))
     with server_log():
         if settings.api_key is None and host not in web_process.LOOPBACK:
             LOG.warning("no API key: everybody who reaches %s may ask", host)
-        LOG.info("%s: %d dimensions; description at /docs", settings.name, opened.dimension)
+        LOG.info("%s: %d dimensions; description at /openapi.json", settings.name, opened.dimension)
         web_process.run(app, listener, timeout=timeout, grace=timeout + _GRACE)

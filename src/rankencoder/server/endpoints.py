@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Awaitable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from prometheus_client import generate_latest
+from pydantic_core import to_json
 from starlette.responses import PlainTextResponse, Response
 
 from rankencoder._version import __version__
@@ -16,11 +16,9 @@ from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.model import RankEncoder
 from rankencoder.server import schemas
-from rankencoder.server.http_errors import Refusal, json_response
+from rankencoder.server.http_errors import Refusal
 from rankencoder.server.metrics import Metrics
-from rankencoder.server.request_batching import Batcher, Busy, Encoded
-
-T = TypeVar("T")
+from rankencoder.server.request_batching import Batcher, Encoded
 
 
 class Endpoints:
@@ -55,7 +53,7 @@ class Endpoints:
         else:
             rows = encoded.vectors.tolist()
         data = [{"object": "embedding", "index": i, "embedding": row} for i, row in enumerate(rows)]
-        return json_response({"object": "list", "data": data, "model": self.name, "usage": _usage(encoded)})
+        return _json({"object": "list", "data": data, "model": self.name, "usage": _usage(encoded)})
 
     async def models(self) -> schemas.ModelsResponse:
         """List the served model, as OpenAI does."""
@@ -70,7 +68,7 @@ class Endpoints:
         """Return how similar each sentence of a is to each of b: Eq. 7, or a plain encoder's cosine."""
         encoded = await self._encode([*request.a, *request.b])
         matrix: np.ndarray = encoded.vectors[: len(request.a)] @ encoded.vectors[len(request.a) :].T
-        return json_response({"model": self.name, "similarity": matrix.tolist(), "usage": _usage(encoded)})
+        return _json({"model": self.name, "similarity": matrix.tolist(), "usage": _usage(encoded)})
 
     async def explain(self, request: schemas.ExplainRequest) -> Response:
         """Say why two sentences are similar: the reference sentences that both are near to."""
@@ -78,12 +76,12 @@ class Endpoints:
         if not isinstance(served, RankEncoder):
             message = f"{self.name} has no reference corpus to explain by: serve a RankEncoder"
             raise Refusal(409, message, code="no_reference_corpus")
-        explanation, tokens = await self._result(
-            self.batcher.call(lambda: (served.explain(a, b, request.k), self._count_tokens([a, b])))
+        explanation, tokens = await self.batcher.call(
+            lambda: (served.explain(a, b, request.k), self._count_tokens([a, b]))
         )
         self.metrics.tokens.inc(sum(tokens))
         self.metrics.sentences.inc(2)
-        return json_response(explanation.to_dict())
+        return _json(explanation.to_dict())
 
     async def search(self, request: schemas.SearchRequest) -> Response:
         """Return the texts of the index that are nearest to a sentence."""
@@ -91,10 +89,11 @@ class Endpoints:
         if index is None:
             raise Refusal(409, "this server has no index to search: start it with one", code="no_index")
         vector = (await self._encode([request.query])).vectors[0]
-        found = await self._result(
-            self.batcher.call(lambda: index.search(vector, request.k, where=request.where))
-        )
-        return json_response({"model": self.name, "results": [hit.to_dict() for hit in found]})
+        try:
+            found = await self.batcher.call(lambda: index.search(vector, request.k, where=request.where))
+        except InputError as error:
+            raise Refusal(422, str(error), param="where", code="invalid_value") from error
+        return _json({"model": self.name, "results": [hit.to_dict() for hit in found]})
 
     async def health(self) -> schemas.Health:
         """Say that the server answers; needs no key."""
@@ -115,21 +114,15 @@ class Endpoints:
         return [int(min(count, longest)) for count in counts]
 
     async def _encode(self, sentences: list[str]) -> Encoded:
-        encoded = await self._result(self.batcher.encode(sentences))
+        encoded = await self.batcher.encode(sentences)
         self.metrics.tokens.inc(sum(encoded.tokens))
         return encoded
-
-    async def _result(self, answer: Awaitable[T]) -> T:
-        """Wait for the encoder's thread, and tell the client if it is busy or the input is at fault."""
-        try:
-            return await answer
-        except Busy as busy:
-            headers = {"Retry-After": "1"}
-            raise Refusal(429, f"too busy: {busy}; try later", code="too_busy", headers=headers) from busy
-        except InputError as error:
-            raise Refusal(422, str(error), code="invalid_value") from error
 
 
 def _usage(encoded: Encoded) -> dict[str, int]:
     tokens = sum(encoded.tokens)
     return {"prompt_tokens": tokens, "total_tokens": tokens}
+
+
+def _json(value: Any) -> Response:
+    return Response(to_json(value), media_type="application/json")

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-from rankencoder._version import __version__
-
 _BATCH_SIZES = [2**power for power in range(12)]
 
 
 class Metrics:
-    """The metrics of one server.
+    """The metrics of one server."""
 
-    :param model: The served model's name.
-    """
-
-    def __init__(self, model: str) -> None:
+    def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
         self.requests = Counter(
@@ -35,8 +30,3 @@ class Metrics:
         self.waiting = Gauge(
             "rankencoder_waiting_sentences", "Sentences that wait or are being encoded.", registry=registry
         )
-        self.in_flight = Gauge(
-            "rankencoder_requests_in_flight", "Requests not yet answered.", registry=registry
-        )
-        about = Gauge("rankencoder_info", "What is served.", ["model", "version"], registry=registry)
-        about.labels(model, __version__).set(1)

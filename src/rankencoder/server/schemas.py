@@ -17,8 +17,8 @@ from pydantic import (
 
 from rankencoder.io.corpus import LONGEST
 from rankencoder.search.hits import Hit
+from rankencoder.server.server_settings import MAX_SENTENCES
 
-MAX_SENTENCES = 2048
 MAX_NEIGHBORS = 1000
 _MAX_FILTER = 10_000  # characters
 _NOT_BLANK = r"[^\s\x1c-\x1f\x85]"  # the separators are blank to Python, but not to other languages
@@ -54,7 +54,7 @@ Sentences = Annotated[
     WithJsonSchema({"anyOf": [_TEXT, _LIST], "examples": ["A cat sleeps."]}),
 ]
 Integer = Annotated[int, Field(strict=True), BeforeValidator(_as_integer)]
-Count = Annotated[int, Field(strict=True, ge=1, le=MAX_NEIGHBORS), BeforeValidator(_as_integer)]
+Count = Annotated[Integer, Field(ge=1, le=MAX_NEIGHBORS)]
 
 
 class _Request(BaseModel):

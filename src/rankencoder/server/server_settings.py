@@ -3,49 +3,44 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+import re
 from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from rankencoder.errors import InputError
 
 KEY_VARIABLE = "RANKENCODER_API_KEY"
+MAX_SENTENCES = 2048  # of a request, as with OpenAI
 
 
-@dataclass(frozen=True)
-class ServerSettings:
-    """Settings of a server.
+class ServerSettings(BaseModel):
+    """Settings of a server."""
 
-    :param name: What requests call the model.
-    :param max_body_mb: Megabytes of a request's body.
-    :param timeout: Seconds that a request may take, and that its body may take to arrive.
-    :param batch_sentences: Sentences that are encoded together, from all requests.
-    :param batch_wait_ms: Milliseconds to wait for more requests before encoding.
-    :param max_waiting: Sentences that may wait to be encoded; requests beyond are answered 429.
-    :param api_key: The key that clients must send, or None.
-    """
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    name: str = "rankencoder"
-    max_body_mb: float = 8.0
-    timeout: float = 60.0
-    batch_sentences: int = 64
-    batch_wait_ms: float = 3.0
-    max_waiting: int = 16_384
-    api_key: str | None = field(default=None, repr=False)
+    name: str = Field(default="rankencoder", description="What clients call the model.")
+    max_body_mb: float = Field(default=8.0, gt=0, le=1000, description="Megabytes per request.")
+    timeout: float = Field(
+        default=60.0, ge=1, le=1e6, description="Seconds for a request to arrive, and to be answered."
+    )
+    batch_sentences: int = Field(default=64, ge=1, le=10**6, description="Sentences encoded together.")
+    batch_wait_ms: float = Field(
+        default=3.0, ge=0, le=1e6, description="Milliseconds to wait for more of them."
+    )
+    max_waiting: int = Field(
+        default=16_384, ge=MAX_SENTENCES, le=10**9, description="Sentences that may wait to be encoded."
+    )
+    api_key: str | None = Field(default=None, repr=False, description="The key that clients must send.")
 
 
 def read_key(file: Path | None) -> str | None:
     """Return the API key of a file or of the environment, or None."""
-    if file is not None:
-        try:
-            text, place = file.read_text(encoding="utf-8"), str(file)
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or "not a text file"
-            raise InputError(f"cannot read the API key: {reason}: {file}") from error
-    elif KEY_VARIABLE in os.environ:
-        text, place = os.environ[KEY_VARIABLE], KEY_VARIABLE
-    else:
+    text = os.environ.get(KEY_VARIABLE) if file is None else file.read_text("utf-8", errors="replace")
+    if text is None:
         return None
     key = text.strip()
-    if not key or not key.isascii() or not key.isprintable() or " " in key:
+    if not re.fullmatch("[!-~]+", key):
+        place = file or KEY_VARIABLE
         raise InputError(f"{place} holds no API key: write one word of printable ASCII characters into it")
     return key
