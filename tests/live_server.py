@@ -12,6 +12,8 @@ import httpx
 import warm
 
 SOURCE = Path(__file__).parents[1] / "src"
+WEB = httpx.Client(timeout=300)
+"""For many requests: `httpx.get` makes a client each time, which reads all certificates."""
 
 
 @contextmanager
@@ -90,5 +92,5 @@ def wait_for(condition, seconds=300):
 
 def figure(url, name):
     """Return a figure of /metrics."""
-    lines = httpx.get(f"{url}/metrics").text.splitlines()
+    lines = WEB.get(f"{url}/metrics").text.splitlines()
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith((f"{name} ", f"{name}{{")))

@@ -13,7 +13,7 @@ import httpx
 import numpy as np
 import openai
 import pytest
-from live_server import Process, figure, serving, wait_for
+from live_server import WEB, Process, figure, serving, wait_for
 
 from rankencoder import RankEncoder
 from rankencoder.encoders import Encoder
@@ -81,11 +81,11 @@ def test_openai_client_one_sentence_model_list_and_refusals(client, model):
 
 def test_similarity_and_explain_are_the_librarys(url, model, sentences):
     a, b = sentences[:70], [*sentences[100:110], "cat"]
-    answer = httpx.post(f"{url}/similarity", json={"a": a, "b": b}).json()
+    answer = WEB.post(f"{url}/similarity", json={"a": a, "b": b}).json()
     np.testing.assert_allclose(answer["similarity"], model.similarity(a, b), atol=1e-6)
-    one = httpx.post(f"{url}/similarity", json={"a": A, "b": B}).json()
+    one = WEB.post(f"{url}/similarity", json={"a": A, "b": B}).json()
     np.testing.assert_allclose(one["similarity"], model.similarity(A, B), atol=1e-6)
-    explained = httpx.post(f"{url}/explain", json={"a": A, "b": B, "k": 20}).json()
+    explained = WEB.post(f"{url}/explain", json={"a": A, "b": B, "k": 20}).json()
     expected = model.explain(A, B, 20).to_dict()
     assert explained.keys() == expected.keys()
     for name, value in expected.items():
@@ -98,11 +98,11 @@ def test_similarity_and_explain_are_the_librarys(url, model, sentences):
 def test_a_plain_encoder_has_vectors_and_no_explanations(tiny_folder):
     encoder = Encoder(tiny_folder, device="cpu")
     with serving(encoder) as url:
-        answer = httpx.post(f"{url}/v1/embeddings", json={"input": [A, B]}).json()
+        answer = WEB.post(f"{url}/v1/embeddings", json={"input": [A, B]}).json()
         np.testing.assert_allclose(
             [row["embedding"] for row in answer["data"]], encoder([A, B]).numpy(), atol=1e-6
         )
-        refused = httpx.post(f"{url}/explain", json={"a": A, "b": B})
+        refused = WEB.post(f"{url}/explain", json={"a": A, "b": B})
         assert (refused.status_code, refused.json()["error"]["code"]) == (409, "no_reference_corpus")
 
 
@@ -125,12 +125,12 @@ def test_search_is_the_indexs(model, url, index, sentences):
     where = {"year": {"gt": 1950}, "lang": ["en", "de"]}
     expected = RankIndex.load(index, model).search(A, 7, where=where)
     with serving(model, index=RankIndex.load(index, model)) as other:
-        answer = httpx.post(f"{other}/search", json={"query": A, "k": 7, "where": where}).json()
+        answer = WEB.post(f"{other}/search", json={"query": A, "k": 7, "where": where}).json()
         for found, hit in zip(answer["results"], expected, strict=True):
             assert (found["id"], found["text"], found["columns"]) == (hit.id, hit.text, hit.columns)
             assert found["score"] == pytest.approx(hit.score, abs=1e-6)
             assert found["percentile"] == pytest.approx(hit.percentile, abs=1e-3)
-        found = httpx.post(f"{other}/search", json={"query": sentences[7]}).json()["results"]
+        found = WEB.post(f"{other}/search", json={"query": sentences[7]}).json()["results"]
         assert found[0]["text"] == sentences[7]
         for where in (
             {"yaer": 1},
@@ -141,16 +141,16 @@ def test_search_is_the_indexs(model, url, index, sentences):
             {"year": list(range(10_000))},
             {"lang": "' OR 1 = 1 --" * 1000},
         ):
-            refused = httpx.post(f"{other}/search", json={"query": A, "where": where})
+            refused = WEB.post(f"{other}/search", json={"query": A, "where": where})
             assert refused.status_code == 422, (where, refused.text)
             assert refused.json()["error"]["param"] == "where"
             assert "cannot filter by" in refused.json()["error"]["message"]
         for where in ("year = 1", [], 1):
-            refused = httpx.post(f"{other}/search", json={"query": A, "where": where})
+            refused = WEB.post(f"{other}/search", json={"query": A, "where": where})
             assert (refused.status_code, refused.json()["error"]["param"]) == (422, "where")
-        quoted = httpx.post(f"{other}/search", json={"query": A, "where": {"lang": "' OR 1 = 1 --"}})
+        quoted = WEB.post(f"{other}/search", json={"query": A, "where": {"lang": "' OR 1 = 1 --"}})
         assert quoted.json()["results"] == []
-    assert httpx.post(f"{url}/search", json={"query": A}).json()["error"]["code"] == "no_index"
+    assert WEB.post(f"{url}/search", json={"query": A}).json()["error"]["code"] == "no_index"
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +183,7 @@ def test_columns_of_any_type_are_found_and_dates_filtered_by(model, odd):
     with serving(model, index=RankIndex.load(odd, model)) as url:
 
         def found(where=None):
-            answer = httpx.post(f"{url}/search", json={"query": "The dog sees", "where": where})
+            answer = WEB.post(f"{url}/search", json={"query": "The dog sees", "where": where})
             assert answer.status_code == 200, (where, answer.text)
             return answer.json()["results"]
 
@@ -194,7 +194,7 @@ def test_columns_of_any_type_are_found_and_dates_filtered_by(model, odd):
         assert columns == {"day": "2019-01-01", "at": "2019-12-31T10:00:00", "x": None}
         for where in ({"day": {"gte": "2020-01-01"}}, {"at": "2020-01-01T10:00:00"}):
             assert [hit["text"] for hit in found(where)] == ["The dog sees"], where
-        refused = httpx.post(f"{url}/search", json={"query": A, "where": {"day": "2020-13-01"}})
+        refused = WEB.post(f"{url}/search", json={"query": A, "where": {"day": "2020-13-01"}})
         assert (refused.status_code, "cannot filter by" in refused.text) == (422, True)
 
 
@@ -205,9 +205,9 @@ def test_columns_that_another_process_adds_can_be_filtered_by(model, tmp_path):
     index = RankIndex.build(model, ["The cat sees"], tmp_path / "index")
     with serving(model, index=RankIndex.load(tmp_path / "index", model)) as url:
         body = {"query": A, "where": {"year": 1990}}
-        assert httpx.post(f"{url}/search", json=body).status_code == 422
+        assert WEB.post(f"{url}/search", json=body).status_code == 422
         index.add([{"text": "The dog sees", "year": 1990}])
-        assert [hit["text"] for hit in httpx.post(f"{url}/search", json=body).json()["results"]] == [
+        assert [hit["text"] for hit in WEB.post(f"{url}/search", json=body).json()["results"]] == [
             "The dog sees"
         ]
 
@@ -223,7 +223,7 @@ def test_the_documented_requests_work(model, tiny_saved, index):
         for command in commands:
             words = shlex.split(command.replace("\\\n", " ").replace("http://127.0.0.1:8000", other))
             kind, body = words[words.index("-H") + 1].partition(": ")[::2], words[words.index("-d") + 1]
-            answer = httpx.post(words[1], content=body, headers=[kind])
+            answer = WEB.post(words[1], content=body, headers=[kind])
             assert answer.status_code == 200, (command, answer.text)
         for block in blocks:
             exec(compile(block.replace("http://127.0.0.1:8000", other), "serving.md", "exec"), {})
@@ -235,24 +235,24 @@ def test_an_index_of_another_model_is_refused_at_once(run_cli, tiny_folder, inde
 
 
 def test_health_description_and_metrics(url, model):
-    assert httpx.get(f"{url}/health").json()["dimension"] == model.dimension
-    head = httpx.head(f"{url}/health")
+    assert WEB.get(f"{url}/health").json()["dimension"] == model.dimension
+    head = WEB.head(f"{url}/health")
     assert (head.status_code, head.content) == (200, b"")
-    schema = httpx.get(f"{url}/openapi.json").json()
+    schema = WEB.get(f"{url}/openapi.json").json()
     assert {"/v1/embeddings", "/similarity", "/explain", "/search", "/health", "/metrics"} <= set(
         schema["paths"]
     )
     before = figure(url, "rankencoder_sentences_total")
-    httpx.post(f"{url}/v1/embeddings", json={"input": [A, B]})
+    WEB.post(f"{url}/v1/embeddings", json={"input": [A, B]})
     assert figure(url, "rankencoder_sentences_total") == before + 2
     tokens = figure(url, "rankencoder_tokens_total")
-    httpx.post(f"{url}/explain", json={"a": A, "b": B})
+    WEB.post(f"{url}/explain", json={"a": A, "b": B})
     assert figure(url, "rankencoder_sentences_total") == before + 4
     read = model.encoder.model.preprocess([A, B])["attention_mask"].sum()
     assert figure(url, "rankencoder_tokens_total") == tokens + int(read)
     assert figure(url, "rankencoder_waiting_sentences") == 0
     assert figure(url, 'rankencoder_requests_total{path="/v1/embeddings",status="200"}') > 0
-    httpx.get(f"{url}/never-heard-of")
+    WEB.get(f"{url}/never-heard-of")
     assert figure(url, 'rankencoder_requests_total{path="other",status="404"}') > 0
 
 
@@ -304,7 +304,7 @@ def test_a_sentence_that_cannot_be_encoded_harms_nobody_else():
     with serving(Encoder(picky), batch_wait_ms=300) as url:
 
         def ask(text):
-            return httpx.post(f"{url}/v1/embeddings", json={"input": text})
+            return WEB.post(f"{url}/v1/embeddings", json={"input": text})
 
         with ThreadPoolExecutor(4) as pool:
             good, poison, bomb, other = pool.map(ask, ["good", "poison", "bomb", "other"])

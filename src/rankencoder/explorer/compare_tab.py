@@ -73,14 +73,10 @@ def build(state: ExplorerState) -> None:
 
 def _note(state: ExplorerState) -> str:
     model, pairs, name = state.model, state.pairs.number, state.rank_name
-    form = model.form.name
-    close = (
-        "" if form == "exact" else f" {form.capitalize()} form; fidelity to exact ranks: {model.fidelity}."
-    )
+    exact = model.form.name == "exact"
+    fidelity = "" if exact else f" Fidelity of the {model.form.name} form to exact ranks: {model.fidelity}."
     return (
         f"Blend (Eq. 7) = λ · {name} + (1 − λ) · cosine; the model’s own λ is {model.rank_weight:g}. Random "
         f"pairs: {plural(pairs, 'pair')} of reference sentences. A neighbour’s rank is its place by cosine; "
-        f"{name} compares two sentences by all {len(model.reference):,} places, not only by those that are "
-        f"listed.{close} Ranks do not make "
-        "every encoder better: evaluate it on pairs of your own."
+        f"{name} compares all {len(model.reference):,} places, not only those listed.{fidelity}"
     )

@@ -1,8 +1,7 @@
-"""The page: three tabs in one Gradio app, which loads nothing from elsewhere and reports to nobody."""
+"""The page: tabs in one Gradio app, which loads nothing from elsewhere and reports to nobody."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import gradio as gr
@@ -12,8 +11,9 @@ from starlette.responses import PlainTextResponse
 from rankencoder.explorer import compare_tab, search_tab
 from rankencoder.explorer.explorer_state import ExplorerState
 from rankencoder.explorer.layout import read, render
-from rankencoder.explorer.theme import theme
 
+_FONT = ["system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "Noto Sans", "Liberation Sans", "sans-serif"]
+_MONO = ["ui-monospace", "Menlo", "Consolas", "Liberation Mono", "monospace"]
 _CLOSED = ("/gradio_api/upload", "/gradio_api/openapi.json", "/openapi.json")
 
 
@@ -38,7 +38,7 @@ def create_app(state: ExplorerState) -> FastAPI:
         "mcp_server": False,
         "enable_monitoring": False,
         "pwa": False,
-        "theme": theme(),
+        "theme": gr.themes.Base(font=_FONT, font_mono=_MONO, text_size="lg"),  # colours are in style.css
         "css": read("style.css"),
     }
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
@@ -65,8 +65,9 @@ def _page(state: ExplorerState) -> gr.Blocks:
                 compare_tab.build(state)
             with gr.Tab("Maps"):
                 _build_maps(state)
-            with gr.Tab("Search") as tab:
-                search_tab.build(state, tab)
+            if state.index is not None:
+                with gr.Tab("Search") as tab:
+                    search_tab.build(state, tab)
     return blocks
 
 
@@ -74,7 +75,7 @@ def _build_maps(state: ExplorerState) -> None:
     """Lay out the second tab; its script asks for the maps when it is first looked at."""
 
     def map_data(_: Any = None) -> dict[str, Any]:
-        return asdict(state.maps)
+        return state.maps
 
     gr.HTML(
         html_template=read("maps.html"),

@@ -189,7 +189,7 @@ const seen = new IntersectionObserver(entries => {
   seen.disconnect();
   server.map_data().then(data => {
     sentences = data.sentences;
-    maps.forEach(map => { map.points = data.spaces.find(space => space.name === map.space).points; });
+    maps.forEach(map => { map.points = data.points[map.space]; });
     about.textContent = data.about;
     root.dataset.ready = sentences.length;
     drawAll();

@@ -1,4 +1,4 @@
-"""The third tab: search and near-duplicates."""
+"""The third tab, if there is an index: search and near-duplicates."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ from rankencoder.errors import InputError
 from rankencoder.explorer.explorer_state import ExplorerState
 from rankencoder.explorer.layout import EVENT, render
 from rankencoder.report.formatting import number, plural
-from rankencoder.search.near_duplicates import Duplicates
+from rankencoder.search.filters import parse_filter
+from rankencoder.search.near_duplicates import EXACT, find_duplicates
 
+MOST_PAIRS = 20_000
 _SHOWN = 50
 _FOUND = (5, 10, 20, 50)
 
 
 def build(state: ExplorerState, tab: gr.Tab) -> None:
     """Lay out the tab; the first search is made when it is first looked at."""
-    is_index = state.index is not None
+    index = state.index
     lead = (
-        f"Searches {state.search.what} by meaning, with the model’s rank weight {state.model.rank_weight:g}."
+        f"Searches {plural(len(index), 'sentence')} by meaning, with the model’s rank weight "
+        f"{state.model.rank_weight:g}. Columns: {', '.join(['id', 'text', *index.columns])}."
     )
-    more = (
-        f"Columns: {', '.join(['id', 'text', *state.search.columns])}."
-        if is_index
-        else "Open the explorer with an index to search sentences of your own."
-    )
-    gr.HTML(render("lead", text=f"{lead} {more}"), apply_default_css=False)
+    gr.HTML(render("lead", text=lead), apply_default_css=False)
     with gr.Row(elem_classes="re-controls"):
         query = gr.Textbox(
             state.pairs.examples[0].a, label="Search for", elem_id="query", lines=1, scale=3, min_width=240
@@ -42,7 +40,6 @@ def build(state: ExplorerState, tab: gr.Tab) -> None:
         label="Only where (optional)",
         placeholder='lang=en, or {"year": {"gte": 1990}, "lang": ["en", "de"]}',
         elem_id="where",
-        visible=is_index,
     )
     found = gr.HTML(render("lead", text="One moment …"), elem_id="hits", apply_default_css=False)
     gr.on(
@@ -57,7 +54,6 @@ def build(state: ExplorerState, tab: gr.Tab) -> None:
         threshold = gr.Textbox(
             label="At least as similar as",
             info="A similarity (0.9), or a share of random pairs (99.99%) to be higher than.",
-            placeholder=state.search.usual,
             elem_id="threshold",
             scale=3,
             min_width=240,
@@ -80,32 +76,31 @@ def show_hits(state: ExplorerState, query: str, k: int, where: str) -> str:
     if not (query or "").strip():
         return render("hits", hits=[], message="Type what to search for.")
     try:
-        hits = state.search.search(query, k, where or "")
+        condition = parse_filter([where]) if (where or "").strip() else None
+        with state.lock:
+            hits = state.index.search(query.strip(), k, where=condition)
     except InputError as error:
-        return render("hits", hits=[], message=_sentence(error))
+        return _refusal(error)
     message = "" if hits else "No sentence passes the filter."
-    return render("hits", hits=hits, calibration=state.search.calibration, message=message)
+    return render("hits", hits=hits, calibration=state.index.calibration, message=message)
 
 
 def show_duplicates(state: ExplorerState, threshold: str) -> str:
     """Return the most similar pairs, or a sentence that says what is wrong."""
     try:
-        found = state.search.near_duplicates(threshold or "")
+        if len(state.index) > EXACT:
+            raise InputError(f"{len(state.index):,} sentences are too many to compare on a page")
+        found = find_duplicates(state.index, threshold=(threshold or "").strip() or None, most=MOST_PAIRS)
     except InputError as error:
-        return render("hits", hits=[], message=_sentence(error))
-    return render("duplicates", found=found, pairs=found.pairs[:_SHOWN], summary=_summary(found))
-
-
-def _summary(found: Duplicates) -> str:
-    level = found.calibration.describe(found.threshold)
+        return _refusal(error)
     shown = f", the {_SHOWN} most similar below" if len(found.pairs) > _SHOWN else ""
-    how = "" if found.exact else " Each sentence was compared with its 32 nearest."
-    return (
+    summary = (
         f"{plural(len(found.pairs), 'pair')} of {plural(len(found.sentences), 'sentence')} with a similarity "
-        f"of at least {number(found.threshold, 3)} ({level}){shown}.{how}"
+        f"of at least {number(found.threshold, 3)} ({found.calibration.describe(found.threshold)}){shown}."
     )
+    return render("duplicates", found=found, pairs=found.pairs[:_SHOWN], summary=summary)
 
 
-def _sentence(error: InputError) -> str:
+def _refusal(error: InputError) -> str:
     text = str(error)
-    return f"{text[:1].upper()}{text[1:]}."
+    return render("hits", hits=[], message=f"{text[:1].upper()}{text[1:]}.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,47 +15,30 @@ SENTENCES = 2000
 NEIGHBORS = 10
 
 
-@dataclass(frozen=True)
-class Space:
-    """A map of one space: places within −1 and 1, and the share of the variance that the two axes hold."""
+def draw(model: RankEncoder, most: int = SENTENCES) -> dict[str, Any]:
+    """Place a sample of the reference corpus, which is in random order, in the plane.
 
-    name: str
-    points: list[list[float]]
-    share: float
-
-
-@dataclass(frozen=True)
-class Maps:
-    """Both maps.
-
-    :param kept: How many of a sentence's 10 nearest in base space are its nearest in rank space, on average.
+    :return: The sentences, their points in both spaces, within −1 and 1, and a text about the maps.
     """
-
-    sentences: list[str]
-    spaces: list[Space]
-    kept: float
-    about: str
-
-
-def draw(model: RankEncoder, most: int = SENTENCES) -> Maps:
-    """Place a sample of the reference corpus, which is in random order, in the plane."""
     base = model.form.reference[:most]
     vectors = {"base": base, "ranks": model.form(base)}
     flat = {name: project(rows, "pca", seed=0) for name, rows in vectors.items()}
     flat["ranks"] = turned(flat["ranks"], flat["base"])
-    spaces = [Space(name, _fitted(flat[name]), _share(flat[name], rows)) for name, rows in vectors.items()]
+    held = [number(100 * _share(flat[name], rows), 0) for name, rows in vectors.items()]
     near = [_nearest(rows) for rows in vectors.values()]
     kept = float(np.mean([len(set(a) & set(b)) for a, b in zip(*near, strict=True)]))
-    sentences = [clean(text) for text in model.reference.sentences[: len(base)]]
-    held = [number(100 * space.share, 0) for space in spaces]
     label = model.form.label
     ranks = "rank vectors" if label == "ranks" else f"the vectors of {label.replace('-', '−')}"
-    about = (
-        f"Principal components: the two axes hold {held[0]}% of the variance of the encoder’s own vectors "
-        f"and {held[1]}% of that of {ranks}; the rest of both spaces is not to be seen here. In all "
-        f"dimensions, {number(kept, 1)} of a sentence’s {near[0].shape[1]} nearest are the same in both."
-    )
-    return Maps(sentences, spaces, kept, about)
+    return {
+        "sentences": [clean(text) for text in model.reference.sentences[: len(base)]],
+        "points": {name: _fitted(points) for name, points in flat.items()},
+        "about": (
+            f"Principal components: the two axes hold {held[0]}% of the variance of the encoder’s own "
+            f"vectors and {held[1]}% of that of {ranks}; the rest of both spaces is not to be seen here. In "
+            f"all dimensions, {number(kept, 1)} of a sentence’s {near[0].shape[1]} nearest are the same in "
+            "both."
+        ),
+    }
 
 
 def _fitted(points: np.ndarray) -> list[list[float]]:
@@ -67,6 +50,7 @@ def _fitted(points: np.ndarray) -> list[list[float]]:
 
 
 def _share(points: np.ndarray, vectors: torch.Tensor) -> float:
+    """Return the share of the variance that the two axes hold."""
     whole = float(vectors.double().var(dim=0, correction=0).sum())
     return float(points.var(axis=0).sum()) / max(whole, 1e-12)
 

@@ -54,7 +54,7 @@ Sentences = Annotated[
     WithJsonSchema({"anyOf": [_TEXT, _LIST], "examples": ["A cat sleeps."]}),
 ]
 Integer = Annotated[int, Field(strict=True), BeforeValidator(_as_integer)]
-Count = Annotated[Integer, Field(ge=1, le=MAX_NEIGHBORS)]
+Count = Annotated[int, Field(strict=True, ge=1, le=MAX_NEIGHBORS), BeforeValidator(_as_integer)]
 
 
 class _Request(BaseModel):
