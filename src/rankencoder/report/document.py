@@ -48,13 +48,12 @@ class Group:
 
 @dataclass(frozen=True)
 class Table:
-    """A table with named rows, of numbers or of words; a folded one is shown only on demand."""
+    """A table with named rows, of numbers or of words."""
 
     caption: str
     head: list[str]
     groups: list[Group]
     notes: list[str] = field(default_factory=list)
-    folded: bool = False
     words: bool = False
     kind: ClassVar[str] = "table"
 

@@ -10,16 +10,15 @@ import numpy as np
 from rankencoder.evaluation.result_rows import averaged_sets
 from rankencoder.evaluation.sts_data import DEV, SEVEN
 from rankencoder.report.curves_section import mean_curves
-from rankencoder.report.document import Cell, Group, Section, Table, Verdict
+from rankencoder.report.document import Section, Verdict
 from rankencoder.report.encoder_views import View
-from rankencoder.report.formatting import NOTHING, clean, listed, number, plural, points
+from rankencoder.report.formatting import clean, listed, number, plural, points
 from rankencoder.report.gains_section import Gain
 
 _SHARED = (
     "STS-B dev was drawn from the same years as STS12–16 and shares pairs with them, as everywhere in the "
     "field, so scores there are no independent check."
 )
-_SHOWN = 5  # of the best candidates
 _VERBS = {"better": "better than", "worse": "worse than", "within chance": "within chance of"}
 _STATES = {
     "better": "help",
@@ -40,12 +39,11 @@ class Check(NamedTuple):
 
 def verdict_section(views: Sequence[View], gains: Sequence[Gain], over_first: Sequence[Gain]) -> Section:
     """Say for each encoder whether rank vectors help, and what to use."""
-    blocks: list[Verdict | Table] = []
+    verdicts = []
     for view in views:
         own, others = ([gain for gain in some if gain.view is view] for some in (gains, over_first))
-        blocks.append(_verdict(view, own, " ".join(map(_compare, others))))
-        blocks += [_candidates(view, choice) for choice in view.parts("choice")[:1] if choice.get("results")]
-    return Section("verdict", blocks)
+        verdicts.append(_verdict(view, own, " ".join(map(_compare, others))))
+    return Section("verdict", verdicts)
 
 
 def _verdict(view: View, gains: Sequence[Gain], against: str) -> Verdict:
@@ -111,28 +109,6 @@ def _headline(
     if first["rank_weight"] == 1:
         return f"{helps}; {name} did best on {sets} all the same.", "open"
     return f"{vectors} alone {_STATES[state]} here; the blend ({name}) does better{where}.", "gain"
-
-
-def _candidates(view: View, choice: dict[str, Any]) -> Table:
-    """Return plain cosine and the best of what else was tried on the pairs for choosing."""
-    ordered = sorted(choice["results"], key=lambda one: -one["spearman"])
-    lines = []
-    for i, one in enumerate(ordered):
-        if i < _SHOWN or one["rank_weight"] == 0:
-            gain, low, high = (
-                number(100 * one["gain"][key], signed=True) for key in ("value", "low", "high")
-            )
-            interval = f"{low} to {high}" if one["rank_weight"] else NOTHING
-            cells = (number(100 * one["spearman"]), gain, interval, str(one["folds"]))
-            lines.append((clean(one["name"]), [Cell(text) for text in cells]))
-    caption = f"What was tried{'' if view.is_alone else f', {view.name}'}{view.run}: the best of "
-    caption += f"{len(ordered)} similarities on {clean(listed(choice['pairs']))}"
-    note = (
-        "Gains over plain cosine on the very pairs that were chosen on; the intervals hold for all of them "
-        f"at once. Folds: how many of the {choice['folds']} chose it."
-    )
-    head = ["similarity", "Spearman ×100", "gain", "95% interval", "folds"]
-    return Table(caption, head, [Group("", lines)], [note], folded=True)
 
 
 def _check_choice(view: View) -> Check | None:
