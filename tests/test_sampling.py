@@ -21,7 +21,7 @@ def test_order_and_repetition_do_not_matter(texts, size, rng):
     rng.shuffle(shuffled)
     assert draw(shuffled, size).sentences == sample.sentences
     assert len(sample.sentences) == min(size, len(set(texts))) == len(set(sample.sentences))
-    assert sample.duplicates == len(texts) - len(set(texts))
+    assert sample.counts["duplicates"] == len(texts) - len(set(texts))
 
 
 def test_every_sentence_is_as_likely_as_any_other():
@@ -34,7 +34,7 @@ def test_every_sentence_is_as_likely_as_any_other():
 def test_what_is_dropped_is_counted():
     sample = draw(["a", "", "b", None, "a", "", "c"], 10)
     assert sorted(sample.sentences) == ["a", "b", "c"]
-    assert sample.counts() == {"seen": 7, "empty": 2, "overlong": 1, "duplicates": 1, "estimated": False}
+    assert sample.counts == {"seen": 7, "empty": 2, "overlong": 1, "duplicates": 1, "estimated": False}
 
 
 def test_duplicates_of_a_huge_corpus_are_estimated(monkeypatch):
@@ -42,11 +42,11 @@ def test_duplicates_of_a_huge_corpus_are_estimated(monkeypatch):
     texts = [f"sentence {i}" for i in range(20_000)] * 2
     random.Random(0).shuffle(texts)
     sample = draw(texts, 2000)
-    assert sample.estimated
-    assert abs(sample.duplicates - 20_000) < 3 * 20_000 / 2000**0.5
+    assert sample.counts["estimated"]
+    assert abs(sample.counts["duplicates"] - 20_000) < 3 * 20_000 / 2000**0.5
 
 
 def test_duplicates_of_a_sample_that_holds_everything_are_counted(monkeypatch):
     monkeypatch.setattr("rankencoder.io.sampling._EXACT_DISTINCT", 1000)
     found = sample_sentences((Sentence(f"sentence {i % 1500}", "a", i) for i in range(1600)), 2000, 0)
-    assert (found.duplicates, found.estimated) == (100, False)
+    assert (found.counts["duplicates"], found.counts["estimated"]) == (100, False)

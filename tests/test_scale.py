@@ -166,7 +166,7 @@ def test_samples_of_slices_are_the_sample_of_the_whole(tmp_path, monkeypatch, se
             sampler.add(sentence)
         together.merge(sampler)
     assert together.sample() == sample_sentences(read_sentences(path), 50, 7)
-    assert together.sample().duplicates == 100
+    assert together.sample().counts["duplicates"] == 100
 
 
 def test_requests_that_cannot_be(tiny_saved, tmp_path, run_cli):

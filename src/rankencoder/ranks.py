@@ -8,7 +8,6 @@ much is sorted instead.
 
 from __future__ import annotations
 
-import functools
 import math
 import warnings
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -276,14 +275,7 @@ def _count(index: torch.Tensor, bins: int, dtype: torch.dtype) -> torch.Tensor:
     import torch
 
     zeros = torch.zeros(len(index), bins, dtype=dtype, device=index.device)
-    return zeros.scatter_add_(1, index, _one(dtype, index.device).expand_as(index))
-
-
-@functools.cache
-def _one(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    import torch
-
-    return torch.ones((), dtype=dtype, device=device)
+    return zeros.scatter_add_(1, index, zeros.new_ones(()).expand_as(index))
 
 
 def _centred_average_ranks(size: torch.Tensor, n: int) -> torch.Tensor:

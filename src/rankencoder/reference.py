@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,16 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from rankencoder.encoders import EncoderLike
-
-    class Machines(Protocol):
-        """Other machines that do the work of a reference corpus."""
-
-        def sample(self, corpus: Any, size: int, seed: int, *, column: str | None, max_chars: int) -> Sample:
-            """Draw what `sample_sentences` would draw here."""
-
-        def encode_parts(self, parts: Iterable[tuple[int, list[str]]]) -> Iterable[tuple[int, np.ndarray]]:
-            """Encode numbered parts of the sample, in any order."""
-
 
 SIZE = 10_000
 SEED = 42
@@ -94,7 +84,7 @@ class Reference:
         max_chars: int = MAX_CHARS,
         progress: bool = False,
         resume_beside: str | Path | None = None,
-        machines: Machines | None = None,
+        machines: Any = None,
     ) -> Reference:
         """Sample a corpus and encode the sample.
 
@@ -109,7 +99,7 @@ class Reference:
         :param max_chars: Longer lines are dropped, and counted.
         :param resume_beside: Keep finished parts beside this path, so that interrupted work can be taken up
             again; `rankencoder.io.parts.clear_parts` removes them.
-        :param machines: Do the work elsewhere, such as `rankencoder.scale.cluster_reference.RayMachines`.
+        :param machines: A `rankencoder.scale.cluster_reference.RayMachines`, to do the work on a cluster.
         :raises InputError: If fewer than 2 sentences are usable, or the corpus or encoder is at fault.
         """
         if size < 2:
@@ -130,7 +120,7 @@ class Reference:
             raise InputError(
                 f"encoder {encode.name!r} gives all sentences the same vector: nothing can be ranked"
             )
-        return cls(sample.sentences, vectors, probe, encode.name, seed, sample.counts())
+        return cls(sample.sentences, vectors, probe, encode.name, seed, sample.counts)
 
     def check_encoder(self, encoder: Encoder) -> None:
         """Check that these vectors came from this encoder."""
@@ -169,11 +159,11 @@ def read_about(folder: Path) -> dict[str, Any]:
 
 
 def _check_number(sample: Sample, max_chars: int) -> None:
-    number = len(sample.sentences)
+    number, counts = len(sample.sentences), sample.counts
     if number < 2:
         raise InputError(
-            f"only {number} usable sentence(s) among {sample.seen} lines ({sample.empty} empty, "
-            f"{sample.overlong} longer than {max_chars} characters, {sample.duplicates} duplicates): "
+            f"only {number} usable sentence(s) among {counts['seen']} lines ({counts['empty']} empty, "
+            f"{counts['overlong']} longer than {max_chars} characters, {counts['duplicates']} duplicates): "
             "rank vectors need at least 2, and work well from 1,000"
         )
     if number < _FEW:
@@ -189,7 +179,7 @@ def _encode_in_parts(
     sentences: list[str],
     encoder: Encoder,
     beside: str | Path | None,
-    machines: Machines | None,
+    machines: Any,
     progress: bool,
 ) -> np.ndarray:
     """Return the vectors of sentences; finished parts are kept beside a path, and not made again."""

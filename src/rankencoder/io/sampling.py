@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rankencoder.errors import InputError
 from rankencoder.io.corpus import Sentence
@@ -13,20 +13,11 @@ from rankencoder.io.corpus import Sentence
 _EXACT_DISTINCT = 1_000_000
 
 
-@dataclass
-class Sample:
-    """Distinct sentences, and what was seen on the way; beyond a million, duplicates are estimated."""
+class Sample(NamedTuple):
+    """Distinct sentences, and counts of what was seen; beyond a million, duplicates are estimated."""
 
-    sentences: list[str] = field(default_factory=list)
-    seen: int = 0
-    empty: int = 0
-    overlong: int = 0
-    duplicates: int = 0
-    estimated: bool = False
-
-    def counts(self) -> dict[str, int | bool]:
-        """Return the counts without the sentences."""
-        return {k: getattr(self, k) for k in ("seen", "empty", "overlong", "duplicates", "estimated")}
+    sentences: list[str]
+    counts: dict[str, int | bool]
 
 
 def sample_sentences(sentences: Iterable[Sentence], size: int, seed: int) -> Sample:
@@ -37,8 +28,8 @@ def sample_sentences(sentences: Iterable[Sentence], size: int, seed: int) -> Sam
 
     >>> stream = [Sentence(text, "memory", 1) for text in ("a", "b", "a", "", "c")]
     >>> drawn = sample_sentences(stream, size=2, seed=42)
-    >>> len(drawn.sentences), drawn.duplicates, drawn.empty
-    (2, 1, 1)
+    >>> len(drawn.sentences), drawn.counts
+    (2, {'seen': 5, 'empty': 1, 'overlong': 0, 'duplicates': 1, 'estimated': False})
     """
     sampler = Sampler(size, seed)
     for sentence in sentences:
@@ -103,7 +94,8 @@ class Sampler:
         most = max(len(self._distinct), len(self._heap))
         number = _estimate_distinct(self._heap) if estimated else most
         texts = [text for _, text in sorted(self._heap, reverse=True)]
-        return Sample(texts, self.seen, self.empty, self.overlong, max(0, usable - number), estimated)
+        counts = {"seen": self.seen, "empty": self.empty, "overlong": self.overlong}
+        return Sample(texts, {**counts, "duplicates": max(0, usable - number), "estimated": estimated})
 
 
 def _hash(text: str, key: bytes) -> int:
