@@ -45,17 +45,14 @@ def running(app, timeout=60.0):
 
 
 class Process:
-    """A server as a process of its own, started by a command.
+    """A server as a process of its own, started by a command."""
 
-    :param start: How; by `subprocess.Popen` it inherits the limits of this process.
-    """
-
-    def __init__(self, *command, log, start=warm.Popen, **environment):
+    def __init__(self, *command, log, **environment):
         self.log = log
         known = {name: value for name, value in os.environ.items() if name != "RANKENCODER_API_KEY"}
         path = os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])
         with log.open("wb") as out:
-            self.process = start(
+            self.process = warm.Popen(
                 [sys.executable, *map(str, command)],
                 stdout=out,
                 stderr=warm.STDOUT,

@@ -3,7 +3,6 @@
 import json
 import resource
 import socket
-import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 import httpx
 import openai
 import pytest
-from live_server import Process, wait_for
+from live_server import WEB, Process, wait_for
 
 KEY = "sk-under-attack-4711"
 SECRET = "a very private sentence"
@@ -25,9 +24,10 @@ def server(tiny_saved, tmp_path_factory):
     limits = ("--timeout", 4, "--max-body-mb", 1)
     log = tmp_path_factory.mktemp("attack") / "log"
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # for 1,500 connections, here and there
-    with Process(*command, *limits, log=log, start=subprocess.Popen, RANKENCODER_API_KEY=KEY) as process:
-        yield process
+    with Process(*command, *limits, log=log, RANKENCODER_API_KEY=KEY) as server:
+        for process in (0, server.process.pid):  # 1,500 connections, here and there
+            resource.prlimit(process, resource.RLIMIT_NOFILE, (most, most))
+        yield server
 
 
 def ask(url, **options):
@@ -201,7 +201,7 @@ def test_the_key_is_asked_for(server):
     for header in wrong:
         headers = {} if header is None else {"Authorization": header}
         for method, path in (("POST", "/v1/embeddings"), ("GET", "/metrics"), ("GET", "/nowhere")):
-            refused = httpx.request(method, server.url + path, headers=headers)
+            refused = WEB.request(method, server.url + path, headers=headers)
             assert refused.status_code == 401, (header, path)
             assert refused.headers["WWW-Authenticate"] == "Bearer"
             assert KEY not in refused.text
