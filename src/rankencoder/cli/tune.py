@@ -12,9 +12,7 @@ from rankencoder.cli.options import AnyModel, BatchSize, Corpus, Dev, Device, Js
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
-    from rankencoder.evaluation.choice import Choice, Result
-
-_SHOWN = 5  # of the best candidates
+    from rankencoder.evaluation.choice import Choice
 
 
 def tune(
@@ -89,7 +87,7 @@ def _print_candidates(choice: Choice) -> None:
     from rich.text import Text
 
     rows = []
-    for result in _shown(choice):
+    for result in sorted(choice.results, key=lambda result: -result.spearman):
         value, low, high = (f"{100 * number:+.2f}".replace("-", "−") for number in result.gain)
         interval = "" if result is choice.cosine else f"{low} to {high}"
         name = Text(result.name, style="bold" if result is choice.chosen else "")
@@ -97,14 +95,5 @@ def _print_candidates(choice: Choice) -> None:
     print_table(rows, "similarity", "Spearman", "gain", "95% interval", "folds")
     console().print(
         "Spearman ×100; the gain over plain cosine, with intervals that hold for all candidates at once; how "
-        f"many of the {choice.folds} folds chose it; --json has all {len(choice.results)} candidates\n"
+        f"many of the {choice.folds} folds chose it\n"
     )
-
-
-def _shown(choice: Choice) -> list[Result]:
-    """Return plain cosine, the best candidates, and ranks at their best and alone; best first."""
-    ordered = sorted(choice.results, key=lambda result: -result.spearman)
-    ranks = [result for result in ordered if result.form in ("exact", "compact")]
-    wanted = [choice.cosine, *ordered[:_SHOWN], *ranks[:1]]
-    wanted += [result for result in ranks if result.rank_weight == 1]
-    return [result for result in ordered if result in wanted]

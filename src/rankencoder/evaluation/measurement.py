@@ -125,7 +125,7 @@ class Measurement:
         return found
 
     def _map(self, subject: Subject, _: Result) -> dict[str, Any]:
-        return {"set": self._main.name, **draw_map(subject, self._main, projection=self.projection)}
+        return {"set": self._main.name, **draw_map(subject, self._main, self.projection)}
 
     def transfer(self, tasks: Sequence[TransferTask]) -> dict[str, Any]:
         """Train classifiers on the encoder's own vectors and, for a RankEncoder, on the blended ones.

@@ -57,9 +57,7 @@ def positive_pairs(pair_set: PairSet, texts: list[str]) -> list[list[int]]:
     ]
 
 
-def draw_map(
-    subject: Subject, pair_set: PairSet, *, projection: str = "pca", seed: int = 0
-) -> dict[str, Any]:
+def draw_map(subject: Subject, pair_set: PairSet, projection: str) -> dict[str, Any]:
     """Place up to 1,000 sentences of a set in the plane, once by base and once by rank vectors.
 
     :param projection: "pca" or "tsne", the latter on cosine distances.
@@ -67,10 +65,10 @@ def draw_map(
     """
     texts = pair_set.sentences
     if len(texts) > MAP_SENTENCES:
-        drawn = np.random.default_rng(seed).choice(len(texts), MAP_SENTENCES, replace=False)
+        drawn = np.random.default_rng(0).choice(len(texts), MAP_SENTENCES, replace=False)
         texts = [texts[i] for i in sorted(drawn)]
     found = spaces(subject, subject.encoder(texts))
-    points = {name: project(rows, projection, seed).round(4).tolist() for name, rows in found.items()}
+    points = {name: project(rows, projection).round(4).tolist() for name, rows in found.items()}
     return {
         "projection": projection,
         "sentences": texts,
@@ -79,18 +77,18 @@ def draw_map(
     }
 
 
-def project(vectors: torch.Tensor, projection: str, seed: int) -> np.ndarray:
+def project(vectors: torch.Tensor, projection: str) -> np.ndarray:
     """Place unit vectors in the plane."""
     rows = vectors.double().cpu().numpy()
     if projection == "pca":
         from sklearn.decomposition import PCA
 
         number = min(2, *rows.shape)
-        return np.pad(PCA(number, random_state=seed).fit_transform(rows), ((0, 0), (0, 2 - number)))
+        return np.pad(PCA(number, random_state=0).fit_transform(rows), ((0, 0), (0, 2 - number)))
     from sklearn.manifold import TSNE
 
     perplexity = min(30, (len(rows) - 1) / 3)
-    made = TSNE(2, metric="cosine", perplexity=perplexity, random_state=seed, init="pca")
+    made = TSNE(2, metric="cosine", perplexity=perplexity, random_state=0, init="pca")
     return np.asarray(made.fit_transform(rows))
 
 

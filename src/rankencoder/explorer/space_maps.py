@@ -22,7 +22,7 @@ def draw(model: RankEncoder, most: int = SENTENCES) -> dict[str, Any]:
     """
     base = model.form.reference[:most]
     vectors = {"base": base, "ranks": model.form(base)}
-    flat = {name: project(rows, "pca", seed=0) for name, rows in vectors.items()}
+    flat = {name: project(rows, "pca") for name, rows in vectors.items()}
     flat["ranks"] = turned(flat["ranks"], flat["base"])
     held = [number(100 * _share(flat[name], rows), 0) for name, rows in vectors.items()]
     near = [_nearest(rows) for rows in vectors.values()]
