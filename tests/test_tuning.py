@@ -373,8 +373,8 @@ def test_command_errors_are_one_line(run_cli, tiny_folder, tiny_saved, pairs_fil
 def test_real_encoder_and_real_pairs(minilm, shared):
     """all-MiniLM-L6-v2 on a part of STS-B dev: nothing is to be had beyond its cosine."""
     pairs = read_scored_pairs(shared / "data/sts-raw/STSB/dev.tsv")[::20]
-    corpus = [text for text in wiki_sentences(5_000) if len(text) < 60 and len(text.split()) >= 8]
-    reference = Reference.build(minilm, corpus, size=500)
+    corpus = [text for text in wiki_sentences(20_000) if len(text) < 60 and len(text.split()) >= 8]
+    reference = Reference.build(minilm, corpus, size=1000)
     model = RankEncoder(minilm, reference, progress=False)
     found = tune(model, pairs, progress=False)
     a, b = (list(texts) for texts in list(zip(*pairs, strict=True))[:2])
