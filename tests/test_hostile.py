@@ -254,11 +254,10 @@ def test_nothing_unpickles_a_pickle(tmp_path, built, tiny_folder):
             list(read_sentences(path))
     from rankencoder.training.config import read_given
 
-    for suffix, text in ((".yaml", "!!python/object/apply:os.mkdir ['trapped']"), (".toml", "a = !!x")):
-        path = tmp_path / f"settings{suffix}"
-        path.write_text(f"method: {text}\n")
-        with pytest.raises(InputError):
-            read_given({}, path)
+    path = tmp_path / "settings.yaml"
+    path.write_text("method: !!python/object/apply:os.mkdir ['trapped']\n")
+    with pytest.raises(InputError):
+        read_given({}, path)
     assert not Trap.place.exists()
 
 

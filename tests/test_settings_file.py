@@ -1,4 +1,3 @@
-import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from rankencoder.errors import InputError
-from rankencoder.training.settings_file import parse_pair, read_settings, write_settings
+from rankencoder.training.settings_file import read_settings, write_settings
 from rankencoder.training.settings_model import Settings, nearest, validate
 
 
@@ -25,29 +24,11 @@ class Own(Settings):
     options: dict[str, Any] = Field(default_factory=dict)
 
 
-def read(folder, text, name="train.yaml"):
-    path = folder / name
+def read(folder, text):
+    path = folder / "train.yaml"
     path.write_text(text, encoding="utf-8")
     values, places = read_settings(path)
     return validate(values, Own, places)
-
-
-def test_yaml_and_toml_agree(tmp_path):
-    tomllib = pytest.importorskip("tomllib")
-    text = """
-corpus = "wiki.txt"
-batch_size = 128
-learning_rate = 1e-5
-shuffle = false
-layers = ["query", "value"]
-[options]
-rank = 8
-nested = {deep = [1, 2.5, "x"]}
-"""
-    expected = tomllib.loads(text)
-    assert read(tmp_path, text, "train.toml") == expected
-    assert read(tmp_path, yaml.safe_dump(expected)) == expected
-    assert read(tmp_path, yaml.safe_dump(expected), "train.YML") == expected
 
 
 @pytest.mark.parametrize(
@@ -81,33 +62,36 @@ def test_values_take_the_fields_type(tmp_path, line, value):
         ("1: 3", "unknown setting '1'"),
         (
             "shuffle: true\n\nlearning_rate: -1",
-            r"train\.yaml, line 3: learning_rate is -1, but must be above 0$",
+            r"train\.yaml, line 3: learning_rate is -1, but must be greater than 0$",
         ),
-        ("batch_size: 1", "batch_size is 1, but must be at least 2$"),
-        ("batch_size: many", r"batch_size is 'many', but must be a whole number$"),
-        ("batch_size: 1.0", "batch_size is 1.0, but must be a whole number"),
-        ("batch_size: true", "batch_size is True, but must be a whole number"),
-        ("batch_size: null", "batch_size is None, but must be a whole number"),
-        ("batch_size: 0x" + "f" * 5000, "batch_size is a huge number, but must be at most 1000000000000"),
+        ("batch_size: 1", "batch_size is 1, but must be greater than or equal to 2$"),
+        ("batch_size: many", r"batch_size is 'many', but must be a valid integer$"),
+        ("batch_size: 1.0", "batch_size is 1.0, but must be a valid integer"),
+        ("batch_size: true", "batch_size is True, but must be a valid integer"),
+        ("batch_size: null", "batch_size is None, but must be a valid integer"),
+        (
+            "batch_size: 0x" + "f" * 5000,
+            "batch_size is a huge number, but must be less than or equal to 1000000000000",
+        ),
         ("learning_rate: .nan", "learning_rate is nan, but must be a finite number"),
         ("learning_rate: -.inf", "learning_rate is -inf, but must be a finite number"),
         ("learning_rate: nan", "learning_rate is nan, but must be a finite number"),
         ("learning_rate: 1e999", "must be a finite number"),
-        (f"learning_rate: 1{'0' * 400}", "must be a finite number"),
-        ("learning_rate: false", "learning_rate is False, but must be a finite number"),
-        ("shuffle: 1", "shuffle is 1, but must be true or false"),
-        ("shuffle: 'true'", "shuffle is 'true', but must be true or false"),
-        ("corpus: 2024", r"corpus is 2024, but must be a string \(.* needs quotes\)"),
-        ("corpus: 2024-01-02", "needs quotes"),
-        ("corpus: [a]", r"corpus is \['a'\], but must be a string$"),
+        (f"learning_rate: 1{'0' * 400}", "but must be a"),
+        ("learning_rate: false", "learning_rate is False, but must be a valid number"),
+        ("shuffle: 1", "shuffle is 1, but must be a valid boolean"),
+        ("shuffle: 'true'", "shuffle is 'true', but must be a valid boolean"),
+        ("corpus: 2024", r"corpus is 2024, but must be a valid string$"),
+        ("corpus: 2024-01-02", "must be a valid string"),
+        ("corpus: [a]", r"corpus is \['a'\], but must be a valid string$"),
         ('corpus: "a\\0b"', "a string that can be a path"),
-        ("pooling: men", "but must be one of 'cls', 'mean' or 'off': did you mean 'mean'?"),
-        ("pooling: last_token", "but must be one of 'cls', 'mean' or 'off'$"),
-        ("pooling: off", r"pooling is False, but .* needs quotes"),
-        ("target: rnks", "one of 'ranks' or 'cosine' or a finite number: did you mean 'ranks'"),
-        ("layers: [a, 1]", "an item of layers is 1, but must be a string"),
-        ("layers: {a: 1}", "must be a list"),
-        ("options: [a]", "options is .* but must be a mapping"),
+        ("pooling: men", "but must be 'cls', 'mean' or 'off': did you mean 'mean'?"),
+        ("pooling: last_token", "but must be 'cls', 'mean' or 'off'$"),
+        ("pooling: off", "pooling is False, but must be 'cls'"),
+        ("target: rnks", "'ranks' or 'cosine' or a valid number: did you mean 'ranks'"),
+        ("layers: [a, 1]", "an item of layers is 1, but must be a valid string"),
+        ("layers: {a: 1}", "must be a valid list"),
+        ("options: [a]", "options is .* but must be a valid dictionary"),
         ("options: {1: a}", "options is .* but must be"),
         ("- a\n- b", r"train\.yaml: expected lines of 'key: value', got \['a', 'b'\]"),
         ("seed: 1\nbatch_size: 2\nseed: 3", r"train\.yaml, line 3: not YAML \('seed' is given twice\)"),
@@ -127,30 +111,13 @@ def test_mistakes_are_told_in_one_line(tmp_path, line, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("seed = 1\ncorpus = x", r"train\.toml, line 2: not TOML"),
-        ('seed = 1\ncorpus = """x', r"train\.toml, line 2: not TOML"),
-        ("seed = 1\nseed = 2", r"train\.toml, line 2: not TOML"),
-        ("\nbatchsize = 1", r"train\.toml, line 2: unknown setting 'batchsize': did you mean 'batch_size'"),
-        ("[options]\na = 1\n[corpus]\nb = 2", r"train\.toml, line 3: corpus is .*must be a string"),
-    ],
-)
-def test_mistakes_in_toml(tmp_path, text, message):
-    with pytest.raises(InputError, match=message):
-        read(tmp_path, text, "train.toml")
-
-
 def test_files_that_are_no_settings(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         read_settings(tmp_path / "train.yaml")
-    with pytest.raises(InputError, match=r"read from \.yaml or \.toml files"):
-        read(tmp_path, "{}", "train.json")
     (tmp_path / "train.yaml").write_bytes(b"seed: 1\ncorpus: caf\xe9\n")
     with pytest.raises(InputError, match=r"train\.yaml, line 2: not UTF-8"):
         read_settings(tmp_path / "train.yaml")
-    assert read(tmp_path, "# seed: 1\n") == read(tmp_path, "", "train.toml") == {}
+    assert read(tmp_path, "# seed: 1\n") == {}
     assert read(tmp_path, "\ufeffbatch_size: 7\r\n") == {"batch_size": 7}
 
 
@@ -159,28 +126,12 @@ def test_merged_keys_are_no_duplicates(tmp_path):
     assert read(tmp_path, text) == yaml.safe_load(text)
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 11), reason="TOML is part of Python")
-def test_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "tomli", None)
-    with pytest.raises(InputError, match=r"pip install 'rankencoder\[train\]'"):
-        read(tmp_path, "", "train.toml")
-
-
 def test_values_from_elsewhere():
     given_ = {"corpus": Path("a/b.txt"), "learning_rate": 1, "layers": ("x",)}
     found = validate(given_, Own, {})
     assert found == {"corpus": str(Path("a/b.txt")), "learning_rate": 1.0, "layers": ["x"]}
     with pytest.raises(InputError, match=r"^batch_size is 1\.5"):
         validate({"batch_size": 1.5}, Own, {})
-
-
-def test_pairs_of_the_command_line():
-    assert parse_pair("learning-rate=1e-5", "--set") == ("learning_rate", "1e-5")
-    assert parse_pair("layers=[a, b]", "--set") == ("layers", ["a", "b"])
-    assert parse_pair("x=y=z", "--set") == ("x", "y=z")
-    for wrong in ("temperature", "=3", "a=[1", "a=2024-13-01"):
-        with pytest.raises(InputError, match="^--set '"):
-            parse_pair(wrong, "--set")
 
 
 def test_nearest():
@@ -253,7 +204,5 @@ def test_any_settings_survive(tmp_path_factory, values, comments):
 
 @given(st.text(st.characters(exclude_categories=["Cs"])) | st.text(" \n:-[]{}&*!|>'\"%@#?,a1.<=~"))
 def test_any_text_is_read_or_refused(tmp_path_factory, content):
-    folder = tmp_path_factory.mktemp("any")
-    for name in ("train.yaml", "train.toml"):
-        with suppress(InputError):
-            assert set(read(folder, f"options{':' if name == 'train.yaml' else ' ='} {content}", name))
+    with suppress(InputError):
+        assert set(read(tmp_path_factory.mktemp("any"), f"options: {content}"))

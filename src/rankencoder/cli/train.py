@@ -10,9 +10,8 @@ import typer
 
 from rankencoder.cli.console import console, is_watched, log_to_stderr, prepare, print_json
 from rankencoder.cli.options import Json, Overwrite
-from rankencoder.errors import InputError, nearest
+from rankencoder.errors import InputError
 from rankencoder.training.config import TrainConfig, default_text
-from rankencoder.training.settings_file import parse_pair
 
 _FLAGS = {"teachers": ["--teacher"], "only_base": ["--only-base"]}
 _NO_OPTION = ("corpus", "output", "options")  # given in another way
@@ -34,20 +33,17 @@ def train(
         typer.Argument(help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet, or a folder of them."),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to write.")] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="YAML or TOML file of settings; options override it.")
-    ] = None,
+    config: Annotated[Path | None, typer.Option(help="YAML file of settings; options override it.")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the interrupted training in the output folder.")
     ] = False,
     overwrite: Overwrite = False,
     plan: Annotated[bool, typer.Option("--plan", help="Print the steps of the training and stop.")] = False,
-    option: Annotated[
+    options: Annotated[
         list[str] | None,
-        typer.Option(help="Option of the method, as NAME=VALUE. Repeatable.", rich_help_panel="Method"),
-    ] = None,
-    set: Annotated[
-        list[str] | None, typer.Option("--set", help="Any setting, as NAME=VALUE. Repeatable.")
+        typer.Option(
+            "--option", help="Option of the method, as NAME=VALUE. Repeatable.", rich_help_panel="Method"
+        ),
     ] = None,
     help_all: Annotated[
         bool, typer.Option("--help-all", is_eager=True, callback=_help_all, help="Show all settings.")
@@ -74,10 +70,8 @@ def train(
 
     """
     given = {name: value for name, value in settings.items() if value not in (None, [])}
-    given |= _parse_settings(set or [])
-    corpus, output = given.pop("corpus", corpus), given.pop("output", output)
-    if option:
-        given["options"] = dict(parse_pair(pair, "--option") for pair in option)
+    if options:
+        given["options"] = dict(map(_parse_option, options))
     prepare()
     from rankencoder.training.gather import is_first_process
     from rankencoder.training.run import plan_training
@@ -103,15 +97,17 @@ def train(
         _print(run)
 
 
-def _parse_settings(pairs: list[str]) -> dict[str, Any]:
-    """Parse the NAME=VALUE pairs of --set."""
-    given = dict(parse_pair(pair, "--set") for pair in pairs)
-    for name, value in given.items():
-        if name not in TrainConfig.model_fields:
-            raise InputError(f"--set {name}: unknown setting:{nearest(name, TrainConfig.model_fields)}")
-        if value is None:
-            raise InputError(f"--set {name}: no value given")
-    return given
+def _parse_option(pair: str) -> tuple[str, Any]:
+    """Return name and value of "name=value", the value read as YAML."""
+    import yaml
+
+    name, separator, value = pair.partition("=")
+    if not separator or not name:
+        raise InputError(f"--option {pair!r} is not of the form NAME=VALUE")
+    try:
+        return name.strip().replace("-", "_"), yaml.safe_load(value)
+    except (yaml.YAMLError, ValueError) as error:
+        raise InputError(f"--option {pair!r}: {value!r} is not a value") from error
 
 
 def _option_of(name: str) -> inspect.Parameter:

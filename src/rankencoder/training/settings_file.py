@@ -1,4 +1,4 @@
-"""Settings files: YAML and TOML with the line of each key, and the writing of YAML."""
+"""Settings files: YAML with the line of each key."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import yaml
 from rankencoder.errors import InputError
 from rankencoder.training.settings_model import shown
 
-_LARGEST = 2**20  # bytes: the parser of YAML is slow
 _LINE_BREAKS = re.compile("[\r\n\x85\u2028\u2029]")
 # what the constructors of PyYAML raise on impossible values, such as the date 2024-13-01
 _IMPOSSIBLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -48,47 +47,17 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def read_settings(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return what a ``.yaml``, ``.yml`` or ``.toml`` file says, and the place of each of its keys."""
+    """Return what a YAML file says, and the place of each of its keys: "train.yaml, line 3: "."""
     if not path.is_file():
         raise InputError(f"no such file: {path}")
-    if path.stat().st_size > _LARGEST:
-        raise InputError(f"{path} is too large for settings: it has more than {_LARGEST:,} bytes")
-    parse = {".yaml": _parse_yaml, ".yml": _parse_yaml, ".toml": _parse_toml}.get(path.suffix.lower())
-    if parse is None:
-        raise InputError(f"{path}: settings are read from .yaml or .toml files; rename it")
     try:
-        values, lines = parse(path.read_text(encoding="utf-8-sig"), path)
+        text = path.read_text(encoding="utf-8-sig")
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        values = {} if node is None else loader.construct_document(node)
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise InputError(f"{path}, line {line}: not UTF-8; convert the file") from error
-    if not isinstance(values, dict):
-        raise InputError(f"{path}: expected lines of 'key: value', got {shown(values)}")
-    places = {str(key): f"{path}, line {lines[key]}: " if key in lines else f"{path}: " for key in values}
-    return {str(key): value for key, value in values.items()}, places
-
-
-def _parse_toml(text: str, path: Path) -> tuple[Any, dict[Any, int]]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    try:
-        values = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        found = re.search(r"at line (\d+)", str(error))
-        line = int(found[1]) if found else text.rstrip().count("\n") + 1
-        raise InputError(f"{path}, line {line}: not TOML ({error})") from error
-    starts = ((re.match(r"""[\s["']*([\w-]+)""", row), n) for n, row in enumerate(text.splitlines(), start=1))
-    return values, {start[1]: line for start, line in reversed(list(starts)) if start}
-
-
-def _parse_yaml(text: str, path: Path) -> tuple[Any, dict[Any, int]]:
-    try:
-        loader = _Loader(text)
-        node = loader.get_single_node()
-        if node is None:  # nothing but comments
-            return {}, {}
-        values = loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark: Any = error.problem_mark or error.context_mark
         raise InputError(f"{path}, line {mark.line + 1}: not YAML ({error.problem})") from error
@@ -99,19 +68,12 @@ def _parse_yaml(text: str, path: Path) -> tuple[Any, dict[Any, int]]:
         ) from error
     except _IMPOSSIBLE as error:
         raise InputError(f"{path}: not YAML ({error})") from error
-    pairs = node.value if isinstance(node, yaml.MappingNode) else ()
-    return values, {key.value: key.start_mark.line + 1 for key, _ in pairs if isinstance(key.value, str)}
-
-
-def parse_pair(pair: str, what: str) -> tuple[str, Any]:
-    """Return name and value of "name=value", the value read as YAML."""
-    name, separator, value = pair.partition("=")
-    if not separator or not name:
-        raise InputError(f"{what} {pair!r} is not of the form NAME=VALUE")
-    try:
-        return name.strip().replace("-", "_"), _Loader(value).get_single_data()
-    except (yaml.YAMLError, *_IMPOSSIBLE) as error:
-        raise InputError(f"{what} {pair!r}: {value!r} is not a value") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: expected lines of 'key: value', got {shown(values)}")
+    pairs = node.value if node is not None else ()
+    lines = {key.value: f", line {key.start_mark.line + 1}" for key, _ in pairs if isinstance(key.value, str)}
+    places = {str(key): f"{path}{lines.get(key, '')}: " for key in values}
+    return {str(key): value for key, value in values.items()}, places
 
 
 def write_settings(path: Path, values: Mapping[str, Any], others: Mapping[str, Any]) -> None:

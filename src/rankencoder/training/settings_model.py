@@ -6,7 +6,6 @@ import re
 import reprlib
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import date
 from pathlib import Path
 from types import UnionType
 from typing import Any, Union, get_args, get_origin
@@ -71,40 +70,12 @@ def explain(failed: ValidationError, title: str = "{}") -> str:
     name, first = next(iter(errors[0]["loc"]), ""), errors[0]
     if first["type"] == "value_error":
         return str(first["ctx"]["error"])
-    same = [error for error in errors if error["loc"][:1] == (name,)]
-    wanted = " or ".join(dict.fromkeys(map(_wanted, same)))
+    same = [error["msg"] for error in errors if error["loc"][:1] == (name,)]
+    wanted = " or ".join(dict.fromkeys(message.removeprefix("Input should be ") for message in same))
     value = first["input"]
     item = "an item of " if any(isinstance(part, int) for part in first["loc"]) else ""
-    text = f"{item}{title.format(name)} is {shown(value)}, but must be {wanted}"
-    choices = re.findall("'(.+?)'", wanted)
-    is_text = choices or "string" in wanted
-    if is_text and "number" not in wanted and isinstance(value, (bool, int, float, date)):
-        return f"{text} (a string that looks like something else needs quotes)"
-    similar = resembling(value, choices) if isinstance(value, str) else ""
-    return text + f":{similar}" * bool(similar)
-
-
-_WANTED = {
-    "string_type": "a string",
-    "string_unicode": "a string of valid characters",
-    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
-    **dict.fromkeys(("float_type", "float_parsing", "finite_number"), "a finite number"),
-    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
-    "list_type": "a list",
-    "dict_type": "a mapping",
-    "literal_error": "one of {expected}",
-    "greater_than": "above {gt}",
-    "greater_than_equal": "at least {ge}",
-    "less_than": "below {lt}",
-    "less_than_equal": "at most {le}",
-}
-
-
-def _wanted(error: Any) -> str:
-    if error["type"] not in _WANTED:
-        return str(error["msg"])
-    limits = {name: f"{x:g}" if isinstance(x, float) else x for name, x in error.get("ctx", {}).items()}
-    return _WANTED[error["type"]].format(**limits)
+    similar = resembling(value, re.findall("'(.+?)'", wanted)) if isinstance(value, str) else ""
+    return f"{item}{title.format(name)} is {shown(value)}, but must be {wanted}{similar and ':'}{similar}"
 
 
 def _kinds(hint: Any) -> list[Any]:
