@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from rankencoder.errors import InputError
 from rankencoder.training.methods.dclr import DCLR, ascend, authors_dclr_loss, dclr_loss, kept_negatives
-from rankencoder.training.methods.method import make_method
+from rankencoder.training.methods.method import absolute_options, make_method
 from rankencoder.training.methods.simcse import SimCSE
 
 # section 6.6 of the specification
@@ -289,6 +289,20 @@ def test_a_plain_transformer_of_the_hubs_cache(masked_models, tmp_path, monkeypa
     torch.testing.assert_close(method.companion("cpu")(SENTENCES), expected)
 
 
+def test_the_complementary_encoder_may_be_a_run_and_have_a_prompt(masked_models, tmp_path, monkeypatch):
+    run = tmp_path / "run"
+    shutil.copytree(masked_models["bert"], run / "encoder")
+    (run / "rankencoder-run.json").write_text('{"finished": true}')
+    monkeypatch.chdir(tmp_path)
+    options = absolute_options("dclr", {"complementary": "run?prompt=query: "})
+    assert options == {"complementary": f"{run}?prompt=query: "}
+    method = DCLR(**options)
+    method.check(None)
+    plain = DCLR(complementary=str(masked_models["bert"])).companion("cpu")
+    expected = plain([f"query: {sentence}" for sentence in SENTENCES])
+    torch.testing.assert_close(method.companion("cpu")(SENTENCES), expected)
+
+
 def test_what_to_do_without_a_complementary_encoder(tmp_path, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
@@ -305,8 +319,8 @@ def test_what_to_do_without_a_complementary_encoder(tmp_path, monkeypatch):
         with pytest.raises(InputError) as caught:
             call()
         assert "\n" not in str(caught.value)
-        caught.match(f"method 'dclr' needs a complementary encoder: .*{what}.*; set its option")
-        caught.match("`complementary`, for example to the folder 'base' of a SimCSE run$")
+        caught.match(f"method 'dclr' needs a complementary encoder: .*{what}.*; set `options`")
+        caught.match("`options` complementary=NAME, for example the folder 'base' of a SimCSE run$")
 
 
 # --- settings ---

@@ -348,7 +348,7 @@ def misfits(tmp_path_factory):
 
 
 NEEDS = "^method 'diffcse' needs a generator, a masked language model with the backbone's vocabulary: "
-TO_DO = "; set its option `generator`, for example to the backbone$"
+TO_DO = "; set `options` generator=NAME, for example the backbone$"
 
 
 @pytest.mark.parametrize(

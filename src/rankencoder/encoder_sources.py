@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.errors import InputError, first_line
-from rankencoder.io.storage import CONFIG, RUN, check_not_interrupted, read_json
+from rankencoder.io.storage import CONFIG, RUN, absolute, check_not_interrupted, read_json
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -35,6 +35,14 @@ def split_prompt(name: str) -> tuple[str, str]:
 def join_prompt(name: str, prompt: str) -> str:
     """Return a name that carries a prompt."""
     return f"{name}{_PROMPT}{prompt}" if prompt else name
+
+
+def absolute_name(name: Any) -> Any:
+    """Return a name with the whole path where it is that of a folder; its prompt stays."""
+    if not isinstance(name, str):
+        return name
+    path, prompt = split_prompt(name)
+    return join_prompt(absolute(path), prompt)
 
 
 def rankencoder_folder(source: Any) -> Path | None:

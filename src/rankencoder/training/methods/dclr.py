@@ -12,7 +12,7 @@ import torch
 from pydantic import NonNegativeFloat, NonNegativeInt
 from torch.nn import functional
 
-from rankencoder.encoder_sources import check_device, check_encoder_name
+from rankencoder.encoder_sources import check_device, check_encoder_name, encoder_folder, split_prompt
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.training.backbones.backbone import Backbone, load_backbone
@@ -85,13 +85,15 @@ class DCLR(SimCSE):
 
         if device is not None:
             check_device(device)
-        with self._wanted() as name:
+        with self._wanted() as given:
+            path, prompt = split_prompt(given)
+            name = encoder_folder(path)
             cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")  # as sentence-transformers has it
             if is_sentence_transformer_model(name, cache_folder=cache):
-                return Encoder(name, device=device)
+                return Encoder(name, prompt=prompt, device=device)
             model = SimCSE().encoder(load_backbone(name))
-        encoder = Encoder(model if device is None else model.to(device))
-        encoder.name = name
+        encoder = Encoder(model if device is None else model.to(device), prompt=prompt)
+        encoder.name = given
         return encoder
 
     @contextmanager
@@ -103,8 +105,8 @@ class DCLR(SimCSE):
             yield self.complementary
         except InputError as error:
             raise InputError(
-                f"method 'dclr' needs a complementary encoder: {error}; set its option `complementary`, for "
-                "example to the folder 'base' of a SimCSE run"
+                f"method 'dclr' needs a complementary encoder: {error}; set `options` complementary=NAME, "
+                "for example the folder 'base' of a SimCSE run"
             ) from error
 
     def loss(self, model: SentenceTransformer, backbone: Backbone) -> DCLRLoss:

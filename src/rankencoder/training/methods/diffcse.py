@@ -82,7 +82,7 @@ class DiffCSE(SimCSE):
         except InputError as error:
             raise InputError(
                 f"method 'diffcse' needs a generator, a masked language model with the backbone's "
-                f"vocabulary: {error}; set its option `generator`, for example to the backbone"
+                f"vocabulary: {error}; set `options` generator=NAME, for example the backbone"
             ) from error
 
     def loss(self, model: SentenceTransformer, backbone: Backbone) -> DiffCSELoss:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, PositiveFloat, TypeAdapter, ValidationError
 
+from rankencoder.encoder_sources import absolute_name
 from rankencoder.errors import InputError, nearest
-from rankencoder.io.storage import absolute
 from rankencoder.training.backbones.backbone import Backbone
 from rankencoder.training.settings_model import explain
 
@@ -179,7 +179,7 @@ def absolute_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
     """Return a method's options with whole paths for folders: they mean the same wherever they are read."""
     find_method(name)  # a run that is resumed may be one of another method: all that are known count
     paths = {path for method in methods().values() for path in method.paths}
-    return {key: absolute(value) if key in paths else value for key, value in options.items()}
+    return {key: absolute_name(value) if key in paths else value for key, value in options.items()}
 
 
 def make_method(name: str, options: dict[str, Any], defaults: dict[str, Any]) -> Method:
