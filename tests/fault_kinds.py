@@ -168,8 +168,7 @@ def _check_older(lab, name, folder, older, expected):
     """Make sure that an earlier output is still there, or the new one in its place."""
     if older is None or (name == "train" and (folder / "out/run/train.yaml").exists()):
         return  # a training deletes it once its own input has proved usable
-    asides = [folder / "out" / f".{OUTPUTS[name]}.{what}" for what in ("previous", "replaced")]
-    places = [folder / "out" / OUTPUTS[name], *asides]
+    places = [folder / "out" / OUTPUTS[name], folder / "out" / f".{OUTPUTS[name]}.previous"]
     if not any(lab.result(name, folder, place) in (older, expected) for place in places):
         raise _Failure("the earlier output is lost, and there is no new one")
 

@@ -169,7 +169,7 @@ def test_layers_that_cannot_be_compiled_are_captured_as_they_are(build_loss, cap
         TrainingWarning, match="^layers are not compiled, and slower for it: failure 1$"
     ) as told:
         assert step.fits(tensors(made))
-    assert len(told) == 1
+    assert sum(warning.category is TrainingWarning for warning in told) == 1
     assert captured == [True, False]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -182,7 +182,8 @@ def test_steps_that_cannot_be_captured_at_all(build_loss, capture):
     captured, step = capture(2, made.model), GraphedStep(made.loss, compiled=True)
     with pytest.warns(TrainingWarning) as told:
         assert not step.fits(tensors(made))
-    assert [str(warning.message) for warning in told] == [
+    # the compiler has warnings of its own, the first time that it is imported
+    assert [str(warning.message) for warning in told if warning.category is TrainingWarning] == [
         "layers are not compiled, and slower for it: failure 1",
         "steps are not replayed as CUDA graphs, and slower for it: failure 2",
     ]

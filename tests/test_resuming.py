@@ -7,11 +7,12 @@ import pytest
 from training_runs import same_weights
 
 import rankencoder
+from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.io.manifest import write_manifest
 from rankencoder.training.loop.trainer import drop_incomplete, last_checkpoint
 from rankencoder.training.sentences import load_sentences, store_sentences
-from rankencoder.training.teaching.teachers import write_table
+from rankencoder.training.teaching.teachers import is_whole, load_vectors, write_vectors
 
 pytestmark = pytest.mark.filterwarnings("ignore:a corpus of")
 
@@ -38,14 +39,11 @@ def test_a_damaged_checkpoint_is_left_out_and_the_one_before_it_taken(tmp_path, 
     assert last_checkpoint(tmp_path) == str(tmp_path / "checkpoint-9")
 
 
-def test_a_half_written_checkpoint_is_deleted_and_one_of_an_earlier_version_refused(tmp_path):
+def test_a_half_written_checkpoint_is_deleted(tmp_path):
     (checkpoint(tmp_path, 4) / "manifest.json").unlink()
     checkpoint(tmp_path, 2)
     drop_incomplete(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-2"]
-    (tmp_path / "checkpoint-2" / "complete.json").write_text("{}")
-    with pytest.raises(InputError, match="checkpoint-2 is of an earlier version and cannot be resumed"):
-        drop_incomplete(tmp_path)
 
 
 def test_what_others_put_into_a_checkpoint_does_no_harm(tmp_path):
@@ -67,23 +65,37 @@ def test_damaged_sentences_are_told_of(tmp_path, sentences):
 
 
 def test_damaged_targets_are_made_again(train, train_killed, tmp_path):
-    settings = {"combine": "sum", "rank_loss_weight": 1.0}
+    settings = {"combine": "sum", "rank_loss_weight": 1.0, "max_steps": 2}
     whole = train("whole", **settings)
-    train_killed("cut", stage=2, step=3, **settings)
-    file = tmp_path / "cut/work/targets/teacher-0.npy"
+    train_killed("cut", stage=2, step=1, **settings)
+    file = tmp_path / "cut/work/targets/teacher-0/vectors.npy"
     vectors = np.load(file)
     np.save(file, vectors * np.float16(0.5))
     resumed = rankencoder.train(output=tmp_path / "cut", resume=True, progress=False)
     assert same_weights(whole.encoder, resumed.encoder)
 
 
-def test_finished_parts_of_a_teacher_are_not_made_again(tmp_path, sentences, callable_encoder, monkeypatch):
-    from rankencoder.encoders import Encoder
+def test_vectors_count_only_when_they_are_whole(tmp_path, sentences, callable_encoder):
+    stored = store_sentences(sentences, tmp_path, column=None, progress=False)
+    folder = tmp_path / "companion"
+    assert not is_whole(folder)
+    write_vectors(Encoder(callable_encoder), stored, folder, progress=False)
+    assert is_whole(folder)
+    expected = load_vectors(folder).copy()
+    file = folder / "vectors.npy"
+    for damage in (lambda: file.write_bytes(file.read_bytes()[:-4]), (folder / "manifest.json").unlink):
+        damage()
+        assert not is_whole(folder)
+        write_vectors(Encoder(callable_encoder), stored, folder, progress=False)
+        assert is_whole(folder)
+        assert np.array_equal(load_vectors(folder), expected)
 
+
+def test_finished_parts_of_a_teacher_are_not_made_again(tmp_path, sentences, callable_encoder, monkeypatch):
     monkeypatch.setattr("rankencoder.training.teaching.teachers._PART", 7)
     stored = store_sentences(sentences, tmp_path, column=None, progress=False)
-    write_table(Encoder(callable_encoder), stored, tmp_path / "whole.npy", progress=False)
-    whole = np.load(tmp_path / "whole.npy")
+    write_vectors(Encoder(callable_encoder), stored, tmp_path / "whole", progress=False)
+    whole = load_vectors(tmp_path / "whole")
     np.testing.assert_allclose(whole, Encoder(callable_encoder)(list(stored)), atol=1e-3)
     seen = []
 
@@ -94,22 +106,16 @@ def test_finished_parts_of_a_teacher_are_not_made_again(tmp_path, sentences, cal
         return callable_encoder(texts)
 
     with pytest.raises(KeyboardInterrupt):
-        write_table(Encoder(encoder), stored, tmp_path / "teacher-0.npy", progress=False)
-    second = tmp_path / ".teacher-0.npy.parts/part-000001"
+        write_vectors(Encoder(encoder), stored, tmp_path / "teacher-0", progress=False)
+    second = tmp_path / ".teacher-0.parts/part-000001"
     second.write_bytes(second.read_bytes()[:-1] + b"x")
     seen.clear()
     encoder_again = Encoder(lambda texts: seen.extend(texts) or callable_encoder(texts))
-    write_table(encoder_again, stored, tmp_path / "teacher-0.npy", progress=False)
-    assert np.array_equal(np.load(tmp_path / "teacher-0.npy"), whole)
+    write_vectors(encoder_again, stored, tmp_path / "teacher-0", progress=False)
+    assert np.array_equal(load_vectors(tmp_path / "teacher-0"), whole)
     assert not set(stored.texts(0, 7)) & set(seen)
     assert set(stored.texts(7, 14)) <= set(seen)
-    assert not (tmp_path / ".teacher-0.npy.parts").exists()
-
-
-def test_a_folder_that_was_only_begun_can_be_trained_into(train, tmp_path):
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / ".rankencoder-run.json.elsewhere-1.new").write_text("{")
-    assert train(only_base=True, max_steps=1).record["finished"]
+    assert not (tmp_path / ".teacher-0.parts").exists()
 
 
 def test_a_resumed_stage_saves_the_same_tokenizer(train):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from scored_pairs import make_pairs, write_pairs
-from training_runs import losses, same_weights
+from training_runs import SMALL, losses, same_weights
 
 import rankencoder
 from rankencoder.errors import InputError
@@ -13,11 +13,18 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning"),
     pytest.mark.filterwarnings("ignore::rankencoder.errors.ReferenceWarning"),
 ]
-LEARNS = {"combine": "sum", "rank_loss_weight": 3.0, "reference_size": 120}
+LEARNS = {"combine": "sum", "rank_loss_weight": 3.0, "reference_size": 120, "max_steps": 3}
 
 
-def test_several_teachers_teach_together(train, tiny_folder, run_cli, tmp_path):
-    base = train("base", only_base=True).folder / "base"
+@pytest.fixture(scope="module")
+def base(tmp_path_factory, backbone, corpus_file):
+    """An E1."""
+    folder = tmp_path_factory.mktemp("base") / "run"
+    settings = {**SMALL, "backbone": str(backbone), "only_base": True, "max_steps": 2}
+    return rankencoder.train(corpus_file, folder, progress=False, **settings).encoder
+
+
+def test_several_teachers_teach_together(train, base, tiny_folder, run_cli, tmp_path):
     one = train("one", base_encoder=str(base), **LEARNS)
     twice = train("twice", base_encoder=[str(base), str(base)], **LEARNS)
     assert same_weights(one.encoder, twice.encoder)  # the mean of a number with itself
@@ -33,17 +40,16 @@ def test_several_teachers_teach_together(train, tiny_folder, run_cli, tmp_path):
     assert same_weights(both.encoder, tmp_path / "cli/encoder")
 
 
-def test_the_target_makes_a_difference(train, tmp_path):
-    base = str(train("base", only_base=True).folder / "base")
+def test_the_target_makes_a_difference(train, base, tmp_path):
     runs = {
-        target: train(f"t{target}", base_encoder=base, target=target, **LEARNS)
+        target: train(f"t{target}", base_encoder=str(base), target=target, **LEARNS)
         for target in ("ranks", "cosine", -0.25)
     }
     ranks, cosine, power = (run.encoder for run in runs.values())
     assert not same_weights(ranks, cosine)
     assert not same_weights(cosine, power)
     assert '"target": -0.25' in (power / "README.md").read_text()
-    with pytest.raises(InputError, match=r"target is 5, but must be .* at most 2"):
+    with pytest.raises(InputError, match=r"target is 5, but must be .* less than or equal to 2"):
         train("no", target=5)
     with pytest.raises(InputError, match=r"target is 'cosin'.*did you mean 'cosine'\?"):
         train("no", target="cosin")
@@ -91,16 +97,15 @@ def test_a_stage_that_patience_ended_is_not_taken_up_again(train, tmp_path, sent
     assert losses(resumed) == losses(whole)
 
 
-def test_a_batch_of_one_sentence_has_no_list(train, sentences):
-    base = str(train("base", only_base=True).folder / "base")
-    settings = {"max_steps": 3, "reference_size": 16, "base_encoder": base}
+def test_a_batch_of_one_sentence_has_no_list(train, base, sentences):
+    settings = {"max_steps": 3, "reference_size": 16, "base_encoder": str(base)}
     run = train(corpus=sentences[:17], listwise="listnet", **settings)
     last = [entry for entry in run.record["history"] if "loss" in entry][-1]
     assert (last["step"], last["listnet"]) == (3, 0)
 
 
 def test_a_run_with_several_teachers_is_evaluated_without_one_e1(train, tiny_folder, tmp_path, sentences):
-    run = train(base_encoder=[str(tiny_folder), str(tiny_folder)])
+    run = train(base_encoder=[str(tiny_folder), str(tiny_folder)], max_steps=1)
     write_pairs(tmp_path / "dev.tsv", make_pairs(sentences, 60))
     found = rankencoder.evaluate(run.folder, dev=tmp_path / "dev.tsv", tasks=["sts"], cache=False)
     assert [row.system for row in found.rows()] == ["E2 cosine", "E2 ranks", "E2 blend 0.1"]

@@ -7,7 +7,7 @@ import pytest
 
 from rankencoder.errors import InputError
 from rankencoder.io.parts import Parts, clear_leftover_parts, clear_parts
-from rankencoder.io.storage import is_empty, new_file, new_folder, read_json, write_errors_named, write_json
+from rankencoder.io.storage import new_file, new_folder, read_json, write_errors_named, write_json
 
 
 def names(folder):
@@ -175,14 +175,6 @@ def test_parts_that_outlived_their_target_are_cleared_and_others_are_not(tmp_pat
     os.utime(target, (2**31, 2**31))  # after the parts, whatever the clock's ticks
     clear_leftover_parts(target)
     assert names(tmp_path) == ["t"]
-
-
-def test_what_a_killed_process_had_begun_is_nothing(tmp_path):
-    assert is_empty(tmp_path)
-    (tmp_path / ".rankencoder-run.json.host-1.new").write_text("{")
-    assert is_empty(tmp_path)
-    (tmp_path / ".thesis.new").write_text("years of work")
-    assert not is_empty(tmp_path)
 
 
 def test_what_cannot_be_written_is_named_whichever_library_says_so(tmp_path):

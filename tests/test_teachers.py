@@ -13,14 +13,21 @@ from rankencoder.training.config import read_given
 from rankencoder.training.methods import find_method
 
 pytestmark = pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
-LEARNS = {"combine": "sum", "rank_loss_weight": 3.0, "target": "cosine", "lower": -1.0, "upper": 1.0}
+LEARNS = {
+    "max_steps": 3,
+    "combine": "sum",
+    "rank_loss_weight": 3.0,
+    "target": "cosine",
+    "lower": -1.0,
+    "upper": 1.0,
+}
 BOTH = ["consert", "promptbert"]
 
 
 @pytest.fixture
 def apart(train):
     """E2 of teachers that were trained one by one."""
-    teachers = [str(train(name, method=name, only_base=True).encoder) for name in BOTH]
+    teachers = [str(train(name, method=name, only_base=True, max_steps=3).encoder) for name in BOTH]
     return train("apart", method="consert", base_encoder=teachers, **LEARNS)
 
 
@@ -32,7 +39,7 @@ def test_teachers_are_trained_as_if_apart(train, apart):
     assert not (run.folder / "work").exists()
     told = run.record["teachers"]["promptbert"]
     assert told["config"]["method"] == "promptbert"
-    assert told["stages"][0]["steps"] == 6
+    assert told["stages"][0]["steps"] == 3
     assert [stage["stage"] for stage in run.record["stages"]] == [1, 2]
 
 
@@ -45,9 +52,9 @@ def test_a_method_need_not_teach_itself(train):
 
 
 def test_a_run_that_was_interrupted_in_a_teacher_goes_on_there(train, train_killed, tmp_path):
-    settings = {"teachers": BOTH, "save_steps": 2, **LEARNS}
+    settings = {"teachers": BOTH, "save_steps": 1, **LEARNS}
     whole = train("whole", **settings)
-    train_killed("cut", stage=1, step=4, **settings)
+    train_killed("cut", stage=1, step=2, **settings)
     run = rankencoder.train(output=tmp_path / "cut", resume=True, progress=False)
     assert same_weights(run.encoder, whole.encoder)
     assert list(run.record["teachers"]) == BOTH
@@ -91,7 +98,7 @@ def test_best_is_what_the_command_line_does_by_default(run_cli, backbone, corpus
     settings = flags(backbone=backbone, batch_size=8, max_steps=2, reference_size=1000)
     code, out, err = run_cli("train", corpus_file, *settings, "-o", tmp_path / "best")
     assert code == 0, err
-    assert "recipe best: ConSERT and PromptBERT each train an encoder E1 on " in err
+    assert "recipe best: tiny-bert, fp32, seed 42\n1. store the distinct sentences of " in err
     assert "teacher promptbert: 2 steps" in out
     assert err.count("sentences is small") <= 1  # not of each teacher again
     assert (tmp_path / "best" / "encoder" / "model.safetensors").exists()

@@ -42,7 +42,7 @@ def test_every_method_from_text_to_encoders(method, options, train, backbone, mo
     monkeypatch.setenv("RANKENCODER_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(backbone.parent)
     options = {name: value or backbone.name for name, value in options.items()}  # a folder from here
-    run = train(method=method, options=options, combine="sum", rank_loss_weight=1.0)
+    run = train(method=method, options=options, combine="sum", rank_loss_weight=1.0, max_steps=2)
     names = {"base", "encoder", "losses.svg", "rankencoder", "rankencoder-run.json", "train.yaml"}
     assert {path.name for path in run.folder.iterdir()} == names
     texts = ["The cat sees the dog", "A house."]
@@ -58,7 +58,7 @@ def test_every_method_from_text_to_encoders(method, options, train, backbone, mo
     assert run.record["corpus"]["sha256"][:16] in card
     assert not any(text in card for text in ("The cat sees", "The dog"))  # no training sentence
     assert json.loads((run.folder / "rankencoder-run.json").read_text())["finished"] is True
-    assert [stage["steps"] for stage in run.record["stages"]] == [6, 6]
+    assert [stage["steps"] for stage in run.record["stages"]] == [2, 2]
     assert "stage2-weighted_rank" in (run.folder / "losses.svg").read_text()
 
 
@@ -74,29 +74,26 @@ def test_stage_2_begins_as_stage_1_where_the_contrastive_loss_is_larger(train):
     assert run.record["rank_larger"] == 0
 
 
-@pytest.mark.parametrize(("combine", "weight", "told"), [("max", 0.05, 1), ("max", 1e4, 0), ("sum", 0.05, 0)])
-def test_a_rank_loss_that_never_counts_is_told(
-    corpus_file, backbone, tmp_path, run_cli, combine, weight, told
-):
-    chosen = {
-        "backbone": backbone,
-        "combine": combine,
-        "rank_loss_weight": weight,
-        "output": tmp_path / "run",
-    }
-    code, out, err = run_cli("train", corpus_file, *flags(**{**SMALL, **chosen, "max_steps": 2}))
-    assert code == 0, err
-    assert out.count("E2 is E1's training once more") == told
+def test_a_rank_loss_that_never_counts_is_told(train, capsys, monkeypatch):
+    from rankencoder.cli.train import _print
+
+    monkeypatch.setenv("COLUMNS", "200")
+    run = train(max_steps=2)
+    for combine, larger, told in (("max", 0.0, 1), ("max", 0.5, 0), ("sum", 0.0, 0)):
+        run.record["config"]["combine"], run.record["rank_larger"] = combine, larger
+        _print(run)
+        assert capsys.readouterr().out.count("E2 is E1's training once more") == told
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_does_not(train):
-    one, again, other = train("a"), train("b"), train("c", seed=7)
+    short = {"only_base": True, "max_steps": 2}
+    one, again, other = train("a", **short), train("b", **short), train("c", seed=7, **short)
     assert same_weights(one.encoder, again.encoder)
     assert not same_weights(one.encoder, other.encoder)
 
 
 def test_written_settings_repeat_the_run(train, tmp_path, run_cli):
-    first = train("first", rank_loss_weight=3.0, combine="sum", stage2_seed=5)
+    first = train("first", rank_loss_weight=3.0, combine="sum", stage2_seed=5, max_steps=2)
     code, out, err = run_cli(
         "train", "--config", first.folder / "train.yaml", "-o", tmp_path / "again", "--json"
     )
@@ -118,14 +115,13 @@ def test_a_settings_file_says_what_was_asked_for(train, tmp_path):
 def test_resumed_runs_end_with_the_same_weights(train, train_killed, tmp_path, method):
     settings = {"method": method, "save_steps": 2, "combine": "sum", "rank_loss_weight": 1.0}
     whole = train("whole", **settings)
-    for stage, step in ((1, 4), (2, 3)):
-        cut = f"cut-{stage}-{step}"
-        train_killed(cut, stage=stage, step=step, **settings)
-        resumed = rankencoder.train(output=tmp_path / cut, resume=True, progress=False)
-        assert resumed.record["stages"][stage - 1]["resumed_at"] == step - step % 2
-        assert same_weights(whole.folder / "base", resumed.folder / "base")
-        assert same_weights(whole.encoder, resumed.encoder)
-        assert losses(whole) == losses(resumed)
+    train_killed("cut", stage=1, step=4, **settings)
+    train_killed("cut", stage=2, step=3, resume=True, **settings)
+    resumed = rankencoder.train(output=tmp_path / "cut", resume=True, progress=False)
+    assert [stage["resumed_at"] for stage in resumed.record["stages"]] == [4, 2]
+    assert same_weights(whole.folder / "base", resumed.folder / "base")
+    assert same_weights(whole.encoder, resumed.encoder)
+    assert losses(whole) == losses(resumed)
 
 
 def test_resuming_in_a_later_epoch_with_workers(train, train_killed, tmp_path, sentences):
@@ -137,8 +133,8 @@ def test_resuming_in_a_later_epoch_with_workers(train, train_killed, tmp_path, s
 
 
 def test_a_checkpoint_that_was_not_written_whole_is_not_used(train, train_killed, tmp_path):
-    whole = train("whole", save_steps=2)
-    train_killed("cut", stage=1, step=5, save_steps=2)
+    whole = train("whole", save_steps=2, only_base=True)
+    train_killed("cut", stage=1, step=5, save_steps=2, only_base=True)
     latest = tmp_path / "cut/work/stage-1/checkpoint-4"
     (latest / "manifest.json").unlink()
     (latest / "model.safetensors").write_bytes(b"half")
@@ -174,20 +170,25 @@ def test_kill_9_in_either_stage(train, tmp_path, corpus_file, backbone):
     assert same_weights(whole.encoder, resumed.encoder)
 
 
-def test_ctrl_c_leaves_a_checkpoint_and_one_line(tmp_path, corpus_file, backbone):
+def test_ctrl_c_leaves_a_checkpoint_and_one_line(run_cli, monkeypatch, tmp_path, corpus_file, backbone):
+    from rankencoder.training.loop.trainer import EncoderTrainer
+
+    compute = EncoderTrainer.compute_loss
+
+    def interrupted(self, *args, **kwargs):
+        if self.state.global_step == 3:
+            signal.raise_signal(signal.SIGINT)
+        return compute(self, *args, **kwargs)
+
+    monkeypatch.setattr(EncoderTrainer, "compute_loss", interrupted)
     out = tmp_path / "run"
-    settings = {**SMALL, "max_steps": 5000, "save_steps": 5, "backbone": backbone}
-    process = start(corpus_file, *flags(**settings), "-o", out)
-    wait_for("work/stage-1/checkpoint-*/manifest.json", out, process)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate()
-    assert process.returncode == 130
+    settings = {**SMALL, "max_steps": 5000, "save_steps": 100, "backbone": backbone}
+    code, _, err = run_cli("train", corpus_file, *flags(**settings), "-o", out)
+    assert code == 130
     assert err.splitlines()[-1].startswith("error: interrupted; rankencoder train --resume -o OUTPUT goes on")
-    assert "Traceback" not in err
-    steps = [int(path.parent.name.split("-")[1]) for path in out.glob("work/stage-1/*/manifest.json")]
-    logged = json.loads((out / f"work/stage-1/checkpoint-{max(steps)}/trainer_state.json").read_text())
-    assert logged["global_step"] == max(steps) < 5000
-    assert logged["log_history"][-1]["step"] == max(steps)  # where it stopped, not where a checkpoint was due
+    (whole,) = out.glob("work/stage-1/checkpoint-*/manifest.json")  # where it stopped, not where one was due
+    state = json.loads((whole.parent / "trainer_state.json").read_text())
+    assert state["global_step"] == state["log_history"][-1]["step"] == 4
 
 
 def test_two_machines_train_as_one_with_the_whole_batch(tmp_path, backbone, corpus_file, train):
@@ -198,7 +199,7 @@ def test_two_machines_train_as_one_with_the_whole_batch(tmp_path, backbone, corp
     config = json.loads((still / "config.json").read_text())
     config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 1e-12}
     (still / "config.json").write_text(json.dumps(config))
-    settings = {**SMALL, "backbone": str(still), "combine": "sum", "rank_loss_weight": 5.0}
+    settings = {**SMALL, "backbone": str(still), "combine": "sum", "rank_loss_weight": 5.0, "max_steps": 3}
     one = train("one", **{**settings, "batch_size": 16})
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -230,7 +231,7 @@ def test_two_machines_train_as_one_with_the_whole_batch(tmp_path, backbone, corp
     assert sum(out.count("the encoder") for out, _ in said) == 1  # one of them speaks
     for stage in (1, 2):
         first, second = ((shards / f"stage-{stage}-{rank}").read_text().split() for rank in (0, 1))
-        assert len(first) == len(second) == SMALL["max_steps"] * SMALL["batch_size"]
+        assert len(first) == len(second) == 3 * SMALL["batch_size"]
         assert len({*first, *second}) == len(first) + len(second)  # no sentence is seen twice
     two = json.loads((tmp_path / "two/rankencoder-run.json").read_text())
     assert two["stages"][0]["processes"] == 2
@@ -260,15 +261,6 @@ def test_dev_chooses_the_best_weights(train, tmp_path):
     assert best["dev"] == pytest.approx(oracle, abs=1e-6)
 
 
-def test_stages_apart_give_what_both_together_do(train):
-    both = train("both", rank_loss_weight=3.0, combine="sum")
-    base = train("base", only_base=True)
-    assert not (base.folder / "encoder").exists()
-    second = train("second", base_encoder=str(base.folder / "base"), rank_loss_weight=3.0, combine="sum")
-    assert not (second.folder / "base").exists()
-    assert same_weights(both.encoder, second.encoder)
-
-
 def test_any_encoder_can_be_the_teacher(train, tiny_folder):
     run = train(base_encoder=str(tiny_folder), combine="sum", rank_loss_weight=1.0)
     assert [stage["stage"] for stage in run.record["stages"]] == [2]
@@ -282,9 +274,7 @@ def test_gradient_accumulation_and_tensorboard(train):
 
 
 def test_a_loss_that_is_no_number_ends_the_training(train, sentences):
-    with pytest.raises(
-        InputError, match=r"the loss is nan at step \d, on the batch of sentences [\d, …]+ \(the"
-    ):
+    with pytest.raises(InputError, match=r"the loss is nan at step \d: train anew with a lower"):
         train(learning_rate=1e30, max_grad_norm=1e30, max_steps=20)
 
 
@@ -314,10 +304,8 @@ def test_unusable_corpora_leave_nothing_behind(train, tmp_path, content, message
 
 @pytest.mark.filterwarnings("default")
 def test_doubtful_corpora_are_warned_of(train, tmp_path):
-    many = tmp_path / "many.txt"
-    many.write_text("".join(f"the same {i % 20}\n" for i in range(100)))
-    with pytest.warns(UserWarning, match="most of the corpus are duplicates, 20 different"):
-        train("a", corpus=many, only_base=True, max_steps=1)
+    with pytest.warns(UserWarning, match="a corpus of 20 sentences is small"):
+        train("a", corpus=[f"the same {i % 20}" for i in range(100)], only_base=True, max_steps=1)
     greek = tmp_path / "greek.txt"
     greek.write_text("".join(f"Η γάτα κοιμάται {'ω' * i}\n" for i in range(50)))
     with pytest.warns(UserWarning, match=r"does not know \d+% of the tokens"):
@@ -355,16 +343,15 @@ def test_what_is_overwritten_cannot_be_read(train, tmp_path):
     assert weights(base)
 
 
-def test_a_killed_replacement_gives_the_former_run_back(train, tmp_path):
+def test_a_run_killed_while_it_read_its_corpus_leaves_the_former_one(train, tmp_path):
     run = train(only_base=True, max_steps=1)
-    run.folder.rename(tmp_path / ".run.replaced")
-    (run.folder / "work").mkdir(parents=True)
-    (run.folder / "rankencoder-run.json").write_text('{"finished": false}')
+    (tmp_path / ".run.new" / "work").mkdir(parents=True)
     bad = tmp_path / "bad.txt"
     bad.write_bytes(b"\xff\n")
     with pytest.raises(InputError, match="not UTF-8"):
         train(corpus=bad, overwrite=True)
     assert weights(run.encoder)
+    assert {path.name for path in tmp_path.iterdir()} == {"run", "bad.txt"}
 
 
 def test_a_run_killed_while_it_cleared_up_is_finished(train, tmp_path):
@@ -390,11 +377,11 @@ def test_a_plan_is_printed_and_nothing_written(run_cli, corpus_file, backbone, t
     assert code == 0, err
     assert not (tmp_path / "run").exists()
     lines = out.splitlines()
-    assert lines[0].startswith("recipe best: ConSERT and PromptBERT each train an encoder E1")
+    assert lines[0].startswith("recipe best: tiny-bert, fp32, seed 42")
     outputs = ["work/sentences.json", "base", "teachers/promptbert", "work/targets", "encoder", "rankencoder"]
-    assert [line.rpartition(" -> ")[2] for line in lines[2:]] == outputs
+    assert [line.rpartition(" -> ")[2] for line in lines[1:]] == outputs
     _, out, _ = run_cli("train", corpus_file, *given, "--method", "simcse", "--only-base")
-    assert [line.rpartition(" -> ")[2] for line in out.splitlines()[2:]] == outputs[:2]
+    assert [line.rpartition(" -> ")[2] for line in out.splitlines()[1:]] == outputs[:2]
     code, _, err = run_cli("train", "--resume", *given)
     assert (code, err.count("error:")) == (2, 1)
 
@@ -413,20 +400,6 @@ def test_resuming_compares_with_what_the_method_chose(train_killed, tmp_path):
     assert rankencoder.train(output=tmp_path / "run", resume=True, learning_rate=3e-5).record["finished"]
 
 
-def test_any_setting_can_be_set(run_cli, corpus_file, backbone, tmp_path):
-    given = ["--set", f"backbone={backbone}", "--set", f"output={tmp_path / 'run'}", "--plan"]
-    code, out, err = run_cli("train", corpus_file, *given, "--set", "batch_size=7")
-    assert code == 0, err
-    assert "batches of 7" in out
-    for pair, message in (
-        ("batchsize=7", "did you mean 'batch_size'?"),
-        ("overwrite=true", "unknown setting"),
-    ):
-        code, _, err = run_cli("train", corpus_file, *given, "--set", pair)
-        assert (code, err.count("error:")) == (2, 1)
-        assert message in err
-
-
 def test_every_setting_is_an_option_and_the_short_help_shows_those_people_use(run_cli):
     from typer.main import get_command
 
@@ -434,24 +407,12 @@ def test_every_setting_is_an_option_and_the_short_help_shows_those_people_use(ru
     from rankencoder.training import TrainConfig
 
     options = {option.name: option for option in get_command(app).commands["train"].params}
-    assert set(TrainConfig.model_fields) - options.keys() == {"options"}
+    assert set(TrainConfig.model_fields) <= options.keys()
     assert 20 <= sum(not getattr(option, "hidden", False) for option in options.values()) <= 25
     _, short, _ = run_cli("train", "--help")
     _, whole, _ = run_cli("train", "--help-all")
     assert "--listwise-temperature" not in short
     assert "--listwise-temperature" in whole
-
-
-def test_a_run_that_was_killed_while_reading_can_be_replaced(train, tmp_path):
-    out = tmp_path / "run"
-    out.mkdir()
-    (out / "rankencoder-run.json").write_text('{"finished": false}')
-    (out / "work").mkdir()
-    with pytest.raises(InputError, match="stopped before its corpus was read, set `overwrite`"):
-        train(resume=True)
-    with pytest.raises(InputError, match="already holds an unfinished training"):
-        train()
-    assert train(overwrite=True, only_base=True, max_steps=1).record["finished"]
 
 
 def test_resuming_with_other_settings_is_refused(train, train_killed):
@@ -472,13 +433,13 @@ def test_resuming_with_other_settings_is_refused(train, train_killed):
             "method 'consert' has no option 'temprature': did you mean 'temperature'?",
         ),
         (["--option", "temperature"], "--option 'temperature' is not of the form NAME=VALUE"),
-        (["--option", "temperature=hot"], "temperature of 'consert' is 'hot', but must be a finite number"),
+        (["--option", "temperature=hot"], "temperature of 'consert' is 'hot', but must be a valid number"),
         (["--backbone", "bert-base-uncasd"], "did you mean 'bert-base-uncased'?"),
-        (["--batch-size", "1"], "batch_size is 1, but must be at least 2"),
+        (["--batch-size", "1"], "batch_size is 1, but must be greater than or equal to 2"),
         (["--lower", "0.9", "--upper", "0.2"], "no pair is between lower 0.9 and upper 0.2"),
-        (["--preset", "papr"], "must be one of"),
+        (["--preset", "papr"], "must be 'best'"),
         (["--dev", "nowhere.tsv"], "nowhere.tsv"),
-        (["--epochs", "0"], "epochs is 0.0, but must be above 0"),
+        (["--epochs", "0"], "epochs is 0.0, but must be greater than 0"),
         (["--only-base", "--base-encoder", "x"], "choose one of them"),
         (["--max-seq-length", "8", "--method", "promptbert"], "leaves no room for a sentence"),
         (["--resume"], "there is no training to resume"),
@@ -486,7 +447,7 @@ def test_resuming_with_other_settings_is_refused(train, train_killed):
         (["--device", "banana"], "cannot run on device 'banana'"),
         (
             ["--report-to", "tensorbord"],
-            "unknown logger 'tensorbord' in report_to: did you mean 'tensorboard'?",
+            "cannot report to 'tensorbord': did you mean 'tensorboard'?",
         ),
         (["--base-encoder", "nowhere"], "cannot load encoder 'nowhere'"),
         (["--method", "sncse", "--option", "parser=xx_no_model"], "xx_no_model"),
@@ -504,11 +465,11 @@ def test_wrong_settings_are_told_in_one_line(arguments, message, run_cli, tmp_pa
 
 
 def test_a_settings_file_is_checked(run_cli, tmp_path, corpus_file):
-    file = tmp_path / "train.toml"
-    file.write_text('batchsize = 8\nmethod = "simcse"\n')
+    file = tmp_path / "train.yaml"
+    file.write_text("batchsize: 8\nmethod: simcse\n")
     code, _, err = run_cli("train", corpus_file, "-o", tmp_path / "run", "--config", file)
     assert code == 2
-    assert err.count("train.toml, line 1: unknown setting 'batchsize'") == 1
+    assert err.count("train.yaml, line 1: unknown setting 'batchsize'") == 1
     assert "did you mean 'batch_size'?" in err
 
 

@@ -17,10 +17,9 @@ import numpy as np
 from transformers import TrainerCallback
 
 from rankencoder.training.config import read_given
-from rankencoder.training.loop.stage import Stage, train_stage
+from rankencoder.training.execution import train_encoder
 from rankencoder.training.plan import make_plan
 from rankencoder.training.sentences import Sentences, store_sentences
-from rankencoder.training.teaching.students import student_loss
 from rankencoder.training.teaching.targets import Targets
 from speed import memory
 from speed.models import load, model_folder, texts
@@ -55,18 +54,19 @@ def settings(size: str, device: str, batch: int, steps: int) -> dict[str, Any]:
 def stage_step(given: dict[str, Any], sentences: Sentences, targets: Targets | None) -> dict[str, Any]:
     """Train a stage; return the milliseconds of a step and the peak memory."""
     plan = make_plan(read_given(given, None))
-    step = plan.trainings()[0]
+    step = plan.trainings[0 if targets is None else -1]
     memory.reset_peak(given["device"])
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder)
-        stage = Stage(1 if targets is None else 2, step.config, step.method, place / "a", place / "logs")
-        backbone = plan.backbones.fresh(step.method)
-        loss: Any = step.method.loss(step.method.encoder(backbone), backbone)
-        vectors = {}
-        if targets is not None:
-            loss = student_loss(step.config, loss, targets)
-            vectors = {f"teacher{i}": table for i, table in enumerate(targets.teachers)}
-        trained = train_stage(stage, loss, backbone, sentences.rows, vectors=vectors, progress=False)
+        trained = train_encoder(
+            step,
+            plan.backbones,
+            sentences.rows,
+            checkpoints=Path(folder) / "checkpoints",
+            logs=Path(folder) / "logs",
+            vectors={},
+            targets=targets,
+            progress=False,
+        )
     return {"ms": trained.about["milliseconds_per_step"], "peak_bytes": memory.peak(given["device"])}
 
 

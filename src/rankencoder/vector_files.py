@@ -14,7 +14,7 @@ from rankencoder.errors import InputError
 from rankencoder.fingerprints import digest
 from rankencoder.io.corpus import LONGEST, Sentence, read_sentences, usable_sentences
 from rankencoder.io.files import Place, fingerprint, is_address, list_files, whereabouts
-from rankencoder.io.parts import Parts, clear_leftover_parts, clear_parts
+from rankencoder.io.parts import Parts, clear_leftover_parts, clear_parts, join_vectors
 from rankencoder.io.storage import check_free, import_pyarrow, new_file
 from rankencoder.model import open_model
 
@@ -134,12 +134,10 @@ def _join(paths: list[Path], suffix: str, dimension: int, target: Path) -> None:
         with pq.ParquetWriter(target, schema) as writer:
             for path in paths:
                 writer.write_table(pq.read_table(path, schema=schema))
-        return
-    with open(target, "wb") as out:
-        if suffix == ".npy":
-            shape = (sum(path.stat().st_size for path in paths) // (4 * dimension), dimension)
-            header = {"descr": "<f4", "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(out, header)
-        for path in paths:
-            with open(path, "rb") as file:
-                shutil.copyfileobj(file, out)
+    elif suffix == ".npy":
+        join_vectors(paths, target, "<f4", dimension)
+    else:
+        with open(target, "wb") as out:
+            for path in paths:
+                with open(path, "rb") as file:
+                    shutil.copyfileobj(file, out)

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rankencoder.errors import InputError
 from rankencoder.io.manifest import MANIFEST, file_entry
 from rankencoder.io.storage import check_kinds, new_file, read_json, write_json
@@ -57,6 +59,20 @@ class Parts:
             self._files[self.path(number).name] = file_entry(path)
         with new_file(self.folder / MANIFEST) as path:
             write_json(path, {"key": self.key, "files": self._files})
+
+
+def join_vectors(paths: list[Path], target: Path, dtype: str, dimension: int) -> None:
+    """Write parts that are raw rows of numbers as one ``.npy`` file.
+
+    It is written, not mapped: a full disk is then an error, where a mapped file would end the process.
+    """
+    rows = sum(path.stat().st_size for path in paths) // (np.dtype(dtype).itemsize * dimension)
+    header = {"descr": dtype, "fortran_order": False, "shape": (rows, dimension)}
+    with open(target, "wb") as out:
+        np.lib.format.write_array_header_1_0(out, header)
+        for path in paths:
+            with open(path, "rb") as file:
+                shutil.copyfileobj(file, out)
 
 
 def clear_parts(target: str | Path) -> None:

@@ -22,7 +22,6 @@ CONFIG = "rankencoder.json"  # of a saved RankEncoder
 RUN = "rankencoder-run.json"  # the record of a training
 RESULT = "_rankencoder.json"  # of a result of many files; readers of Parquet pass over its name
 _ADDRESS = re.compile(r"(^|/)(s3|gs|gcs|az|abfs|adl|hf|https?|ftp|hdfs|memory|file):(?=/)")
-_BEGUN = re.compile(rf"\.{re.escape(RUN)}\..+-\d+\.new")  # what a training writes first
 _TORCH_WRITES = re.compile(r"inline_container|PytorchStreamWriter|iostream error")
 _OURS = (CONFIG, "reference.json", RUN, RESULT)
 
@@ -125,7 +124,7 @@ def check_free(target: str | Path, *, overwrite: bool) -> Path:
 
 def replace_folder(temporary: Path, target: Path) -> None:
     """Let a finished folder take the place of a target."""
-    previous = _previous(target)
+    previous = previous_folder(target)
     if target.is_dir():
         shutil.rmtree(previous, ignore_errors=True)
         os.replace(target, previous)
@@ -136,7 +135,8 @@ def replace_folder(temporary: Path, target: Path) -> None:
     shutil.rmtree(previous, ignore_errors=True)
 
 
-def _previous(target: Path) -> Path:
+def previous_folder(target: Path) -> Path:
+    """Return where a folder is for the moment that another one takes its place."""
     return target.with_name(f".{target.name}.previous")
 
 
@@ -154,11 +154,6 @@ def file_digest(path: Path) -> str:
         while block := file.read(2**20):
             digest.update(block)
     return digest.hexdigest()
-
-
-def is_empty(folder: Path) -> bool:
-    """Return whether a folder holds nothing, but for what a killed process had begun to write."""
-    return all(_BEGUN.fullmatch(path.name) for path in folder.iterdir())
 
 
 def _sync(path: Path) -> None:
@@ -250,7 +245,7 @@ def missing(path: Path) -> str:
 def check_not_interrupted(folder: Path) -> None:
     """Check that a folder is not missing because replacing it was interrupted."""
     folder = folder.resolve()
-    previous = _previous(folder)
+    previous = previous_folder(folder)
     if not folder.exists() and previous.is_dir():
         raise InputError(f"{folder} is missing, but a save was interrupted: rename {previous} to {folder}")
 

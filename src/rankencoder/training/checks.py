@@ -15,26 +15,27 @@ from rankencoder.training.methods.method import Method
 
 def check_machine(config: TrainConfig) -> None:
     """Make sure that device, loggers, dev files and given encoders are there."""
+    from transformers.integrations import integration_utils
+
     if config.device != "auto":
         check_device(config.device)
     for name in config.report_to:
-        _check_logger(name)
+        if name not in integration_utils.get_available_reporting_integrations():
+            known = integration_utils.INTEGRATION_TO_CALLBACK
+            advice = f" not installed (pip install {name})" if name in known else nearest(name, known)
+            raise InputError(f"cannot report to {name!r}:{advice}")
     make_evaluator(config.dev)
     for name in config.base_encoder:
         check_encoder_name(name)
 
 
-def check_kind(name: str, method: type[Method], backbone: Backbone) -> None:
-    """Make sure that a method can train a backbone."""
+def check_backbone(config: TrainConfig, method: type[Method], backbone: Backbone) -> None:
+    """Make sure that a method can train a backbone, on as many tokens as are wanted."""
     if backbone.kind not in method.kinds:
         raise InputError(
-            f"method {name!r} trains {' and '.join(method.kinds)} language models, and "
+            f"method {method.name!r} trains {' and '.join(method.kinds)} language models, and "
             f"{backbone.name!r} is a {backbone.kind} one: use another backbone, or method 'simcse'"
         )
-
-
-def check_length(config: TrainConfig, backbone: Backbone) -> None:
-    """Make sure that a backbone can read as many tokens as training shows it."""
     if backbone.positions is not None and config.max_length > backbone.positions:
         raise InputError(f"max_length {config.max_length} is more than the backbone's {backbone.positions}")
 
@@ -55,13 +56,3 @@ def check_compile(config: TrainConfig, method: Method) -> None:
     if why is not None:
         message = f"compile is ignored: only steps replayed as CUDA graphs are compiled, and {why}"
         warnings.warn(message, TrainingWarning, stacklevel=4)
-
-
-def _check_logger(name: str) -> None:
-    from transformers.integrations import integration_utils
-
-    if name not in integration_utils.INTEGRATION_TO_CALLBACK:
-        known = integration_utils.INTEGRATION_TO_CALLBACK
-        raise InputError(f"unknown logger {name!r} in report_to:{nearest(name, known)}")
-    if name not in integration_utils.get_available_reporting_integrations():
-        raise InputError(f"cannot report to {name!r}: it is not installed (pip install {name})")

@@ -5,14 +5,13 @@ The command line, settings files, their validation and the documentation's table
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from rankencoder.errors import InputError
 from rankencoder.training.presets import PRESETS, PRESETS_BY_METHOD
 from rankencoder.training.settings_file import read_settings, write_settings
 from rankencoder.training.settings_model import Settings, validate
@@ -25,11 +24,9 @@ STAGE_2, RUNNING = "Stage 2 and RankEncoder", "Running"
 
 
 def _existing(name: str) -> str:
-    from rankencoder.encoder_sources import join_prompt, split_prompt
-    from rankencoder.io.storage import absolute
+    from rankencoder.encoder_sources import absolute_name
 
-    path, prompt = split_prompt(name)
-    return join_prompt(str(absolute(path)), prompt)
+    return str(absolute_name(name))
 
 
 def _path(name: str) -> str:
@@ -175,13 +172,6 @@ class TrainConfig(Settings):
         return self
 
 
-_REMOVED = {  # settings of earlier versions: the default, which may still be given, and why they went
-    "rounds": (1, "further rounds gained nothing (see results/README.md)"),
-    "neighbors": (0, "batches of neighbours gained nothing (see results/README.md)"),
-    "reference_seed": (42, "the reference corpus is always drawn with seed 42"),
-}
-
-
 @dataclass(frozen=True)
 class Given:
     """The settings that somebody gave, valid, and without those that were left out."""
@@ -235,24 +225,14 @@ class Given:
 def read_given(values: Mapping[str, Any], file: str | Path | None = None) -> Given:
     """Return the settings of a file and those given, which go before; None stands for "not given"."""
     stored, places = read_settings(Path(file)) if file is not None else ({}, {})
-    if stored.get("listwise", "none") is None:
-        stored["listwise"] = "none"  # as earlier versions wrote it
-    places = {name: place for name, place in places.items() if values.get(name) is None}
-    merged = {**stored, **{name: value for name, value in values.items() if value is not None}}
-    _drop_removed(merged, places)
-    chosen = {name: value for name, value in merged.items() if value is not None}
-    found = validate(chosen, TrainConfig, places)
+    given = {name: value for name, value in values.items() if value is not None}
+    chosen = {name: value for name, value in {**stored, **given}.items() if value is not None}
+    found = validate(chosen, TrainConfig, {name: places[name] for name in places if name not in given})
     if found.get("options"):
         from rankencoder.training.methods.method import absolute_options
 
         found["options"] = absolute_options(Given(found).method, found["options"])
     return Given({name: found[name] for name in TrainConfig.model_fields if name in found})
-
-
-def _drop_removed(values: dict[str, Any], places: Mapping[str, str]) -> None:
-    for name, (default, why) in _REMOVED.items():
-        if values.pop(name, default) not in (default, None):
-            raise InputError(f"{places.get(name, '')}{name} was removed: {why}")
 
 
 def default_text(name: str) -> str:
@@ -275,42 +255,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def describe_recipe(config: TrainConfig, sentences: int = 0) -> list[str]:
-    """Return two lines that say what a training does, with the number of sentences if that is known."""
-    names = config.teachers or [config.method]
-    verb = "each train" if len(names) > 1 else "trains"
-    number = f" on {sentences:,} sentences" if sentences else ""
-    first = f"{_together(map(_title, names))} {verb} an encoder E1{number}"
-    if config.base_encoder:
-        first = f"{_together(config.base_encoder)} given as E1"
-    lines = [f"recipe {config.preset}: {first}" + ("" if config.only_base else f"; {_stage_2(config)}")]
-    epochs = f"{config.epochs:g} epoch{'s' * (config.epochs != 1)}"
-    length = f"{config.max_steps:,} steps" if config.max_steps else epochs
-    rest = "" if config.only_base else f", {config.reference_size:,} reference sentences"
-    lines.append(
-        f"{Path(config.backbone).name}, batch {config.batch_size}, learning rate {config.learning_rate:g}, "
-        f"{length}, {config.precision}, seed {config.seed}{rest}"
-    )
-    return lines
-
-
-def _stage_2(config: TrainConfig) -> str:
-    several = len(config.base_encoder or config.teachers) > 1
-    what = {"ranks": "ranks", "cosine": "cosines"}.get(str(config.target), f"cosines (power {config.target})")
-    parts = ["contrastive", f"{config.rank_loss_weight:g} × squared error"]
-    loss = " + ".join(parts) if config.combine == "sum" else f"max({', '.join(parts)})"
-    listwise = f" + {config.listwise_weight:g} × ListNet" if config.listwise == "listnet" else ""
-    whose = "their" if several else "its"
-    return f"{whose} {what} teach E2 ({_title(config.method)}; loss: {loss}{listwise})"
-
-
-def _title(method: str) -> str:
-    from rankencoder.training.methods import find_method
-
-    return find_method(method).__name__
-
-
-def _together(names: Iterable[str]) -> str:
-    return " and ".join(", ".join(names).rsplit(", ", 1))

@@ -12,29 +12,47 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from accelerate import PartialState
 from datasets import Dataset
 from transformers import set_seed
 
+from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
-from rankencoder.io.manifest import MANIFEST, check_manifest, write_manifest
-from rankencoder.io.storage import new_file, read_array, read_json, write_json
+from rankencoder.io.storage import new_file, read_json, write_json
 from rankencoder.reference import Reference
 from rankencoder.training.checks import check_batches, check_compile
-from rankencoder.training.config import Given, describe_recipe
+from rankencoder.training.config import Given
 from rankencoder.training.gather import WAIT
-from rankencoder.training.loop.stage import Stage, train_stage
+from rankencoder.training.loop.collator import ViewCollator
+from rankencoder.training.loop.stage import (
+    Trained,
+    make_evaluator,
+    no_graphs,
+    train_stage,
+    training_arguments,
+)
 from rankencoder.training.loss_picture import draw_losses
 from rankencoder.training.methods.method import Method
-from rankencoder.training.plan import EncodeTargets, Plan, Step, TrainEncoder, WriteRankEncoder
+from rankencoder.training.plan import BackboneShelf, EncodeTargets, Plan, TrainEncoder, WriteRankEncoder
 from rankencoder.training.run_folder import new_run
 from rankencoder.training.run_outputs import PICTURE, close_record, new_record, save_encoder, write_record
 from rankencoder.training.sentences import Sentences, check_language, load_sentences, store_sentences
-from rankencoder.training.teaching.students import student_loss, write_rankencoder
+from rankencoder.training.teaching.rankencoder_loss import RankEncoderLoss
+from rankencoder.training.teaching.students import write_rankencoder
 from rankencoder.training.teaching.targets import Targets
-from rankencoder.training.teaching.teachers import encode_targets, load_targets, reference_folder, write_table
+from rankencoder.training.teaching.teachers import (
+    BATCH,
+    encode_teacher,
+    is_whole,
+    load_targets,
+    load_vectors,
+    write_vectors,
+)
 
 LOG = logging.getLogger("rankencoder.training")
+_TAUGHT_BY = ("lower", "upper", "combine", "diagonal", "student", "target")
+_LISTWISE = ("listwise", "listwise_weight", "listwise_temperature")
 
 
 class Execution:
@@ -42,14 +60,15 @@ class Execution:
 
     def __init__(self, plan: Plan, folder: Path, progress: bool) -> None:
         self.plan, self.folder, self.work = plan, folder, folder / "work"
-        self.processes = PartialState(cpu=plan.config.device == "cpu", timeout=WAIT)
+        self.device = plan.config.torch_device
+        self.processes = PartialState(cpu=self.device == "cpu", timeout=WAIT)
         self.is_main: bool = self.processes.is_main_process
         self.progress = progress and self.is_main
         if self.is_main:
-            last = plan.trainings()[-1]
+            last = plan.trainings[-1]
             check_compile(last.config, last.method)
         self.timings: dict[str, float] = {}
-        self.rows: dict[str, Dataset] = {}
+        self.prepared: dict[str, tuple[Dataset, dict[str, np.ndarray]]] = {}
 
     def begin(self, corpus: Any, given: Given, *, overwrite: bool) -> None:
         """Store the sentences in a new folder, and the settings to resume with."""
@@ -58,14 +77,13 @@ class Execution:
             raise InputError("no corpus to train on: give a file or folder of sentences")
         with self._timed("sentences"):
             if self.is_main:
-                with new_run(self.folder, given, config, overwrite=overwrite):
-                    self.work.mkdir(parents=True, exist_ok=True)
+                with new_run(self.folder, given, config, overwrite=overwrite) as new:
                     stored = store_sentences(
-                        corpus, self.work, column=config.column or None, progress=self.progress
+                        corpus, new / "work", column=config.column or None, progress=self.progress
                     )
-                    for step in self.plan.trainings():
+                    for step in self.plan.trainings:
                         check_batches(step.config, len(stored))
-                    method = self.plan.trainings()[0].method
+                    method = self.plan.trainings[0].method
                     check_language(stored, self.plan.backbones.fresh(method).tokenizer)
 
     def finish(self) -> dict[str, Any]:
@@ -73,19 +91,18 @@ class Execution:
         self.record = new_record(self.plan, self.sentences)
         if self.is_main:
             write_record(self.folder, self.record)
-            for line in describe_recipe(self.plan.config, len(self.sentences)):
-                LOG.info("%s", line)
-        run = {
+            LOG.info("%s\n%s distinct sentences", self.plan, f"{len(self.sentences):,}")
+        run: dict[type, Any] = {
             TrainEncoder: self._train,
             EncodeTargets: self._encode_targets,
             WriteRankEncoder: self._write_rankencoder,
         }
-        for step in self.plan.steps[1:]:
-            done = self._is_done(step)
+        for step in self.plan.steps[1:]:  # `begin` stored the sentences
+            done = (self.folder / step.output).exists() and not isinstance(step, EncodeTargets)
             self.processes.wait_for_everyone()  # or a fast process would make what a slow one looks for
             if not done:
                 with self._timed(step.output):
-                    run[type(step)](step)  # type: ignore[operator]
+                    run[type(step)](step)
         self._close()
         return self.record
 
@@ -102,29 +119,21 @@ class Execution:
         self.processes.wait_for_everyone()
         self.timings[name] = time.perf_counter() - began
 
-    def _is_done(self, step: Step) -> bool:
-        output = self.folder / step.output
-        if isinstance(step, EncodeTargets):
-            try:
-                return check_manifest(output)
-            except InputError:
-                return False  # it is damaged
-        return output.exists()
-
     def _train(self, step: TrainEncoder) -> None:
         """Train E1 or E2, and write it."""
-        logs = self.folder / "logs" / Path(step.work).relative_to("work")
-        stage = Stage(step.number, step.config, step.method, self.folder / step.work, logs)
         rows, vectors = self._prepare(step.method)
-        set_seed(stage.seed)
-        backbone = self.plan.backbones.fresh(step.method)
-        loss: Any = step.method.loss(step.method.encoder(backbone), backbone)
-        if step.number == 2:
-            loss = student_loss(step.config, loss, self._targets)
-            vectors |= {f"teacher{i}": table for i, table in enumerate(self._targets.teachers)}
-        trained = train_stage(stage, loss, backbone, rows, vectors=vectors, progress=self.progress)
+        trained = train_encoder(
+            step,
+            self.plan.backbones,
+            rows,
+            checkpoints=self.work / step.work,
+            logs=self.folder / "logs" / step.work,
+            vectors=vectors,
+            targets=load_targets(self._teachers) if step.number == 2 else None,
+            progress=self.progress,
+        )
         if self.is_main:
-            with new_file(_about(stage.checkpoints)) as path:
+            with new_file(self._about(step)) as path:
                 write_json(path, trained.about)
             save_encoder(trained, self.folder / step.output, step.config, self.sentences)
         self.processes.wait_for_everyone()
@@ -133,49 +142,52 @@ class Execution:
 
     def _prepare(self, method: Method) -> tuple[Dataset, dict[str, np.ndarray]]:
         """Return what a method's views and loss want of the sentences, made once: columns and vectors."""
-        if method.name not in self.rows:
+        if method.name not in self.prepared:
+            folder = self.work / f"companion-{method.name}"
             with self.processes.main_process_first():
-                self.rows[method.name] = method.prepare(
+                rows = method.prepare(
                     self.sentences.rows, fingerprint=self.sentences.sha256, progress=self.progress
                 )
-        file = self.work / f"companion-{method.name}.npy"
-        with self.processes.main_process_first():
-            companion = method.companion(self.plan.config.torch_device) if self.is_main else None
-            if companion is not None:
-                write_table(companion, self.sentences, file, progress=self.progress)
-        return self.rows[method.name], {"companion": read_array(file, "r")} if file.exists() else {}
-
-    def _encode_targets(self, step: EncodeTargets) -> None:
-        folder = self.folder / step.output
-        if not self.is_main:
-            return
-        if (folder / MANIFEST).exists():
-            shutil.rmtree(folder)  # finished once, and damaged since
-        teachers = [str(self.folder / name) if self._is_own(name) else name for name in step.teachers]
-        encode_targets(teachers, self.sentences, folder, self.plan.config, progress=self.progress)
-        write_manifest(folder)
-
-    def _is_own(self, teacher: str) -> bool:
-        return any(step.output == teacher for step in self.plan.trainings())
+                if self.is_main and not is_whole(folder) and (companion := method.companion(self.device)):
+                    write_vectors(companion, self.sentences, folder, progress=self.progress)
+            vectors = {"companion": load_vectors(folder)} if folder.exists() else {}
+            self.prepared[method.name] = rows, vectors
+        return self.prepared[method.name]
 
     @cached_property
-    def _targets(self) -> Targets:
-        return load_targets(self.work / "targets")
+    def _teachers(self) -> list[Path]:
+        """The folders of what the teachers made of the sentences."""
+        (step,) = (step for step in self.plan.steps if isinstance(step, EncodeTargets))
+        return [self.folder / step.output / f"teacher-{i}" for i, _ in enumerate(step.teachers)]
+
+    def _encode_targets(self, step: EncodeTargets) -> None:
+        own = {training.output for training in self.plan.trainings}
+        for source, folder in zip(step.teachers, self._teachers, strict=True):
+            if self.is_main:
+                encode_teacher(
+                    str(self.folder / source) if source in own else source,
+                    self.sentences,
+                    folder,
+                    references=step.references,
+                    device=self.device,
+                    progress=self.progress,
+                )
 
     def _write_rankencoder(self, step: WriteRankEncoder) -> None:
         if self.is_main:
             write_rankencoder(
-                self.folder / "encoder",
-                Reference.load(reference_folder(self.work / "targets")),
+                Encoder(self.folder / "encoder", device=self.device, batch_size=BATCH),
+                Reference.load(self._teachers[0]),
                 self.folder / step.output,
-                self.plan.config,
                 beside=self.work / "own-reference",
                 progress=self.progress,
+                form=self.plan.config.form,
+                rank_weight=step.rank_weight,
             )
 
     def _close(self) -> None:
         """Write record and picture, and delete checkpoints and vectors."""
-        abouts = [(step, read_json(_about(self.folder / step.work))) for step in self.plan.trainings()]
+        abouts = [(step, read_json(self._about(step))) for step in self.plan.trainings]
         self.processes.wait_for_everyone()  # until all have read
         history = close_record(self.record, abouts, self.timings)
         if self.is_main:
@@ -186,7 +198,44 @@ class Execution:
             shutil.rmtree(self.work)
         self.processes.wait_for_everyone()
 
+    def _about(self, step: TrainEncoder) -> Path:
+        """Return where what is to be known of a finished stage is kept."""
+        return (self.work / step.work).with_suffix(".json")
 
-def _about(checkpoints: Path) -> Path:
-    """Return where what is to be known of a finished stage is kept."""
-    return checkpoints.with_suffix(".json")
+
+def train_encoder(
+    step: TrainEncoder,
+    backbones: BackboneShelf,
+    rows: Dataset,
+    *,
+    checkpoints: Path,
+    logs: Path,
+    vectors: dict[str, np.ndarray],
+    targets: Targets | None,
+    progress: bool,
+) -> Trained:
+    """Train E1 from a fresh backbone; or E2, which also learns its teachers' similarities (Eq. 5 and 6)."""
+    config, method = step.config, step.method
+    set_seed(step.seed)
+    backbone = backbones.fresh(method)
+    loss: Any = method.loss(method.encoder(backbone), backbone)
+    if targets is not None:
+        chosen = {name: getattr(config, name) for name in _TAUGHT_BY + _LISTWISE}
+        references = [torch.from_numpy(reference) for reference in targets.references]
+        loss = RankEncoderLoss(loss, references, weight=config.rank_loss_weight, **chosen)
+        vectors = {**vectors, **{f"teacher{i}": table for i, table in enumerate(targets.teachers)}}
+    graphs = no_graphs(config, method) is None
+    args = training_arguments(config, checkpoints, step.seed)
+    args.dataloader_pin_memory = args.device.type == "cuda" and not graphs  # pinning would disturb a capture
+    return train_stage(
+        loss,
+        rows,
+        ViewCollator(method, backbone, config.max_length, vectors, 8 if graphs else 1),
+        args,
+        logs=logs,
+        title=f"Stage {step.number} ({method.name})" if progress else "",
+        evaluator=make_evaluator(config.dev),
+        patience=config.patience,
+        graphs=graphs,
+        compiled=config.compile,
+    )

@@ -69,7 +69,9 @@ def _draw_stage(axes: Axes, records: list[Mapping[str, float]], stage: int) -> N
     for key, (label, colour) in _LOSSES.items():
         if points[key]:
             curves.append(_draw_curve(axes, points[key], f"stage{stage}-{key}", label=label, color=colour))
-    _scale(axes, [value for key in _LOSSES for _, value in points[key]])
+    if min(value for key in _LOSSES for _, value in points[key]) > 0:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
     if points["dev"]:
         twin = axes.twinx()
         twin.set_ylabel("dev score", color=_DEV_COLOUR)
@@ -87,18 +89,3 @@ def _draw_curve(axes: Axes, points: list[tuple[float, float]], gid: str, **style
         return axes.plot(steps, values, "o-", markersize=3.5, linewidth=1.8, gid=gid, **style)[0]
     axes.plot(steps, values, linewidth=0.7, alpha=0.35, gid=f"{gid}-raw", **style)
     return axes.plot(steps, running_mean(values), linewidth=2.2, gid=gid, **style)[0]
-
-
-def _scale(axes: Axes, values: list[float]) -> None:
-    """Make the axis logarithmic where all values allow it, with numbers rather than powers of ten."""
-    if min(values) <= 0:
-        return
-    from matplotlib.ticker import LogLocator
-
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter("{x:g}")
-    narrow = max(values) < 100 * min(values)
-    axes.yaxis.set_minor_formatter("{x:g}" if narrow else "")
-    if narrow:
-        axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))
-        axes.grid(which="minor", axis="y", color="0.95")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from pathlib import Path
 
 from rankencoder.training.backbones.backbone import Backbone, load_backbone
-from rankencoder.training.checks import check_kind, check_length, check_machine
-from rankencoder.training.config import Given, TrainConfig, describe_recipe
+from rankencoder.training.checks import check_backbone, check_machine
+from rankencoder.training.config import Given, TrainConfig
 from rankencoder.training.loop.stage import on_gpu
 from rankencoder.training.methods import find_method, make_method
 from rankencoder.training.methods.method import Method
@@ -35,19 +36,29 @@ class TrainEncoder(Step):
     """Train an encoder by a method: E1, or E2 where there are targets to learn."""
 
     number: int  # the stage: 1 for E1, 2 for E2
-    work: str  # the folder of its checkpoints
+    work: str  # the folder of its checkpoints, below "work"
     config: TrainConfig
     method: Method
 
+    @property
+    def seed(self) -> int:
+        """The seed of head, data order and dropout."""
+        return self.config.seed if self.number == 1 else self.config.stage2_seed
+
     def __str__(self) -> str:
         config = self.config
-        target = config.target if isinstance(config.target, str) else f"power {config.target}"
-        taught = f", on its teachers' similarities ({target})" if self.number == 2 else ""
         length = f"{config.max_steps:,} steps" if config.max_steps else f"{config.epochs:g} epoch(s)"
         return (
-            f"train E{self.number} by {config.method}{taught}: {length}, batches of {config.batch_size}, "
-            f"learning rate {config.learning_rate:g}"
+            f"train E{self.number} by {config.method}: {length}, batches of {config.batch_size}, learning "
+            f"rate {config.learning_rate:g}, loss {self._loss() if self.number == 2 else 'contrastive'}"
         )
+
+    def _loss(self) -> str:
+        config = self.config
+        target = config.target if isinstance(config.target, str) else f"power {config.target:g}"
+        parts = ["contrastive", f"{config.rank_loss_weight:g} × squared error of its teachers' {target}"]
+        loss = " + ".join(parts) if config.combine == "sum" else f"max({', '.join(parts)})"
+        return loss + f" + {config.listwise_weight:g} × ListNet" * (config.listwise == "listnet")
 
 
 @dataclass(frozen=True)
@@ -100,57 +111,53 @@ class Plan:
     config: TrainConfig  # the student's, all resolved
     steps: tuple[Step, ...]
     backbones: BackboneShelf
-    added_dropout: float | None  # that the backbone was given in place of its own
 
+    @property
     def trainings(self) -> list[TrainEncoder]:
-        """Return the steps that train an encoder."""
+        """The steps that train an encoder."""
         return [step for step in self.steps if isinstance(step, TrainEncoder)]
 
     def __str__(self) -> str:
+        config = self.config
+        recipe = (
+            f"recipe {config.preset}: {Path(config.backbone).name}, {config.precision}, seed {config.seed}"
+        )
         lines = [f"{i}. {step} -> {step.output}" for i, step in enumerate(self.steps, start=1)]
-        return "\n".join([*describe_recipe(self.config), *lines])
+        return "\n".join([recipe, *lines])
 
 
 def make_plan(given: Given) -> Plan:
     """Resolve the settings of a training, check all that can be checked, and list its steps."""
     shelf = BackboneShelf(given.draft)
     check_machine(given.draft)
-    config, method, added_dropout = _resolve(given, None, shelf)
+    config, method = _resolve(given, None, shelf)
     steps: list[Step] = [StoreSentences("work/sentences.json", config.corpus)]
     teachers = list(config.base_encoder)
     for name in [] if teachers else config.teachers or [config.method]:
         if name == config.method:
-            step = TrainEncoder("base", 1, "work/stage-1", config, method)
+            step = TrainEncoder("base", 1, "stage-1", config, method)
         else:
-            step = _teacher_step(given, name, shelf)
+            own, other = _resolve(given, name, shelf)
+            step = TrainEncoder(f"teachers/{name}", 1, f"teachers/{name}/stage-1", own, other)
         steps.append(step)
         teachers.append(step.output)
     if not config.only_base:
         steps += [
             EncodeTargets("work/targets", tuple(teachers), config.reference_size),
-            TrainEncoder("encoder", 2, "work/stage-2", config, method),
+            TrainEncoder("encoder", 2, "stage-2", config, method),
             WriteRankEncoder("rankencoder", config.rank_weight),
         ]
-    return Plan(config, tuple(steps), shelf, added_dropout)
+    return Plan(config, tuple(steps), shelf)
 
 
-def _teacher_step(given: Given, name: str, shelf: BackboneShelf) -> TrainEncoder:
-    """Return the training of E1 by another method than the student's."""
-    config, method, _ = _resolve(given, name, shelf)
-    return TrainEncoder(f"teachers/{name}", 1, f"work/teachers/{name}/stage-1", config, method)
-
-
-def _resolve(
-    given: Given, name: str | None, shelf: BackboneShelf
-) -> tuple[TrainConfig, Method, float | None]:
+def _resolve(given: Given, name: str | None, shelf: BackboneShelf) -> tuple[TrainConfig, Method]:
     """Return a teacher's method, or else the student's, with its settings, if it can train the backbone."""
     cls = find_method(name or given.method)
     backbone = shelf.fresh(cls)
-    check_kind(cls.name, cls, backbone)
     config = given.resolve(backbone, cls, method=name)
-    check_length(config, backbone)
+    check_backbone(config, cls, backbone)
     method = make_method(config.method, config.options, {})
     method.check(backbone)
     method.encoder(backbone)  # says what does not fit, such as a tokenizer without [MASK]
     precision = config.precision if on_gpu(config) else "fp32"
-    return config.model_copy(update={"precision": precision}), method, backbone.dropout
+    return config.model_copy(update={"precision": precision}), method

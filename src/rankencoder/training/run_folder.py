@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from rankencoder.encoder_sources import split_prompt
 from rankencoder.errors import InputError
-from rankencoder.io.storage import RUN, check_free, check_kinds, is_empty, read_json
+from rankencoder.io.storage import RUN, check_free, check_kinds, previous_folder, read_json, replace_folder
 from rankencoder.training.config import Given, TrainConfig, read_given
 from rankencoder.training.run_outputs import SETTINGS, write_record
 
@@ -38,9 +37,8 @@ def locked(output: Path) -> Iterator[None]:
 def resumed_settings(output: Path, given: Given) -> Given:
     """Return the settings of the run to resume; those that are given again must be the same."""
     if not (output / SETTINGS).exists():
-        begun = (output / RUN).exists()
-        advice = "it stopped before its corpus was read, set `overwrite`" if begun else "leave `resume` out"
-        raise InputError(f"there is no training to resume in {output}: {advice}")
+        raise InputError(f"there is no training to resume in {output}: leave `resume` out")
+    shutil.rmtree(previous_folder(output), ignore_errors=True)  # that it replaced
     record = read_json(output / RUN)
     if record.get("finished") or not (output / WORK).exists():
         shutil.rmtree(output / WORK, ignore_errors=True)
@@ -60,44 +58,31 @@ def resumed_settings(output: Path, given: Given) -> Given:
 
 
 @contextmanager
-def new_run(output: Path, given: Given, config: TrainConfig, *, overwrite: bool) -> Iterator[None]:
-    """Give the output folder to a new run while the block reads its input; if that fails, all is as before.
+def new_run(output: Path, given: Given, config: TrainConfig, *, overwrite: bool) -> Iterator[Path]:
+    """Give a folder to store a new run's input in, which takes the output's place when the block ends well.
 
-    The block ends with the settings written, from which a run can be resumed.
+    With the settings written, a run can be resumed.
     """
-    aside = output.with_name(f".{output.name}.replaced")
-    if aside.exists() and not (output / SETTINGS).exists():
-        _undo(output, aside, existed=True)  # a replacement was killed before its input was read
-    existed = output.exists()
-    if _check_occupied(output, config, overwrite):
-        shutil.rmtree(aside, ignore_errors=True)
-        os.replace(output, aside)
+    _check_free(output, config, overwrite)
+    new = output.with_name(f".{output.name}.new")
+    shutil.rmtree(new, ignore_errors=True)  # of a run that was killed while it read
     try:
-        write_record(output, {"finished": False})  # whatever happens now, the folder is known for ours
-        yield
-        given.write(output / SETTINGS, config)
-    except BaseException as error:
-        _undo(output, aside, existed)
-        if isinstance(error, KeyboardInterrupt):
-            raise KeyboardInterrupt("nothing was written yet") from None
-        raise
-    shutil.rmtree(aside, ignore_errors=True)
+        yield new
+        write_record(new, {"finished": False})
+        given.write(new / SETTINGS, config)
+        replace_folder(new, output)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("nothing was written yet") from None
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
 
 
-def _undo(output: Path, aside: Path, existed: bool) -> None:
-    shutil.rmtree(output, ignore_errors=True)
-    if aside.exists():
-        os.replace(aside, output)
-    elif existed:
-        output.mkdir()
-
-
-def _check_occupied(output: Path, config: TrainConfig, overwrite: bool) -> bool:
-    """Say whether there is a run that may be replaced."""
+def _check_free(output: Path, config: TrainConfig, overwrite: bool) -> None:
+    """Check that nothing is in the output folder but a run that may be replaced."""
     if output.exists() and not output.is_dir():
         raise InputError(f"{output} is a file: choose another name for the output folder")
-    if not output.exists() or is_empty(output):
-        return False
+    if not output.exists() or not any(output.iterdir()):
+        return
     if not overwrite:
         raise InputError(
             f"{output} already holds {_content(output)}: use `resume`, `overwrite` or another folder"
@@ -110,7 +95,6 @@ def _check_occupied(output: Path, config: TrainConfig, overwrite: bool) -> bool:
     for name, value in read:
         if value and Path(split_prompt(value)[0]).is_relative_to(output):
             raise InputError(f"{name} {value} is in the folder that would be overwritten: use another output")
-    return True
 
 
 def _content(folder: Path) -> str:

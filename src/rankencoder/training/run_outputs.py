@@ -7,8 +7,6 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
-from sentence_transformers import SentenceTransformer
-
 from rankencoder.io.storage import RUN, new_file, new_folder, write_json
 from rankencoder.provenance import provenance
 from rankencoder.training.config import TrainConfig
@@ -22,23 +20,17 @@ PICTURE = "losses.svg"
 
 def save_encoder(trained: Trained, folder: Path, config: TrainConfig, sentences: Sentences) -> None:
     """Write an encoder with its model card, whole or not at all."""
-    describe(trained.model, trained.loss, config, sentences)
-    _forget_last_call(trained.model)
+    _fill_card(trained.model.model_card_data, trained.loss, config, sentences)
+    # how the last batch was cut and filled up is not saved: a resumed stage had another one
+    backend = trained.model.tokenizer.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
     with new_folder(folder) as new:
         trained.model.save_pretrained(str(new))
 
 
-def _forget_last_call(model: SentenceTransformer) -> None:
-    """Keep how the last batch was cut and filled up out of what is saved: a resumed stage had another one."""
-    backend = getattr(model.tokenizer, "backend_tokenizer", None)
-    if backend is not None:
-        backend.no_truncation()
-        backend.no_padding()
-
-
-def describe(model: SentenceTransformer, loss: Any, config: TrainConfig, sentences: Sentences) -> None:
-    """Fill in the model card: data by name and size (never its text), loss, settings, citations."""
-    card: Any = model.model_card_data
+def _fill_card(card: Any, loss: Any, config: TrainConfig, sentences: Sentences) -> None:
+    """Describe data by name and size (never its text), loss, settings and citations."""
     card.generate_widget_examples = False
     card.local_files_only = True  # what the base model is we know
     card.add_tags(["rankencoder", "unsupervised", config.method])
@@ -85,8 +77,7 @@ def new_record(plan: Plan, sentences: Sentences) -> dict[str, Any]:
         "finished": False,
         "config": config.model_dump(),
         **provenance(),
-        "added_dropout": plan.added_dropout,
-        "corpus": {"path": config.corpus or None, "sha256": sentences.sha256, **vars(sentences.counts)},
+        "corpus": {"path": config.corpus or None, "sha256": sentences.sha256, **sentences.counts},
     }
 
 
@@ -96,7 +87,8 @@ def close_record(
     """Complete the record of a run with its trainings; return the history of its own losses."""
     own, history = [], []
     for step, about in stages:
-        logged = about.pop("history")
+        logged = [{"stage": step.number, **entry} for entry in about.pop("history")]
+        about = {"stage": step.number, **about}
         if step.output.startswith("teachers/"):
             taught = {"config": step.config.model_dump(), "stages": [about]}
             record.setdefault("teachers", {})[step.config.method] = taught

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.io.corpus import LONGEST, Sentence, read_sentences
-from rankencoder.io.storage import file_digest, import_pyarrow, new_file, read_json, write_json
+from rankencoder.io.storage import check_kinds, file_digest, import_pyarrow, new_file, read_json, write_json
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -25,22 +25,11 @@ _MANY_UNKNOWN = 0.1
 
 
 @dataclass
-class Counts:
-    """What became of the lines of a corpus."""
-
-    lines: int = 0
-    sentences: int = 0
-    empty: int = 0
-    overlong: int = 0
-    duplicates: int = 0
-
-
-@dataclass
 class Sentences:
     """The distinct sentences of a corpus, with row numbers, in their order."""
 
     rows: Dataset  # columns "row" and "text"
-    counts: Counts
+    counts: dict[str, int]  # what became of the corpus' lines
     sha256: str  # of all sentences
 
     def __len__(self) -> int:
@@ -57,29 +46,28 @@ class Sentences:
 
 
 def store_sentences(corpus: Any, folder: Path, *, column: str | None, progress: bool) -> Sentences:
-    """Write a corpus' distinct sentences to a folder, unless they are there already.
+    """Write a corpus' distinct sentences to a folder.
 
     Empty and over-long lines are left out, and so are duplicates: in a batch they would be told to differ.
     """
     pa, _ = import_pyarrow()
-    arrow, about = folder / "sentences.arrow", folder / "sentences.json"
-    if not about.exists():
-        counts, digest = Counts(), hashlib.sha256()
-        rows = read_sentences(corpus, column=column, max_chars=LONGEST, progress=progress)
-        kept = _distinct(rows, counts, digest)
-        schema = pa.schema({"row": pa.int64(), "text": pa.large_string()})
-        with (
-            new_file(arrow) as path,
-            pa.OSFile(str(path), "wb") as file,
-            pa.ipc.new_stream(file, schema) as out,
-        ):
-            while batch := list(islice(kept, _BATCH)):
-                numbers = range(counts.sentences - len(batch), counts.sentences)
-                out.write_batch(pa.record_batch([list(numbers), batch], schema=schema))
-        _check_number(counts)
-        with new_file(about) as path:
-            shas = {"sha256": digest.hexdigest(), "file": file_digest(arrow)}
-            write_json(path, {"counts": vars(counts), **shas})
+    counts = dict.fromkeys(("lines", "sentences", "empty", "overlong", "duplicates"), 0)
+    digest = hashlib.sha256()
+    rows = read_sentences(corpus, column=column, max_chars=LONGEST, progress=progress)
+    kept = _distinct(rows, counts, digest)
+    schema = pa.schema({"row": pa.int64(), "text": pa.large_string()})
+    arrow = folder / "sentences.arrow"
+    with (
+        new_file(arrow) as path,
+        pa.OSFile(str(path), "wb") as file,
+        pa.ipc.new_stream(file, schema) as out,
+    ):
+        while batch := list(islice(kept, _BATCH)):
+            numbers = range(counts["sentences"] - len(batch), counts["sentences"])
+            out.write_batch(pa.record_batch([list(numbers), batch], schema=schema))
+    _check_number(counts)
+    with new_file(folder / "sentences.json") as path:
+        write_json(path, {"counts": counts, "sha256": digest.hexdigest(), "file": file_digest(arrow)})
     return load_sentences(folder)
 
 
@@ -87,57 +75,42 @@ def load_sentences(folder: Path) -> Sentences:
     """Open stored sentences."""
     from datasets import Dataset
 
-    pa, _ = import_pyarrow()
-    about = read_json(folder / "sentences.json")
-    try:
-        if about.get("file", digest := file_digest(folder / "sentences.arrow")) != digest:
-            raise ValueError("sentences.arrow is not what was written")  # mapped, it could end the process
-        rows = Dataset.from_file(str(folder / "sentences.arrow"))
-        counts = Counts(**about["counts"])
-        if len(rows) != counts.sentences:
-            raise ValueError(f"{len(rows)} rows for {counts.sentences} sentences")
-        return Sentences(rows, counts, about["sha256"])
-    except (KeyError, TypeError, ValueError, FileNotFoundError, pa.ArrowException) as error:
-        raise InputError(f"{folder} is damaged ({error}): train anew with `overwrite`") from error
+    about, arrow = folder / "sentences.json", folder / "sentences.arrow"
+    stored = check_kinds(read_json(about), about, counts=dict, sha256=str, file=str)
+    if not arrow.exists() or file_digest(arrow) != stored["file"]:  # mapped, it could end the process
+        raise InputError(f"{arrow} is not what was written: train anew with `overwrite`")
+    return Sentences(Dataset.from_file(str(arrow)), stored["counts"], stored["sha256"])
 
 
-def _distinct(rows: Iterator[Sentence], counts: Counts, digest: Any) -> Iterator[str]:
+def _distinct(rows: Iterator[Sentence], counts: dict[str, int], digest: Any) -> Iterator[str]:
     seen: set[bytes] = set()
     for row in rows:
-        counts.lines += 1
+        counts["lines"] += 1
         if row.text is None:
-            counts.overlong += 1
+            counts["overlong"] += 1
         elif not row.text:
-            counts.empty += 1
+            counts["empty"] += 1
         else:
             raw = row.text.encode()
             key = hashlib.blake2b(raw, digest_size=8).digest()
             if key in seen:
-                counts.duplicates += 1
+                counts["duplicates"] += 1
                 continue
             seen.add(key)
-            counts.sentences += 1
+            counts["sentences"] += 1
             digest.update(raw + b"\n")
             yield row.text
 
 
-def _check_number(counts: Counts) -> None:
-    found = (
-        f"{counts.lines:,} lines ({counts.empty:,} empty, {counts.overlong:,} longer than {LONGEST:,} "
-        f"characters, {counts.duplicates:,} duplicates)"
-    )
-    if counts.sentences < 2:
-        raise InputError(
-            f"the corpus holds {counts.sentences} usable sentence(s) in {found}: nothing to train on"
-        )
-    if counts.duplicates > counts.lines / 2:
+def _check_number(counts: dict[str, int]) -> None:
+    number = counts["sentences"]
+    if number < 2:
+        found = ", ".join(f"{value:,} {name}" for name, value in counts.items())
+        raise InputError(f"the corpus holds {number} usable sentence(s) ({found}): nothing to train on")
+    if number < _FEW:
         _warn(
-            f"most of the corpus are duplicates, {counts.sentences:,} different sentences remain of {found}"
-        )
-    if counts.sentences < _FEW:
-        _warn(
-            f"a corpus of {counts.sentences:,} sentences is small: the methods were made for 1,000,000, and "
-            f"under {_FEW:,} the result may be worse than the untrained backbone"
+            f"a corpus of {number:,} sentences is small: the methods were made for 1,000,000, and under "
+            f"{_FEW:,} the result may be worse than the untrained backbone"
         )
 
 

@@ -11,22 +11,16 @@ from transformers import ProgressCallback, TrainerCallback, TrainerControl, Trai
 
 
 class Progress(ProgressCallback):
-    """A progress bar with a title and the latest losses."""
+    """A progress bar with a title and the latest loss."""
 
     def __init__(self, title: str) -> None:
         super().__init__()
         self.title = title
 
-    def on_train_begin(self, args: Any, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        super().on_train_begin(args, state, control)  # type: ignore[no-untyped-call]
-        if self.training_bar is not None:
-            self.training_bar.set_description(self.title)
-
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        shown = ("loss", "contrastive", "rank")
         if self.training_bar is not None and "loss" in logs:
-            found = {name: f"{logs[name]:.4g}" for name in shown if name in logs}
-            self.training_bar.set_postfix(found, refresh=False)
+            self.training_bar.set_description(self.title, refresh=False)
+            self.training_bar.set_postfix(loss=f"{logs['loss']:.4g}", refresh=False)
 
 
 class StopAtSignal(TrainerCallback):

@@ -7,13 +7,11 @@ import itertools
 import os
 import statistics
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
@@ -21,32 +19,15 @@ from sentence_transformers.sentence_transformer.evaluation import (
     EmbeddingSimilarityEvaluator,
     SequentialEvaluator,
 )
+from transformers.integrations.integration_utils import TensorBoardCallback
 from transformers.trainer_callback import PrinterCallback
 
 from rankencoder.io.pairs import read_scored_pairs
-from rankencoder.training.backbones.backbone import Backbone
 from rankencoder.training.config import TrainConfig
 from rankencoder.training.gather import WAIT, world_size
 from rankencoder.training.loop.callbacks import Progress, StopAtSignal
-from rankencoder.training.loop.collator import ViewCollator
 from rankencoder.training.loop.trainer import DEV, EncoderTrainer, drop_incomplete, last_checkpoint
 from rankencoder.training.methods.method import Method
-
-
-@dataclass(frozen=True)
-class Stage:
-    """What to train, how, and where its checkpoints and TensorBoard's logs go."""
-
-    number: int  # 1 (E1) or 2 (E2)
-    config: TrainConfig
-    method: Method
-    checkpoints: Path
-    logs: Path
-
-    @property
-    def seed(self) -> int:
-        """The seed of head, data order and dropout."""
-        return self.config.seed if self.number == 1 else self.config.stage2_seed
 
 
 @dataclass
@@ -60,42 +41,35 @@ class Trained:
 
 
 def train_stage(
-    stage: Stage,
     loss: Any,
-    backbone: Backbone,
     rows: Dataset,
+    collate: Callable[[list[dict[str, Any]]], dict[str, torch.Tensor]],
+    args: SentenceTransformerTrainingArguments,
     *,
-    vectors: Mapping[str, np.ndarray],
-    progress: bool,
+    logs: Path,
+    title: str = "",
+    **settings: Any,
 ) -> Trained:
     """Minimise a loss over the training sentences, from the last checkpoint if there is one.
 
     :param loss: Holds the model to train.
-    :param vectors: Vectors of the training sentences that the loss wants, by name.
+    :param args: Its ``output_dir`` is for the checkpoints.
+    :param logs: TensorBoard's, unless the user has chosen a folder.
+    :param title: Of a progress bar; without one there is none.
+    :param settings: Of the `EncoderTrainer`.
     :raises KeyboardInterrupt: If it was interrupted; a checkpoint is written before.
     """
-    config, method, folder = stage.config, stage.method, stage.checkpoints
-    model = loss.model  # several processes wrap the one inside the loss
-    args = training_arguments(config, folder, stage.seed)
-    graphs = no_graphs(config, method) is None
-    args.dataloader_pin_memory = args.device.type == "cuda" and not graphs  # pinning would disturb a capture
-    with _tensorboard_folder(stage.logs):
-        trainer = EncoderTrainer(
-            model=model,
-            args=args,
-            train_dataset=rows,
-            loss=loss,
-            evaluator=make_evaluator(config.dev),
-            data_collator=ViewCollator(
-                method, backbone, config.max_length, dict(vectors), 8 if graphs else 1
-            ),
-            patience=config.patience,
-            graphs=graphs,
-            compiled=config.compile,
-        )
+    model, folder = loss.model, Path(str(args.output_dir))  # several processes wrap the one inside the loss
+    trainer = EncoderTrainer(
+        model=model, args=args, train_dataset=rows, loss=loss, data_collator=collate, **settings
+    )
     trainer.remove_callback(PrinterCallback)
-    if progress:
-        trainer.add_callback(Progress(f"Stage {stage.number} ({method.name})"))
+    board: Any = trainer.pop_callback(TensorBoardCallback)
+    if board is not None:
+        board.logging_dir = board.logging_dir or str(logs)
+        trainer.add_callback(board)
+    if title:
+        trainer.add_callback(Progress(title))
     if args.process_index == 0:
         drop_incomplete(folder)
     trainer.accelerator.wait_for_everyone()
@@ -108,25 +82,13 @@ def train_stage(
     seconds = time.perf_counter() - began
     if stop.stopped and not trainer.is_over():
         raise KeyboardInterrupt
-    trainer.check_numbers()
-    trainer.restore_best()
+    trainer.check_weights()
+    if trainer.best is not None:
+        model.load_state_dict(trainer.best["weights"])
     model.eval()
     trainer.step = None
     gc.collect()  # frees the graphs and their memory now, not in the midst of the next stage
-    return Trained(model, loss, _about(trainer, stage.number, seconds, checkpoint), stop.stopped)
-
-
-@contextmanager
-def _tensorboard_folder(folder: Path) -> Iterator[None]:
-    """Let TensorBoard's logs go where they stay, unless the user has chosen a folder."""
-    name = "TENSORBOARD_LOGGING_DIR"
-    chosen = name in os.environ
-    os.environ.setdefault(name, str(folder))
-    try:
-        yield
-    finally:
-        if not chosen:
-            del os.environ[name]
+    return Trained(model, loss, _about(trainer, seconds, checkpoint), stop.stopped)
 
 
 def training_arguments(config: TrainConfig, folder: Path, seed: int) -> SentenceTransformerTrainingArguments:
@@ -186,33 +148,30 @@ def no_graphs(config: TrainConfig, method: Method) -> str | None:
 
 def make_evaluator(files: list[str]) -> SequentialEvaluator | None:
     """Return an evaluator whose score is Spearman's correlation, averaged over the files of scored pairs."""
-    if not files:
-        return None
     evaluators = []
     for file in files:
-        pairs = read_scored_pairs(file)
+        a, b, scores = map(list, zip(*read_scored_pairs(file), strict=True))
         evaluators.append(
             EmbeddingSimilarityEvaluator(
-                [pair.a for pair in pairs],
-                [pair.b for pair in pairs],
-                [pair.score for pair in pairs],
+                a,
+                b,
+                scores,
                 similarity_fn_names=["cosine"],
                 batch_size=128,
                 name=Path(file).stem,
                 write_csv=False,
             )
         )
-    return SequentialEvaluator(evaluators, main_score_function=lambda scores: sum(scores) / len(scores))
+    return SequentialEvaluator(evaluators, main_score_function=statistics.fmean) if files else None
 
 
-def _about(trainer: EncoderTrainer, number: int, seconds: float, checkpoint: str | None) -> dict[str, Any]:
+def _about(trainer: EncoderTrainer, seconds: float, checkpoint: str | None) -> dict[str, Any]:
     """Return what is to be known of a finished stage, for the record."""
     state = trainer.state
     started = int(checkpoint.rpartition("-")[2]) if checkpoint else 0
     best, device = trainer.best, trainer.args.device
     logs = [log for log in state.log_history if "seconds" in log and log["step"] > started]
     return {
-        "stage": number,
         "steps": state.global_step,
         "resumed_at": started or None,
         "seconds": round(seconds, 3),
@@ -220,7 +179,7 @@ def _about(trainer: EncoderTrainer, number: int, seconds: float, checkpoint: str
         "best": {"step": best["step"], "dev": best["score"]} if best else None,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "processes": world_size(),
-        "history": [_entry(number, log) for log in state.log_history if "loss" in log or DEV in log],
+        "history": [_entry(log) for log in state.log_history if "loss" in log or DEV in log],
     }
 
 
@@ -233,9 +192,7 @@ def _step_time(logs: list[dict[str, Any]], seconds: float, steps: int) -> float:
     return round(1000 * (statistics.median(times) if times else seconds / max(1, steps)), 3)
 
 
-def _entry(number: int, log: dict[str, Any]) -> dict[str, Any]:
-    left_out = ("eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
+def _entry(log: dict[str, Any]) -> dict[str, Any]:
+    left_out = ("eval_runtime", "eval_samples_per_second", "eval_steps_per_second", DEV)
     entry = {key: value for key, value in log.items() if key not in left_out}
-    if DEV in entry:
-        entry["dev"] = entry.pop(DEV)
-    return {"stage": number, **entry}
+    return {**entry, "dev": log[DEV]} if DEV in log else entry

@@ -22,7 +22,6 @@ from rankencoder.errors import InputError, TrainingWarning, first_line
 from rankencoder.io.manifest import MANIFEST, check_manifest, write_manifest
 from rankencoder.io.storage import sync_tree, write_errors_named
 from rankencoder.training.gather import average_gradients
-from rankencoder.training.loop.finite_check import FiniteCheck
 from rankencoder.training.loop.graphs import GraphedStep, logged_parts
 
 DEV = "eval_sequential_score"  # as an evaluation's score is logged
@@ -35,7 +34,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
 
     Beyond sentence-transformers': gradients are clipped together with those of the loss' own layers, which
     are averaged over the processes and kept in checkpoints; losses are logged part by part; the best encoder
-    by its dev score is kept, if there is an evaluator; a loss that is no number ends the training.
+    by its dev score is kept, if there is an evaluator; a loss that is NaN or infinite ends the training.
 
     :param patience: Stop after so many evaluations without a better one; 0 never stops.
     :param graphs: Replay the steps as CUDA graphs, where that is possible.
@@ -45,21 +44,14 @@ class EncoderTrainer(SentenceTransformerTrainer):
     loss: Any
 
     def __init__(
-        self,
-        *args: Any,
-        patience: int = 0,
-        graphs: bool = False,
-        compiled: bool = False,
-        **kwargs: Any,
+        self, *, patience: int = 0, graphs: bool = False, compiled: bool = False, **kwargs: Any
     ) -> None:
-        super().__init__(*args, **kwargs)
+        super().__init__(**kwargs)
         self.patience = patience
         self.best: dict[str, Any] | None = None
-        self.finite = FiniteCheck(self.train_dataset)
         # a cast weight that outlives its step would be an old one in a captured graph
         self.accelerator.autocast_handler = AutocastKwargs(cache_enabled=False)
         self.step = GraphedStep(self.loss, compiled=compiled) if graphs else None
-        self._names: tuple[str, ...] = ()
         self._sums: torch.Tensor | None = None
         self._summed = 0
         self._began = time.perf_counter()
@@ -77,17 +69,20 @@ class EncoderTrainer(SentenceTransformerTrainer):
         else:
             loss = super().compute_loss(model, inputs, *args, **kwargs)
             parts = logged_parts(self.loss)
-        self._names = tuple(self.loss.logged)
         self._sums = parts + self._sums if self._sums is not None else parts.clone()
         self._summed += 1
-        self.finite.add(loss, inputs["views_rows"], self.state.global_step + 1)
         return loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log the means of the loss' parts since the last time along with it."""
+        """Log the means of the loss' parts since the last time along with it; it must be finite."""
+        if not math.isfinite(logs.get("loss", 0)):
+            raise InputError(
+                f"the loss is {logs['loss']} at step {self.state.global_step}: train anew with a lower "
+                "`learning_rate`, or with `precision` fp32"
+            )
         if "loss" in logs and self._sums is not None:
             means = (self._sums / self._summed).tolist()
-            logs = {**logs, **dict(zip(self._names, means, strict=True))}
+            logs = {**logs, **dict(zip(self.loss.logged, means, strict=True))}
             logs["seconds"] = time.perf_counter() - self._began
             self._sums, self._summed = None, 0
         super().log(logs, start_time)
@@ -100,21 +95,21 @@ class EncoderTrainer(SentenceTransformerTrainer):
             name: p for name, p in self.loss.named_parameters() if id(p) not in models and p.requires_grad
         }
 
-    def _own_tensors(self) -> dict[str, torch.Tensor]:
-        """Return all of the loss that training changes."""
-        return {**self._own_parameters, **self.loss.state()}
-
     @cached_property
     def _trained_parameters(self) -> list[torch.nn.Parameter]:
         """All trained parameters, the model's and the loss' own."""
         return [parameter for parameter in self.loss.parameters() if parameter.requires_grad]
+
+    def _own_tensors(self) -> dict[str, torch.Tensor]:
+        """Return all of the loss that training changes."""
+        return {**self._own_parameters, **self.loss.state()}
 
     def _clip_grad_norm(self, model: Any) -> Any:
         average_gradients(self._own_parameters.values())
         return self.accelerator.clip_grad_norm_(self._trained_parameters, self.args.max_grad_norm)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        self.check_numbers()
+        self.check_weights()
         folder = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
         with write_errors_named(folder):
             super()._save_checkpoint(model, trial)
@@ -153,9 +148,8 @@ class EncoderTrainer(SentenceTransformerTrainer):
             weights = load_file(folder / _BEST)
             self.best = {"score": float(about["score"]), "step": int(about["step"]), "weights": weights}
 
-    def check_numbers(self) -> None:
-        """Make sure that losses and weights are numbers, before they are written."""
-        self.finite.finish()
+    def check_weights(self) -> None:
+        """Make sure that weights are finite, before they are written."""
         if not all(bool(torch.isfinite(parameter).all()) for parameter in self.loss.parameters()):
             raise InputError(
                 f"weights are not finite after step {self.state.global_step}: lower `learning_rate` or set "
@@ -164,9 +158,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
 
     def keep_if_best(self, score: float) -> None:
         """Keep the present weights, if this score is higher than that of the kept ones."""
-        if math.isnan(score):
-            return
-        if self.best is None or score > self.best["score"]:
+        if score > (self.best["score"] if self.best else -math.inf):  # NaN is not
             weights = {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
             self.best = {"score": score, "step": self.state.global_step, "weights": weights}
 
@@ -186,11 +178,6 @@ class EncoderTrainer(SentenceTransformerTrainer):
         self.state = TrainerState.load_from_json(str(Path(checkpoint) / TRAINER_STATE_NAME))
         self._load_from_checkpoint(checkpoint)
         return self.is_over()
-
-    def restore_best(self) -> None:
-        """Give the model the weights with the highest score, where scores were taken."""
-        if self.best is not None:
-            self.model.load_state_dict(self.best["weights"])
 
 
 class _KeepBest(TrainerCallback):
@@ -213,10 +200,6 @@ class _KeepBest(TrainerCallback):
 def drop_incomplete(folder: Path) -> None:
     """Delete the checkpoints in a folder that were not written whole, or are damaged."""
     for path in folder.glob("checkpoint-*"):
-        if (path / "complete.json").exists():
-            raise InputError(
-                f"{path} is of an earlier version and cannot be resumed: train anew, `overwrite`"
-            )
         try:
             whole = check_manifest(path, advice="the checkpoint is left out")
         except InputError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,85 +10,85 @@ import numpy as np
 
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
-from rankencoder.io.parts import Parts, clear_parts
-from rankencoder.io.storage import new_file, read_array
+from rankencoder.io.manifest import check_manifest, write_manifest
+from rankencoder.io.parts import Parts, clear_parts, join_vectors
+from rankencoder.io.storage import new_folder, read_array
 from rankencoder.reference import Reference
-from rankencoder.training.config import TrainConfig
 from rankencoder.training.sentences import Sentences
 from rankencoder.training.teaching.targets import Targets
 
+BATCH = 128  # sentences
 _PART = 65_536  # sentences encoded between two saves
-_BATCH = 128  # sentences
+_VECTORS = "vectors.npy"
 
 
-def open_teacher(source: str, config: TrainConfig) -> Encoder:
-    """Open a finished encoder to teach, on the device of the training."""
-    return Encoder(source, device=config.torch_device, batch_size=_BATCH)
-
-
-def encode_targets(
-    teachers: Sequence[str], sentences: Sentences, folder: Path, config: TrainConfig, *, progress: bool
+def encode_teacher(
+    source: str, sentences: Sentences, folder: Path, *, references: int, device: str | None, progress: bool
 ) -> None:
-    """Let each teacher encode the reference corpus, the same for all, and the training sentences.
+    """Let a teacher encode the training sentences, and a reference corpus drawn from them: the same for all.
 
-    What the folder already holds is not made again.
+    A folder that is whole stays as it is.
     """
-    for i, source in enumerate(teachers):
-        encoder = open_teacher(source, config)
-        reference = reference_folder(folder, i)
-        if not reference.exists():
-            size = config.reference_size
-            drawn = Reference.build(encoder, sentences, size=size, progress=progress, resume_beside=reference)
-            drawn.save(reference)
-        Reference.load(reference).check_encoder(encoder)
-        write_table(encoder, sentences, _table(folder, i), progress=progress)
+    if is_whole(folder):
+        return
+    encoder = Encoder(source, device=device, batch_size=BATCH)
+    beside = folder.with_name(f"{folder.name}-reference")
+    reference = Reference.build(encoder, sentences, size=references, progress=progress, resume_beside=beside)
+    write_vectors(encoder, sentences, folder, reference=reference, progress=progress)
 
 
-def load_targets(folder: Path) -> Targets:
-    """Open what `encode_targets` wrote; the tables are mapped, not read into memory."""
-    number = len(list(folder.glob("reference-*")))
-    return Targets(
-        [read_array(_table(folder, i), "r") for i in range(number)],
-        [Reference.load(reference_folder(folder, i)).vectors for i in range(number)],
-    )
+def load_targets(folders: Sequence[Path]) -> Targets:
+    """Open what teachers wrote; their vectors are mapped, not read into memory."""
+    return Targets(list(map(load_vectors, folders)), [Reference.load(folder).vectors for folder in folders])
 
 
-def reference_folder(folder: Path, i: int = 0) -> Path:
-    """Return where a teacher's reference corpus is kept."""
-    return folder / f"reference-{i}"
+def is_whole(folder: Path) -> bool:
+    """Return whether a folder is there, with all files as they were written."""
+    try:
+        return check_manifest(folder)
+    except InputError:
+        return False
 
 
-def _table(folder: Path, i: int) -> Path:
-    return folder / f"teacher-{i}.npy"
+def load_vectors(folder: Path) -> np.ndarray:
+    """Open the vectors that `write_vectors` wrote."""
+    return read_array(folder / _VECTORS, "r")
 
 
-def write_table(encoder: Encoder, sentences: Sentences, file: Path, *, progress: bool) -> None:
-    """Write an encoder's unit vectors of the training sentences, ``[number, dimension]`` float16, to a file.
+def write_vectors(
+    encoder: Encoder,
+    sentences: Sentences,
+    folder: Path,
+    *,
+    reference: Reference | None = None,
+    progress: bool,
+) -> None:
+    """Write an encoder's unit vectors of the training sentences to a folder: ``[n, dimension]``, float16.
 
     Finished parts are kept beside it and not encoded again.
+
+    :param reference: A reference corpus to write beside them.
     """
     from tqdm.auto import tqdm
 
-    if file.exists():
-        return
     key = {"encoder": encoder.fingerprint(), "sentences": sentences.sha256, "part": _PART}
-    parts = Parts(file, key)
+    parts = Parts(folder, key)
     starts = range(0, len(sentences), _PART)
     with tqdm(total=len(sentences), desc="Vectors", unit=" sentences", disable=not progress) as bar:
         for number, start in enumerate(starts):
             texts = sentences.texts(start, start + _PART)
             if not parts.is_finished(number):
-                with parts.write(number) as path, path.open("wb") as out:
-                    np.save(out, _encode(encoder, texts).astype(np.float16))
+                with parts.write(number) as path:
+                    _encode(encoder, texts).astype("<f2").tofile(path)
             bar.update(len(texts))
-    shape = (len(sentences), read_array(parts.path(0)).shape[1])
-    # written, not mapped: a full disk is then an error, where a mapped file would end the process
-    with new_file(file) as path, path.open("wb") as out:
-        header = {"descr": "<f2", "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(out, header)
-        for number, _ in enumerate(starts):
-            out.write(read_array(parts.path(number)).tobytes())
-    clear_parts(file)
+    shutil.rmtree(folder, ignore_errors=True)  # it is damaged
+    with new_folder(folder) as new:
+        if reference is not None:
+            reference.write(new)
+        paths = [parts.path(number) for number, _ in enumerate(starts)]
+        join_vectors(paths, new / _VECTORS, "<f2", encoder.dimension)
+        write_manifest(new)
+    clear_parts(folder)
 
 
 def _encode(encoder: Encoder, texts: list[str]) -> np.ndarray:
