@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from rankencoder.training.gather import gather
-from rankencoder.training.losses.contrastive import ContrastiveLoss, Features, Objective
+from rankencoder.training.losses.contrastive import ContrastiveLoss, Features
 from rankencoder.training.losses.formulas import (
     Combine,
     Diagonal,
@@ -109,9 +109,13 @@ class RankEncoderLoss(nn.Module):
         targets = self.similarity([gather(features[0][f"teacher{i}"]) for i in teachers])
         objective = self.base.objective(features[0])
         chosen = select_pairs(targets, self.lower, self.upper, self.diagonal)
-        cosines = self._cosines(objective)
+        of = objective.vectors if self.student == "encoder" else objective.outputs
+        cosines = cosine_matrix(of[0], of[1])  # of E2: view 1 of each sentence with view 2 of each
         rank = rank_loss(cosines, targets, chosen)
-        added = {**objective.auxiliary, **self._listwise(cosines, targets)}
+        added = dict(objective.auxiliary)
+        if self.listwise == "listnet":
+            loss = listnet_loss(cosines, targets, self.listwise_temperature)
+            added["listnet"] = self.listwise_weight * loss
         self.logged = {
             "contrastive": objective.contrastive.detach(),
             "rank": rank.detach(),
@@ -124,17 +128,6 @@ class RankEncoderLoss(nn.Module):
         }
         total = total_loss(objective.contrastive, rank, self.weight, self.combine)
         return total + sum(added.values())
-
-    def _cosines(self, objective: Objective) -> torch.Tensor:
-        """Return E2's cosines of view 1 of each sentence with view 2 of each."""
-        of = objective.vectors if self.student == "encoder" else objective.outputs
-        return cosine_matrix(of[0], of[1])
-
-    def _listwise(self, cosines: torch.Tensor, targets: torch.Tensor) -> Features:
-        if self.listwise != "listnet":
-            return {}
-        loss = listnet_loss(cosines, targets, self.listwise_temperature)
-        return {"listnet": self.listwise_weight * loss}
 
     def state(self) -> Features:
         """Return what changes in the base method without a gradient."""
@@ -151,9 +144,6 @@ class RankEncoderLoss(nn.Module):
     @property
     def citation(self) -> str:
         """The BibTeX entries of RankEncoder and of the base method, for the model card."""
-        entries = (
-            cite("seonwoo-etal-2023-ranking"),
-            self.base.citation,
-            *([cite("liu-etal-2023-rankcse")] if self.listwise == "listnet" else []),
-        )
+        entries = [cite("seonwoo-etal-2023-ranking"), self.base.citation]
+        entries += [cite("liu-etal-2023-rankcse")] if self.listwise == "listnet" else []
         return "\n\n".join(entries)

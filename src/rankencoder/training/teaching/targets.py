@@ -37,7 +37,7 @@ class TeacherSimilarity(nn.Module):
     def __init__(self, references: Sequence[torch.Tensor], target: Target = "ranks") -> None:
         super().__init__()
         self.target = target
-        self.teachers = nn.ModuleList(_teacher(reference.float(), target) for reference in references)
+        self.teachers = nn.ModuleList(_Teacher(reference.float(), target) for reference in references)
 
     def forward(self, vectors: Sequence[torch.Tensor]) -> torch.Tensor:
         """Return the mean similarities, ``[N, N]``, of the teachers' vectors ``[N, its dimension]``."""
@@ -45,30 +45,20 @@ class TeacherSimilarity(nn.Module):
         return torch.stack([teacher(batch) for teacher, batch in pairs]).mean(dim=0)
 
 
-def _teacher(reference: torch.Tensor, target: Target) -> nn.Module:
-    if target == "ranks":
-        return _Ranks(reference)
-    return _Power(LinearForm.fit(reference, power=0.0 if target == "cosine" else float(target)))
-
-
-class _Ranks(nn.Module):
+class _Teacher(nn.Module):
     reference: torch.Tensor
 
-    def __init__(self, reference: torch.Tensor) -> None:
+    def __init__(self, reference: torch.Tensor, target: Target) -> None:
         super().__init__()
         self.register_buffer("reference", reference, persistent=False)
-
-    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        return rank_targets(vectors, self.reference)
-
-
-class _Power(nn.Module):
-    def __init__(self, form: LinearForm) -> None:
-        super().__init__()
-        self.form = form
+        self.form = None
+        if target != "ranks":
+            self.form = LinearForm.fit(reference, power=0.0 if target == "cosine" else float(target))
 
     @torch.no_grad()
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
+        if self.form is None:
+            return rank_targets(vectors, self.reference)
         with torch.autocast(vectors.device.type, enabled=False):
             mapped = self.form(nn.functional.normalize(vectors.float(), dim=1))
             similarities: torch.Tensor = (mapped @ mapped.T).clamp(-1, 1)
