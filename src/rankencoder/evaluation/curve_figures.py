@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from rankencoder.blend import blend
-from rankencoder.evaluation.pairwise import PairVectors, encode_pairs, pair_similarities
+from rankencoder.evaluation.pairwise import encode_pairs, pair_similarities
 from rankencoder.evaluation.statistics import spearman
 from rankencoder.evaluation.sts_data import SEVEN
 from rankencoder.forms import fit_form
@@ -39,12 +39,12 @@ def power_curve(subject: Subject, sets: Sequence[PairSet]) -> dict[str, Any]:
     """Return Spearman's correlation ×100 of cos(Σ^p x, Σ^p y) on each set, centred and not."""
     assert subject.form is not None
     found: dict[str, Any] = {"x": list(POWERS)}
-    pairs = {pair_set.name: _encoded(subject, pair_set) for pair_set in sets}
+    encoded = [encode_pairs(subject.encoder, pair_set.pairs) for pair_set in sets]
     for name, center in (("centred", True), ("plain", False)):
         forms = [fit_form("linear", subject.form.reference, power=p, center=center) for p in POWERS]
         scores = {
-            of: [100 * spearman(gold, pair_similarities(form, encoded)) for form in forms]
-            for of, (gold, encoded) in pairs.items()
+            pair_set.name: [100 * spearman(pair_set.gold, pair_similarities(form, some)) for form in forms]
+            for pair_set, some in zip(sets, encoded, strict=True)
         }
         found[name] = with_average(scores)
     return found
@@ -57,7 +57,7 @@ def reference_size_curve(subject: Subject, pair_set: PairSet) -> dict[str, Any]:
     """
     assert subject.form is not None
     reference = subject.form.reference
-    gold, encoded = _encoded(subject, pair_set)
+    encoded = encode_pairs(subject.encoder, pair_set.pairs)
     rng = np.random.default_rng(0)
     sizes = [size for size in SIZES if size < len(reference)] + [len(reference)]
     runs = []
@@ -66,7 +66,7 @@ def reference_size_curve(subject: Subject, pair_set: PairSet) -> dict[str, Any]:
         for _ in range(DRAWS if size < len(reference) else 1):
             rows = torch.from_numpy(rng.choice(len(reference), size, replace=False)).to(reference.device)
             form = fit_form("exact", reference[rows.sort().values])
-            scores.append(100 * spearman(gold, pair_similarities(form, encoded)))
+            scores.append(100 * spearman(pair_set.gold, pair_similarities(form, encoded)))
         runs.append(scores)
     return {
         "x": sizes,
@@ -82,7 +82,3 @@ def with_average(scores: dict[str, list[float]]) -> dict[str, list[float]]:
     if all(name in scores for name in SEVEN):
         scores = {**scores, "AVG": np.round([scores[name] for name in SEVEN], 2).mean(axis=0).tolist()}
     return scores
-
-
-def _encoded(subject: Subject, pair_set: PairSet) -> tuple[np.ndarray, PairVectors]:
-    return pair_set.gold, encode_pairs(subject.encoder, pair_set.pairs)
