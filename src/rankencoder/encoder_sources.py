@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -151,10 +150,11 @@ def check_hub(name: str, revision: str | None, *, what: str = "encoder") -> None
 @contextmanager
 def quiet_hub() -> Iterator[None]:
     """Silence huggingface_hub's warnings, one for each retry: an error says the same."""
-    logger = logging.getLogger("huggingface_hub")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
+    from huggingface_hub.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity_error()
     try:
         yield
     finally:
-        logger.setLevel(before)
+        logging.set_verbosity(before)
