@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -150,11 +151,11 @@ def check_hub(name: str, revision: str | None, *, what: str = "encoder") -> None
 @contextmanager
 def quiet_hub() -> Iterator[None]:
     """Silence huggingface_hub's warnings, one for each retry: an error says the same."""
-    from huggingface_hub.utils import logging
+    from huggingface_hub import utils
 
-    before = logging.get_verbosity()
-    logging.set_verbosity_error()
+    before = utils.logging.get_verbosity()
+    utils.logging.set_verbosity(logging.ERROR)
     try:
         yield
     finally:
-        logging.set_verbosity(before)
+        utils.logging.set_verbosity(before)
