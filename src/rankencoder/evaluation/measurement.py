@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from tqdm.auto import tqdm
 
 from rankencoder.blend import blend_vectors
 from rankencoder.encoders import unit
@@ -140,9 +141,8 @@ class Measurement:
             for kind in ("cosine", "blend") if blended else ("cosine",):
                 encode = partial(_vectors, subject, blended=kind == "blend", progress=self.progress)
                 scores = {}
-                for task in tasks:
-                    device = subject.encoder.device
-                    scores[task.name] = score_transfer(task, encode, device=device, progress=self.progress)
+                for task in tqdm(tasks, desc=names[kind], unit=" tasks", disable=not self.progress):
+                    scores[task.name] = score_transfer(task, encode, device=subject.encoder.device)
                 found[names[kind]] = with_transfer_average(scores)
         return {
             "systems": found,

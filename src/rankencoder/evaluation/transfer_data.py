@@ -5,17 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from rankencoder.errors import InputError, nearest
 from rankencoder.evaluation.sts_data import MissingDataError
+from rankencoder.evaluation.sts_sources import senteval_home
 
 TRANSFER_TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST-2", "TREC", "MRPC")  # in the order of the field's tables
 _QUESTIONS = {"ABBR": 0, "DESC": 1, "ENTY": 2, "HUM": 3, "LOC": 4, "NUM": 5}
 _ANSWERS = {"0": 0, "1": 1}
+_Row = tuple[list[list[str]], int]  # the words of each sentence, and the class
 _NOTHING = "."  # what SentEval's examples encode in place of an empty line
 
 
@@ -55,74 +58,27 @@ class TransferTask:
         return hashlib.sha256(json.dumps([self.name, self.classes, splits]).encode()).hexdigest()
 
 
-@dataclass(frozen=True)
-class _Row:
-    words: tuple[list[str], ...]
-    label: int
-
-
-@dataclass(frozen=True)
-class _File:
+class _File(NamedTuple):
     path: str
     split: str
-    count: int  # of rows in the published file
-    read: Callable[[Path], Iterator[_Row]]
+    rows: int  # as published
+    label: int = -1  # of all rows, where they have none of their own
 
 
-def _two_files(one: str, ones: int, zero: str, zeros: int) -> tuple[_File, ...]:
-    """Return a task whose two classes have a file of sentences each."""
-    return (
-        _File(one, "all", ones, partial(_read_sentences, label=1)),
-        _File(zero, "all", zeros, partial(_read_sentences, label=0)),
-    )
-
-
-def _read_sentences(path: Path, label: int) -> Iterator[_Row]:
-    for text, _ in _lines(path, "latin-1"):
-        yield _Row((text.split(),), label)
-
-
-def _read_sst(path: Path) -> Iterator[_Row]:
-    for text, place in _lines(path, "utf-8"):
-        sentence, label = _columns(text.strip(), 2, place)
-        yield _Row((sentence.split(),), _label(label, _ANSWERS, place))
-
-
-def _read_trec(path: Path) -> Iterator[_Row]:
-    for text, place in _lines(path, "latin-1"):
-        label, colon, rest = text.strip().partition(":")
-        kind, _, question = rest.partition(" ")
-        if not (colon and kind and question.strip()):
-            raise InputError(f"{place}: expected CLASS:kind and a question, got {reprlib.repr(text)}")
-        yield _Row((question.split(),), _label(label, _QUESTIONS, place))
-
-
-def _read_mrpc(path: Path) -> Iterator[_Row]:
-    for i, (text, place) in enumerate(_lines(path, "utf-8-sig")):
-        label, _, _, a, b = _columns(text.strip(), 5, place)
-        if i > 0:
-            yield _Row((a.split(), b.split()), _label(label, _ANSWERS, place))
-        elif label in _ANSWERS:
-            raise InputError(f"{place}: expected a header (Quality, #1 ID, ...), got a pair")
-
-
-_FILES: dict[str, tuple[_File, ...]] = {
-    "MR": _two_files("MR/rt-polarity.pos", 5331, "MR/rt-polarity.neg", 5331),
-    "CR": _two_files("CR/custrev.pos", 2407, "CR/custrev.neg", 1368),
-    "SUBJ": _two_files("SUBJ/subj.objective", 5000, "SUBJ/subj.subjective", 5000),
-    "MPQA": _two_files("MPQA/mpqa.pos", 3312, "MPQA/mpqa.neg", 7294),
+_FILES = {
+    "MR": (_File("MR/rt-polarity.pos", "all", 5331, 1), _File("MR/rt-polarity.neg", "all", 5331, 0)),
+    "CR": (_File("CR/custrev.pos", "all", 2407, 1), _File("CR/custrev.neg", "all", 1368, 0)),
+    "SUBJ": (_File("SUBJ/subj.objective", "all", 5000, 1), _File("SUBJ/subj.subjective", "all", 5000, 0)),
+    "MPQA": (_File("MPQA/mpqa.pos", "all", 3312, 1), _File("MPQA/mpqa.neg", "all", 7294, 0)),
     "SST-2": (
-        _File("SST/binary/sentiment-train", "train", 67349, _read_sst),
-        _File("SST/binary/sentiment-dev", "dev", 872, _read_sst),
-        _File("SST/binary/sentiment-test", "test", 1821, _read_sst),
+        _File("SST/binary/sentiment-train", "train", 67349),
+        _File("SST/binary/sentiment-dev", "dev", 872),
+        _File("SST/binary/sentiment-test", "test", 1821),
     ),
-    "TREC": (
-        _File("TREC/train_5500.label", "train", 5452, _read_trec),
-        _File("TREC/TREC_10.label", "test", 500, _read_trec),
-    ),
+    "TREC": (_File("TREC/train_5500.label", "train", 5452), _File("TREC/TREC_10.label", "test", 500)),
     "MRPC": (
-        _File("MRPC/msr_paraphrase_train.txt", "train", 4076, _read_mrpc),
-        _File("MRPC/msr_paraphrase_test.txt", "test", 1725, _read_mrpc),
+        _File("MRPC/msr_paraphrase_train.txt", "train", 4076),
+        _File("MRPC/msr_paraphrase_test.txt", "test", 1725),
     ),
 }
 
@@ -135,61 +91,53 @@ def read_transfer_task(folder: str | Path, name: str) -> TransferTask:
     """
     if name not in TRANSFER_TASKS:
         raise InputError(f"no transfer task is called {name!r}:{nearest(name, TRANSFER_TASKS)}")
-    home = _home(Path(folder), _FILES[name])
+    task_folder = _FILES[name][0].path.partition("/")[0]
+    home = senteval_home(Path(folder), task_folder)
+    if home is None:
+        raise MissingDataError(f"no {name} in {folder}: it holds no folder {task_folder} of SentEval's")
     rows: dict[str, list[_Row]] = {}
     warnings = []
     for file in _FILES[name]:
-        found = list(file.read(home / file.path))
-        if not found:
-            raise MissingDataError(f"{home / file.path} is empty")
-        if len(found) != file.count:
-            warnings.append(f"{home / file.path} has {len(found)} rows, the published file {file.count}")
+        found = _read(home / file.path, name, file.label)
+        if len(found) != file.rows:
+            warnings.append(f"{home / file.path} has {len(found)} rows, the published file {file.rows}")
         rows.setdefault(file.split, []).extend(found)
     splits = {split: _split(found) for split, found in rows.items()}
-    classes = len(_QUESTIONS) if name == "TREC" else 2
-    return TransferTask(name, classes, splits, tuple(warnings))
+    return TransferTask(name, len(_QUESTIONS) if name == "TREC" else 2, splits, tuple(warnings))
 
 
-def _home(folder: Path, files: tuple[_File, ...]) -> Path:
-    """Return the folder that the paths of a task's files start from."""
-    for home in (folder / "downstream", folder):
-        if any((home / file.path).exists() for file in files):
-            return home
-    raise MissingDataError(f"neither {folder} nor its folder downstream holds {files[0].path}")
+def _read(path: Path, task: str, label: int) -> list[_Row]:
+    if not path.is_file():
+        raise MissingDataError(f"no such file: {path}")
+    encoding = "utf-8-sig" if task in ("SST-2", "MRPC") else "latin-1"
+    heading = int(task == "MRPC")
+    rows = []
+    for number, line in enumerate(path.read_bytes().splitlines()[heading:], start=1 + heading):
+        try:
+            rows.append(_parse(line.decode(encoding), task, label))
+        except (KeyError, ValueError):
+            raise InputError(f"{path}, line {number}: no row of {task}: {reprlib.repr(line)}") from None
+    if not rows:
+        raise MissingDataError(f"{path} is empty")
+    return rows
+
+
+def _parse(text: str, task: str, label: int) -> _Row:
+    """Return the words of each sentence of a line, and its class."""
+    if task == "SST-2":
+        sentence, answer = text.strip().split("\t")
+        return [sentence.split()], _ANSWERS[answer]
+    if task == "TREC":
+        kind, question = text.strip().split(" ", 1)
+        return [question.split()], _QUESTIONS[kind.partition(":")[0]]
+    if task == "MRPC":
+        answer, _, _, a, b = text.strip().split("\t")
+        return [a.split(), b.split()], _ANSWERS[answer]
+    return [text.split()], label
 
 
 def _split(rows: list[_Row]) -> Split:
-    rows = sorted(rows, key=lambda row: (*map(len, row.words), row.label))
-    columns = zip(*(row.words for row in rows), strict=True)
+    rows = sorted(rows, key=lambda row: (*map(len, row[0]), row[1]))
+    columns = zip(*(words for words, _ in rows), strict=True)
     first, *second = (tuple(" ".join(words) or _NOTHING for words in column) for column in columns)
-    return Split(first, tuple(row.label for row in rows), second[0] if second else ())
-
-
-def _lines(path: Path, encoding: str) -> Iterator[tuple[str, str]]:
-    """Yield each line and its place; lines end at newlines only."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError as error:
-        raise MissingDataError(f"no such file: {path}") from error
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from error
-    for i, line in enumerate(data.removesuffix(b"\n").split(b"\n") if data else (), start=1):
-        place = f"{path}, line {i}"
-        try:
-            yield line.decode(encoding if i == 1 else encoding.removesuffix("-sig")), place
-        except UnicodeDecodeError as error:
-            raise InputError(f"{place}: not UTF-8 text ({error.reason})") from error
-
-
-def _columns(text: str, count: int, place: str) -> list[str]:
-    columns = text.split("\t")
-    if len(columns) != count:
-        raise InputError(f"{place}: expected {count} columns separated by tabs, got {len(columns)}")
-    return columns
-
-
-def _label(label: str, labels: Mapping[str, int], place: str) -> int:
-    try:
-        return labels[label.strip()]
-    except KeyError:
-        raise InputError(f"{place}: the label {reprlib.repr(label)} is none of {', '.join(labels)}") from None
+    return Split(first, tuple(label for _, label in rows), second[0] if second else ())
