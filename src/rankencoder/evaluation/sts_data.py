@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from rankencoder.errors import InputError, located
-from rankencoder.io.corpus import LONGEST, check_sentences
-from rankencoder.io.files import Slice, bare_suffix, read_lines
-from rankencoder.io.pairs import ScoredPair, read_scored_pairs, to_score
+from rankencoder.errors import InputError
+from rankencoder.io.files import bare_suffix
+from rankencoder.io.pairs import ScoredPair, make_pair, read_pair_lines, read_scored_pairs
 
 SEVEN = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 """The test sets that the field averages over, in its order."""
@@ -52,7 +49,13 @@ SUBSETS = {
     WHOLE_SICK: {"all": 9927},
 }
 
-_SUFFIXES = (".tsv", ".csv", ".jsonl")
+# the one file of a set: its name in the plain layout, and its path in SentEval's
+_SINGLE_FILES = {
+    "STS-B": ("STSB/test", "STS/STSBenchmark/sts-test.csv"),
+    "STS-B dev": ("STSB/dev", "STS/STSBenchmark/sts-dev.csv"),
+    "SICK-R": ("SICKR/test", "SICK/SICK_test_annotated.txt"),
+    "SICK-R dev": ("SICKR/trial", "SICK/SICK_trial.txt"),
+}
 
 
 class MissingDataError(InputError):
@@ -60,26 +63,6 @@ class MissingDataError(InputError):
 
     def __init__(self, message: str) -> None:
         super().__init__(f"{message}; set `data` to a folder that holds it")
-
-
-@dataclass(frozen=True)
-class _Table:
-    """A split in one file: its name in the plain layout, and its file and columns in SentEval's."""
-
-    plain: str
-    senteval: str
-    score: int
-    first: int
-    second: int
-    header: bool
-
-
-_TABLES = {
-    "STS-B": _Table("STSB/test", "STS/STSBenchmark/sts-test.csv", 4, 5, 6, header=False),
-    "STS-B dev": _Table("STSB/dev", "STS/STSBenchmark/sts-dev.csv", 4, 5, 6, header=False),
-    "SICK-R": _Table("SICKR/test", "SICK/SICK_test_annotated.txt", 3, 1, 2, header=True),
-    "SICK-R dev": _Table("SICKR/trial", "SICK/SICK_trial.txt", 3, 1, 2, header=True),
-}
 
 
 @dataclass(frozen=True)
@@ -140,109 +123,82 @@ def read_pair_set(path: str | Path) -> PairSet:
 
 
 def make_set(
-    name: str, subsets: dict[str, list[ScoredPair]], source: str, notes: Iterable[str] = ()
+    name: str, subsets: dict[str, list[ScoredPair]], source: str, notes: tuple[str, ...] = ()
 ) -> PairSet:
     """Return an STS set, with notes where it is not as published."""
-    scores = {pair.score for pairs in subsets.values() for pair in pairs}
-    if len(scores) < 2:
-        what = f"all scores are {scores.pop():g}" if scores else "no pair has a score"
-        raise InputError(f"{source}: {what}, so nothing can correlate with them")
-    found = list(notes)
     published = {"all": sum(SUBSETS[name].values()), **SUBSETS[name]}
     for subset, pairs in subsets.items():
         if len(pairs) != published[subset]:
             what = name if subset == "all" else f"{name} {subset}"
-            found.append(f"{what} has {len(pairs):,} pairs here, {published[subset]:,} as published")
-    low, high = STS_SCALE
-    if min(scores) < low or max(scores) > high:
-        found.append(f"{name} has scores from {min(scores):g} to {max(scores):g}, not {low:g} to {high:g}")
-    return PairSet(name, subsets, source, STS_SCALE, tuple(found))
+            notes = (*notes, f"{what} has {len(pairs):,} pairs here, {published[subset]:,} as published")
+    return PairSet(name, subsets, source, STS_SCALE, notes)
 
 
-def make_pair(a: Any, b: Any, score: Any, place: str, score_place: str | None = None) -> ScoredPair:
-    """Return a pair whose sentences and score were checked, with the places of both for errors."""
-    with located(score_place or place):
-        number = to_score(score)
-    with located(place):
-        check_sentences([a, b])
-    return ScoredPair(a, b, number)
+def read_plain_set(root: Path, name: str) -> PairSet:
+    """Return a set out of plain files of scored pairs."""
+    if name in _SINGLE_FILES:
+        path = root / f"{_SINGLE_FILES[name][0]}.tsv"
+        return make_set(name, {"all": _plain_pairs(path)}, str(path))
+    subsets = {subset: _plain_pairs(root / name / f"{subset}.tsv") for subset in SUBSETS[name]}
+    return make_set(name, subsets, str(root / name))
 
 
-def _single_spaced(text: str) -> str:
-    return " ".join(text.split())
+def _plain_pairs(path: Path) -> list[ScoredPair]:
+    pairs = read_scored_pairs(_existing(path))
+    return [ScoredPair(_single_spaced(a), _single_spaced(b), score) for a, b, score in pairs]
 
 
 def read_senteval_set(root: Path, name: str) -> PairSet:
-    """Return a set out of the files of SentEval, or raise an `InputError`."""
-    if name in _TABLES:
-        path = root / _TABLES[name].senteval
-        return make_set(name, {"all": list(_senteval_table(path, _TABLES[name]))}, str(path))
+    """Return a set out of the files of SentEval."""
+    if name in _SINGLE_FILES:
+        path = root / _SINGLE_FILES[name][1]
+        return make_set(name, {"all": _senteval_table(path)}, str(path))
     folder = root / "STS" / f"{name}-en-test"
     subsets = {subset: _senteval_subset(folder, subset) for subset in SUBSETS[name]}
     return make_set(name, subsets, str(folder))
 
 
-def _senteval_table(path: Path, table: _Table) -> Iterator[ScoredPair]:
-    for line, (text, place) in enumerate(_lines(path)):
-        if not text.strip() or (table.header and line == 0):
-            continue
+def _senteval_table(path: Path) -> list[ScoredPair]:
+    """Return the pairs of a table of STS-B or, with a heading and other columns, of SICK-R."""
+    is_sick = path.parent.name == "SICK"
+    columns = (1, 2, 3) if is_sick else (5, 6, 4)  # sentences and score
+    pairs = []
+    for text, place in list(read_pair_lines(_existing(path)))[int(is_sick) :]:
         cells = text.split("\t")  # at tabs only: stray quotes would merge lines
-        width = max(table.score, table.first, table.second) + 1
-        if len(cells) < width:
-            raise InputError(f"{place}: expected at least {width} columns, got {len(cells)}")
-        a, b = _single_spaced(cells[table.first]), _single_spaced(cells[table.second])
-        yield make_pair(a, b, cells[table.score], place)
+        if not text.strip():
+            continue
+        if len(cells) <= max(columns):
+            raise InputError(f"{place}: expected at least {max(columns) + 1} columns, got {len(cells)}")
+        a, b, score = (_single_spaced(cells[column]) for column in columns)
+        pairs.append(make_pair(a, b, score, place))
+    return pairs
 
 
 def _senteval_subset(folder: Path, subset: str) -> list[ScoredPair]:
     """Return the pairs of "STS.input.X.txt" that have a score in "STS.gs.X.txt"."""
     if (folder / f"STS.input.surprise.{subset}.txt").exists():
         subset = f"surprise.{subset}"  # as two of STS12 are called there
-    inputs, gold = (folder / f"STS.{kind}.{subset}.txt" for kind in ("input", "gs"))
-    texts, scores = list(_lines(inputs)), list(_lines(gold))
+    inputs, gold = (_existing(folder / f"STS.{kind}.{subset}.txt") for kind in ("input", "gs"))
+    texts = list(read_pair_lines(inputs))
+    scores = [score.strip() for score, _ in read_pair_lines(gold)]
     if len(texts) != len(scores):
         raise InputError(f"{inputs} has {len(texts):,} lines, but {gold} has {len(scores):,}: one is damaged")
     pairs = []
-    for (text, place), (score, score_place) in zip(texts, scores, strict=True):
-        if not score.strip():
+    for (text, place), score in zip(texts, scores, strict=True):
+        if not score:
             continue  # nobody scored this pair
-        cells = text.split("\t")
+        cells = [_single_spaced(cell) for cell in text.split("\t")]
         if len(cells) != 2:
             raise InputError(f"{place}: expected 2 columns, got {len(cells)}")
-        a, b = map(_single_spaced, cells)
-        pairs.append(make_pair(a, b, score.strip(), place, score_place))
+        pairs.append(make_pair(cells[0], cells[1], score, place))
     return pairs
 
 
-def _lines(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield each line, without its end, and its place."""
+def _single_spaced(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _existing(path: Path) -> Path:
     if not path.is_file():
         raise MissingDataError(f"no such file: {path}")
-    for row in read_lines(Slice(path), 8 * LONGEST):
-        if row.text is None:
-            raise InputError(f"{row.place}: the line is far too long for two sentences")
-        yield row.text.rstrip("\r\n"), row.place
-
-
-def read_plain_set(root: Path, name: str) -> PairSet:
-    """Return a set out of plain files of scored pairs, or raise an `InputError`."""
-    if name in _TABLES:
-        path = _plain_file(root, _TABLES[name].plain)
-        return make_set(name, {"all": _plain_pairs(path)}, str(path))
-    files = {subset: _plain_file(root, f"{name}/{subset}") for subset in SUBSETS[name]}
-    return make_set(name, {subset: _plain_pairs(path) for subset, path in files.items()}, str(root / name))
-
-
-def _plain_file(root: Path, name: str) -> Path:
-    found = [path for suffix in _SUFFIXES if (path := root / f"{name}{suffix}").is_file()]
-    if not found:
-        raise MissingDataError(f"no such file: {root / name}{_SUFFIXES[0]} (nor {', '.join(_SUFFIXES[1:])})")
-    if len(found) > 1:
-        raise InputError(f"which of {' and '.join(map(str, found))} is to be read? Remove the others")
-    return found[0]
-
-
-def _plain_pairs(path: Path) -> list[ScoredPair]:
-    return [
-        ScoredPair(_single_spaced(a), _single_spaced(b), score) for a, b, score in read_scored_pairs(path)
-    ]
+    return path

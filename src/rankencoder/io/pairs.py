@@ -50,11 +50,8 @@ def read_scored_pairs(path: str | Path) -> list[ScoredPair]:
 
     :param path: The file, plain or as ``.gz``, ``.bz2`` or ``.xz``.
     """
-    pairs = []
-    for (score, a, b), place in _read_rows(Path(path), _SCORED_KEYS):
-        with located(place):
-            number = to_score(score)
-            pairs.append(ScoredPair(*_check_pair(a, b), number))
+    rows = _read_rows(Path(path), _SCORED_KEYS)
+    pairs = [make_pair(a, b, score, place) for (score, a, b), place in rows]
     if len(pairs) < 2:
         raise InputError(f"{path}: {len(pairs)} pair(s), but a rank correlation needs at least two")
     if len({pair.score for pair in pairs}) == 1:
@@ -62,12 +59,13 @@ def read_scored_pairs(path: str | Path) -> list[ScoredPair]:
     return pairs
 
 
-def to_score(value: Any) -> float:
-    """Return a gold score as a number."""
-    number = _number(value)
-    if number is None or not math.isfinite(number):
-        raise InputError(f"the score {reprlib.repr(value)} is not a finite number")
-    return number
+def make_pair(a: Any, b: Any, score: Any, place: str) -> ScoredPair:
+    """Return a pair whose sentences and score were checked, with its place for errors."""
+    with located(place):
+        number = _number(score)
+        if number is None or not math.isfinite(number):
+            raise InputError(f"the score {reprlib.repr(score)} is not a finite number")
+        return ScoredPair(*_check_pair(a, b), number)
 
 
 def _number(value: Any) -> float | None:
@@ -96,7 +94,7 @@ def _read_rows(path: Path, keys: tuple[str, ...]) -> Iterator[_Row]:
         yield from _choose_columns(_csv_rows(path) if suffix == ".csv" else _tab_rows(path), keys)
 
 
-def _lines(path: Path) -> Iterator[tuple[str, str]]:
+def read_pair_lines(path: Path) -> Iterator[tuple[str, str]]:
     """Yield each line and its place."""
     for row in read_lines(Slice(path), 8 * LONGEST):
         if row.text is None:
@@ -105,7 +103,7 @@ def _lines(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _json_rows(path: Path, keys: tuple[str, ...]) -> Iterator[_Row]:
-    for text, place in _lines(path):
+    for text, place in read_pair_lines(path):
         if not text.strip():
             continue
         try:
@@ -118,13 +116,13 @@ def _json_rows(path: Path, keys: tuple[str, ...]) -> Iterator[_Row]:
 
 
 def _tab_rows(path: Path) -> Iterator[_Row]:
-    for text, place in _lines(path):
+    for text, place in read_pair_lines(path):
         if text.strip(" \r\n"):
             yield text.rstrip("\r\n").split("\t"), place
 
 
 def _csv_rows(path: Path) -> Iterator[_Row]:
-    reader = csv.reader((text for text, _ in _lines(path)), strict=True)
+    reader = csv.reader((text for text, _ in read_pair_lines(path)), strict=True)
     try:
         for cells in reader:
             if len(cells) > 1 or "".join(cells).strip():

@@ -13,8 +13,7 @@ from rankencoder.errors import InputError
 from rankencoder.evaluation.candidates import Candidate
 from rankencoder.evaluation.choice import Choice, check_pairs, choose_similarity
 from rankencoder.evaluation.halves import Halves, advise, score_half_matching
-from rankencoder.evaluation.sts_data import make_pair
-from rankencoder.io.pairs import ScoredPair, read_scored_pairs
+from rankencoder.io.pairs import ScoredPair, make_pair, read_scored_pairs
 from rankencoder.io.storage import new_folder, write_json
 from rankencoder.model import RankEncoder, open_model
 from rankencoder.reference import SIZE, Reference
