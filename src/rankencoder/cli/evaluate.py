@@ -60,8 +60,6 @@ def evaluate(
             raise InputError("mteb has its own tasks and data: leave --task, --dev, --data and --corpus out")
         _run_mteb(models, mteb, output, {"device": device, "batch_size": batch_size}, as_json)
         return
-    if output.exists() and not output.is_dir():
-        raise InputError(f"{output} is a file: the results need a folder")
     prepare()
     from rankencoder.cli.scores import as_data, print_evaluation
     from rankencoder.evaluation.evaluator import SECTIONS, check_aggregation

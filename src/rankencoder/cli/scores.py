@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.markup import escape
@@ -49,31 +49,25 @@ def print_evaluation(evaluation: Evaluation, aggregation: str) -> None:
 
 
 def _print_scores(rows: list[Row], names: list[str]) -> None:
-    """Print a row for each similarity or, where that is too wide, a row for each set, model by model."""
+    """Print a row for each similarity or, where that is too wide, a row for each set."""
     if not names:
         return
     best = {name: max(row.mean(name) for row in rows if name in row.values) for name in names}
-    labels = list(dict.fromkeys(row.label for row in rows))
-    across: list[list[Any]] = []
-    down: list[list[Any]] = []
-    for label in labels:
-        own = [row for row in rows if row.label == label]
-        cells = [[_cell(row, name, best[name] if len(rows) > 1 else None) for name in names] for row in own]
-        title = [[Text(label, style="bold")]] if len(labels) > 1 else []
-        across += title + [[row.system, *line] for row, line in zip(own, cells, strict=True)]
-        down += [*title, ["", *(row.system for row in own)]]
-        down += [[name, *(line[i] for line in cells)] for i, name in enumerate(names)]
+    several = len({row.label for row in rows}) > 1
+    table: list[list[Any]] = [["similarity", *names]]
+    for row in rows:
+        cells = [_cell(row, name, best[name] if len(rows) > 1 else None) for name in names]
+        table.append([f"{row.label}, {row.system}" if several else row.system, *cells])
     out = console()
-    table = _scores_table(across, "similarity", *names)
-    if out.measure(table).maximum > out.width:
-        table = _scores_table(down, *[""] * max(map(len, down)))
-        table.show_header = False
-    out.print(table, crop=False)
+    across = _scores_table(*table)
+    fits = out.measure(across).maximum <= out.width
+    out.print(across if fits else _scores_table(*zip(*table, strict=True)), crop=False)
 
 
-def _scores_table(rows: list[list[Any]], first: str, *columns: str) -> Table:
-    scores = (Column(title, justify="right", no_wrap=True) for title in columns)
-    return make_table(rows, Column(first, no_wrap=True), *scores)
+def _scores_table(head: Sequence[Any], *rows: Sequence[Any]) -> Table:
+    first, *scores = (escape(name) for name in head)
+    columns = (Column(name, justify="right") for name in scores)
+    return make_table(rows, Column(first, no_wrap=True), *columns)
 
 
 def _cell(row: Row, name: str, best: float | None) -> Text:
@@ -100,15 +94,11 @@ def _gain_lines(rows: list[Row]) -> Iterator[str]:
     several = len({row.label for row in rows}) > 1
     for row, base, called, gain in _gains(rows):
         of, over = (f"{r.label}, {r.system}" if several else r.system for r in (row, base))
+        value, low, high = (f"{number:+.2f}".replace("-", "−") for number in gain)
         yield (
-            f"{escape(of)} − {escape(over)}: [bold]{gain.verdict}[/], {signed(gain.value)} "
-            f"(95% interval {signed(gain.low)} to {signed(gain.high)}; {escape(called)})"
+            f"{escape(of)} − {escape(over)}: [bold]{gain.verdict}[/], {value} "
+            f"(95% interval {low} to {high}; {escape(called)})"
         )
-
-
-def signed(value: float) -> str:
-    """Return a number with its sign, a real minus."""
-    return f"{value:+.2f}".replace("-", "−")
 
 
 def as_data(evaluation: Evaluation, aggregation: str) -> dict[str, Any]:
@@ -154,4 +144,4 @@ def _print_transfer(evaluation: Evaluation) -> None:
         average = "–" if system["AVG"] is None else f"{system['AVG']:.2f}"
         rows.append([f"{label}, {name}", *cells, average])
     console().print("Transfer, accuracy in %")
-    console().print(_scores_table(rows, "vectors", *names, "AVG"), crop=False)
+    console().print(_scores_table(["vectors", *names, "AVG"], *rows), crop=False)

@@ -115,8 +115,11 @@ def evaluate(
     own = _own_sets([dev] if isinstance(dev, (str, Path)) else list(dev))
     if own and not sections:
         sections = ["sts"]
-    sets = [*_public_sets(set_names, data, own), *own] if sections else []
-    tasks_read = [read_transfer_task(data or _fetched() or _advise(), name) for name in transfer]
+    public = data or _fetched()
+    if public is None and (not own or set_names or transfer):
+        raise MissingDataError("there is no evaluation data, and no `dev` pairs of your own")
+    sets = [*(read_sts(public, set_names or None) if public else ()), *own] if sections else []
+    tasks_read = [read_transfer_task(public, name) for name in transfer] if public else []
     if output is not None:
         Path(output).mkdir(parents=True, exist_ok=True)  # what cannot be written is told of before the work
     kept = cache_root("vectors") if cache is True else Path(cache) if cache else None
@@ -158,21 +161,11 @@ def _asked(tasks: Iterable[str]) -> tuple[list[str], list[str], list[str]]:
     return [name for name in SECTIONS if name in asked], sets, transfer
 
 
-def _public_sets(names: list[str], data: str | Path | None, own: list[PairSet]) -> list[PairSet]:
-    if data is None and own and not names and not _fetched():
-        return []  # the user's own pairs are enough
-    return read_sts(data or _fetched() or _advise(), names or None)
-
-
 def _fetched() -> Path | None:
     from rankencoder.evaluation.public_data import data_folder
 
     folder = data_folder() / "senteval"
     return folder if folder.is_dir() else None
-
-
-def _advise() -> str:
-    raise MissingDataError("there is no evaluation data, and no `dev` pairs of your own")
 
 
 def check_aggregation(name: str) -> str:

@@ -82,8 +82,8 @@ class Model:
     @property
     def seed(self) -> int | None:
         """The seed of a training run."""
-        value = self.record.get("config", {}).get("seed")
-        return None if value is None else int(value)
+        seed: int | None = self.record.get("config", {}).get("seed")
+        return seed
 
     @property
     def group(self) -> str:
