@@ -1,6 +1,11 @@
 import functools
 import hashlib
+import multiprocessing
+import os
+import signal
+import subprocess
 import sys
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -50,6 +55,7 @@ load = functools.cache(spacy.load)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("RANKENCODER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(negation, "_PART", 10)
+    monkeypatch.setattr(negation, "_usable_cpus", lambda: 1)
     monkeypatch.setattr(spacy, "load", lambda name, exclude: load(name, exclude=tuple(exclude)))  # saves time
     return tmp_path / "cache" / "negations"
 
@@ -138,6 +144,44 @@ def test_workers_make_the_same_negations_as_this_process(parser, sentences, cach
     assert alone["negation"][0] == "The cat does not see the cat 0 ."
     files = {file["filename"] for made in (alone, workers) for file in made.cache_files}
     assert files == set(map(str, cache.glob("*/*"))), "mapped into memory, and nothing else is left"
+
+
+def test_a_killed_worker_is_told_in_one_line(sentences):
+    def kill():
+        while not (workers := multiprocessing.active_children()):
+            time.sleep(0.01)
+        os.kill(workers[0].pid, signal.SIGKILL)
+
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(kill)
+        with pytest.raises(InputError, match="^a process that negates sentences was killed, .* are kept$"):
+            negate_sentences(sentences[:45], fingerprint="f", parser=MODEL, processes=2)
+    assert not multiprocessing.active_children()
+
+
+def test_workers_end_with_a_killed_parent():
+    code = """
+import os, multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from rankencoder.training.negation import _end_with_parent
+pool = ProcessPoolExecutor(2, initializer=_end_with_parent)
+pool.submit(os.getpid).result()
+print(*(worker.pid for worker in multiprocessing.active_children()), flush=True)
+os.kill(os.getpid(), 9)
+"""
+    parent = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert parent.returncode == -signal.SIGKILL, parent.stderr
+    workers = [int(pid) for pid in parent.stdout.split()]
+    assert len(workers) == 2
+    while any(map(runs, workers)):
+        time.sleep(0.01)
+
+
+def runs(pid):
+    try:
+        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())  # a zombie has none
+    except OSError:
+        return False
 
 
 def test_negations_are_made_once(sentences, parsed):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
 import os
-from collections.abc import Sequence
-from contextlib import closing
-from itertools import islice
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from functools import cache
+from itertools import starmap
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from rankencoder.errors import InputError
@@ -25,8 +29,7 @@ _MODALS = ("can", "could", "will", "would", "shall", "should", "may", "must", "m
 _DO = {"VBP": "do", "VBZ": "does", "VBD": "did"}
 _COMPONENTS = ("tagger", "parser", "lemmatizer")
 _RULES = 1  # raise it when `negate` changes: negations made by older rules are not found any more
-_PART = 20_000  # sentences in one file of the cache
-_FEW = 5_000  # sentences for each further process
+_PART = 5_000  # sentences in one file of the cache, about ten seconds of work
 
 
 def negate(doc: Doc) -> str:
@@ -61,6 +64,7 @@ def _negated_verb(verb: Token) -> str | None:
     return None
 
 
+@cache
 def load_parser(name: str = "en_core_web_sm") -> Language:
     """Load a spaCy model, a package or folder, that tells what `negate` needs to know."""
     try:
@@ -101,24 +105,25 @@ def negate_sentences(
     """
     from datasets import Dataset, concatenate_datasets
     from filelock import FileLock
+    from tqdm.auto import tqdm
 
-    language = load_parser(parser)
-    key = json.dumps([fingerprint, language.meta, _RULES], sort_keys=True, default=str)
+    key = json.dumps([fingerprint, load_parser(parser).meta, _RULES], sort_keys=True, default=str)
     folder = cache_root("negations") / hashlib.sha256(key.encode()).hexdigest()[:32]
     folder.mkdir(parents=True, exist_ok=True)
-    count = len(sentences)
-    rows = [range(start, min(start + _PART, count)) for start in range(0, count, _PART)]
-    parts = {folder / f"part-{part.start:09d}.arrow": part for part in rows}
+    rows = range(len(sentences))
+    starts = range(0, len(sentences), _PART)
+    parts = {folder / f"part-{start:09d}.arrow": rows[start : start + _PART] for start in starts}
     with FileLock(folder.with_suffix(".lock")):
         todo = {path: part for path, part in parts.items() if not _is_whole(path, len(part))}
-        if todo:
-            _write_parts(todo, sentences, language, processes or _processes(count), progress)
+        total = sum(map(len, todo.values()))
+        with tqdm(total=total, desc="Negating", unit=" sentences", disable=not progress) as bar:
+            for number in _write_parts(todo, sentences, parser, processes or _usable_cpus()):
+                bar.update(number)
     return concatenate_datasets([Dataset.from_file(str(path)) for path in parts])
 
 
-def _processes(count: int) -> int:
-    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cpus, 1 + count // _FEW)
+def _usable_cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _is_whole(path: Path, count: int) -> bool:
@@ -132,20 +137,48 @@ def _is_whole(path: Path, count: int) -> bool:
 
 
 def _write_parts(
-    parts: dict[Path, range], sentences: Sequence[str], parser: Language, processes: int, progress: bool
-) -> None:
-    import pyarrow as pa
-    from tqdm.auto import tqdm
+    parts: dict[Path, range], sentences: Sequence[str], parser: str, processes: int
+) -> Iterator[int]:
+    """Write parts of the negations, one or several at a time; yield the sizes of those that are done.
 
-    texts = (text.strip() for part in parts.values() for text in sentences[part.start : part.stop])
-    bar = tqdm(total=sum(map(len, parts.values())), desc="Negating", unit=" sentences", disable=not progress)
-    negations = (negate(doc) for doc in parser.pipe(texts, batch_size=256, n_process=processes))
-    with bar, closing(negations):  # which ends spaCy's processes
-        for path, part in parts.items():
-            made = []
-            for negation in islice(negations, len(part)):
-                made.append(negation)
-                bar.update()
-            table = pa.table({"negation": pa.array(made, pa.string())})
-            with new_file(path) as file, pa.ipc.new_stream(str(file), table.schema) as stream:
-                stream.write_table(table)
+    spaCy's own processes would wait forever for one that was killed, and go on if this one is.
+    """
+    work = [(path, sentences, part, parser) for path, part in parts.items()]
+    if min(processes, len(work)) < 2:
+        yield from starmap(_write_part, work)
+        return
+    with ProcessPoolExecutor(processes, initializer=_end_with_parent) as pool:
+        try:
+            for done in as_completed([pool.submit(_write_part, *part) for part in work]):
+                yield done.result()
+        except BrokenProcessPool as error:
+            raise InputError(
+                "a process that negates sentences was killed, probably for lack of memory: free some and run "
+                "this again; finished negations are kept"
+            ) from error
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """Let this process end when its parent does, even if that is killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    Thread(target=wait, daemon=True).start()
+
+
+def _write_part(path: Path, sentences: Sequence[str], part: range, parser: str) -> int:
+    """Write the negations of some of the sentences; return how many."""
+    import pyarrow as pa
+
+    texts = (text.strip() for text in sentences[part.start : part.stop])
+    made = [negate(doc) for doc in load_parser(parser).pipe(texts, batch_size=256)]
+    table = pa.table({"negation": pa.array(made, pa.string())})
+    with new_file(path) as file, pa.ipc.new_stream(str(file), table.schema) as stream:
+        stream.write_table(table)
+    return len(made)
