@@ -1,7 +1,5 @@
 """SNCSE's margin, against the specification's numbers."""
 
-import string
-
 import numpy as np
 import pytest
 import torch
@@ -10,7 +8,6 @@ from hypothesis import strategies as st
 from loss_oracles import cosines_by_hand, info_nce_by_hand, numbers
 
 from rankencoder.errors import InputError
-from rankencoder.training.backbones.templates import add_full_stop
 from rankencoder.training.methods import SNCSE
 from rankencoder.training.methods.sncse import margin_loss
 
@@ -47,12 +44,6 @@ def test_negations_get_a_margin_and_are_no_further_negatives(build_loss):
     assert logged["negation_difference"].item() == pytest.approx(difference.mean(), rel=1e-5)
     assert logged["too_near"].item() == pytest.approx(np.mean(difference > -0.1))
     assert logged["too_far"].item() == pytest.approx(np.mean(difference < -0.3))
-
-
-@given(st.text(alphabet=st.sampled_from("ab.!?\"'-~ \t\n\x85\xa0é。")))
-def test_sentences_without_final_punctuation_get_a_full_stop(text):
-    end = text.rstrip()[-1:]
-    assert add_full_stop(text, "sncse") == (text if not end or end in string.punctuation else f"{text} .")
 
 
 def test_the_authors_lookup_misses_sentences_without_a_full_stop(build_loss):

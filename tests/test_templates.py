@@ -25,13 +25,12 @@ from tiny_backbones import (
 )
 
 from rankencoder.errors import InputError
+from rankencoder.training.backbones.backbone import load_backbone
 from rankencoder.training.backbones.templates import (
     Template,
-    add_full_stop,
     check_mask_token,
-    install_template,
     mask_pooling,
-    template_length,
+    prompted_encoder,
     templated_ids,
     templated_tokenizer,
 )
@@ -40,19 +39,14 @@ from rankencoder.training.backbones.templates import (
 @pytest.fixture(scope="module")
 def encoders(tmp_path_factory):
     """For each kind of model: its plain folder, and a SentenceTransformer with a template."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-
     made = {}
     for kind, (make_tokenizer, template, full_stop) in KINDS.items():
         folder = tmp_path_factory.mktemp(kind)
         tokenizer = make_tokenizer()
         tokenizer.save_pretrained(folder)
         tiny_model(kind, tokenizer).save_pretrained(folder)
-        module = Transformer(str(folder))
-        install_template(module, template, full_stop=full_stop)
-        pooling = mask_pooling(module.tokenizer, 32) if template.has_mask else [Pooling(32, "lasttoken")]
-        made[kind] = folder, SentenceTransformer(modules=[module, *pooling], device="cpu")
+        backbone = load_backbone(str(folder), max_seq_length=64)
+        made[kind] = folder, prompted_encoder(backbone, template, full_stop=full_stop).cpu().eval()
     return made
 
 
@@ -152,16 +146,14 @@ def test_training_and_export_have_the_same_ids(encoders, kind):
     templated = templated_tokenizer(base, template, full_stop=full_stop)
     ids = templated(texts)["input_ids"]
     assert model.tokenizer(texts)["input_ids"] == ids
-    ended = [add_full_stop(text, full_stop) for text in texts]
-    assert templated_ids(base, ended, template) == ids
-    start = template.start(base)
-    end = template_length(base, template) - start
-    cut = [[*row[:start], *row[start : len(row) - end][:3], *row[len(row) - end :]] for row in ids]
-    assert templated_ids(base, ended, template, max_length=3) == cut
+    assert templated_ids(base, texts, template, full_stop=full_stop) == ids
     before, after = template.tokens(base)
     empty = templated("")["input_ids"]
-    assert template_length(base, template) == len(empty)
+    start = templated("a").sequence_ids().index(0)
+    end = len(empty) - start
     assert empty[start - len(before) : start + len(after)] == [*before, *after]
+    cut = [[*row[:start], *row[start : len(row) - end][:3], *row[len(row) - end :]] for row in ids]
+    assert templated_ids(base, texts, template, max_length=3, full_stop=full_stop) == cut
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -186,7 +178,7 @@ def test_real_bert_ids(shared):
     other = Template('This sentence : "', '" means{mask}.')
     assert other.tokens(tokenizer) == ([2023, 6251, 1024, 1000], [1000, 2965, 103, 1012])
     assert SNCSE.tokens(tokenizer) == other.tokens(tokenizer)
-    assert template_length(tokenizer, BERT) == template_length(tokenizer, SNCSE) == 10
+    assert len(templated_ids(tokenizer, [""], SNCSE)[0]) == 10
     templated = templated_tokenizer(tokenizer, BERT, full_stop="promptbert")
     for text in TEXTS:
         ended = f"{text}." if text and text[-1] not in ".?\"'" else text
@@ -240,21 +232,18 @@ def test_no_mask_token():
 
 
 def test_no_room_for_a_sentence(encoders):
-    from sentence_transformers.sentence_transformer.modules import Transformer
-
-    module = Transformer(str(encoders["bert"][0]), max_seq_length=10)
+    backbone = load_backbone(str(encoders["bert"][0]), max_seq_length=10)
     with pytest.raises(InputError, match="max_seq_length 10 leaves no room"):
-        install_template(module, BERT)
+        prompted_encoder(backbone, BERT)
 
 
 def test_a_class_that_transformers_insists_on(tmp_path):
     """Qwen2 is loaded as Qwen2Tokenizer whatever was saved: templates survive that, normalisers do not."""
-    from sentence_transformers.sentence_transformer.modules import Transformer
     from transformers import Qwen2Tokenizer
 
     tokenizer = Qwen2Tokenizer(**model_of(byte_pairs(["<|endoftext|>"])), model_max_length=64)
     tokenizer.save_pretrained(tmp_path)
     tiny_model("qwen2", tokenizer).save_pretrained(tmp_path)
-    install_template(Transformer(str(tmp_path)), CAUSAL)
+    prompted_encoder(load_backbone(str(tmp_path)), CAUSAL)
     with pytest.raises(InputError, match="as Qwen2Tokenizer"):
-        install_template(Transformer(str(tmp_path)), CAUSAL, full_stop="promptbert")
+        prompted_encoder(load_backbone(str(tmp_path)), CAUSAL, full_stop="promptbert")

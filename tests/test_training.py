@@ -434,7 +434,7 @@ def test_resuming_with_other_settings_is_refused(train, train_killed):
         ),
         (["--option", "temperature"], "--option 'temperature' is not of the form NAME=VALUE"),
         (["--option", "temperature=hot"], "temperature of 'consert' is 'hot', but must be a valid number"),
-        (["--backbone", "bert-base-uncasd"], "did you mean 'bert-base-uncased'?"),
+        (["--backbone", "bert-base-uncasd"], "cannot load backbone 'bert-base-uncasd': no such folder"),
         (["--batch-size", "1"], "batch_size is 1, but must be greater than or equal to 2"),
         (["--lower", "0.9", "--upper", "0.2"], "no pair is between lower 0.9 and upper 0.2"),
         (["--preset", "papr"], "must be 'best'"),

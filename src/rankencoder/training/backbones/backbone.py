@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rankencoder.encoder_sources import check_hub, check_readable
-from rankencoder.errors import InputError, first_line, resembling
+from rankencoder.errors import InputError, first_line
 
 if TYPE_CHECKING:
     from sentence_transformers.sentence_transformer.modules import Transformer
@@ -19,22 +19,6 @@ MAX_SEQ_LENGTH = 128  # tokens that a trained encoder reads, by default; it is t
 _DROPOUT = 0.1
 _TASKS = ("classif", "seq_classif", "qa_", "summary_")  # dropout behind the encoder
 _LARGE = 1024  # hidden size
-_KNOWN = (
-    "bert-base-uncased",
-    "bert-base-cased",
-    "bert-large-uncased",
-    "bert-base-multilingual-cased",
-    "distilbert-base-uncased",
-    "roberta-base",
-    "roberta-large",
-    "distilroberta-base",
-    "xlm-roberta-base",
-    "answerdotai/ModernBERT-base",
-    "answerdotai/ModernBERT-large",
-    "HuggingFaceTB/SmolLM2-135M",
-    "HuggingFaceTB/SmolLM2-360M",
-    "Qwen/Qwen2.5-0.5B",
-)
 
 
 @dataclass
@@ -57,6 +41,11 @@ class Backbone:
     def dimension(self) -> int:
         """Dimensions of its vectors."""
         return int(self.config.hidden_size)
+
+    @property
+    def embeddings(self) -> Any:
+        """The module whose output its first layer reads; None where it goes by another name."""
+        return getattr(self.module.model, "embeddings", None)
 
     @property
     def is_roberta(self) -> bool:
@@ -90,7 +79,7 @@ def load_backbone(
     views of a sentence would be the same.
 
     :param dropout: The dropout that it is to have everywhere, in place of its own.
-    :raises InputError: If there is none, or it is no language model; with the nearest names.
+    :raises InputError: If there is none, or it is no language model.
     """
     from sentence_transformers.sentence_transformer.modules import Transformer
 
@@ -155,11 +144,7 @@ def _load_config(name: str, revision: str | None) -> PretrainedConfig:
 
     folder = Path(name)
     if not folder.exists():
-        try:
-            check_hub(name, revision, what="backbone")
-        except InputError as error:
-            hint = "" if name in _KNOWN else resembling(name, _KNOWN)
-            raise InputError(f"{error}{hint and ':'}{hint}") from error
+        check_hub(name, revision, what="backbone")
     elif not (folder / "config.json").exists():
         raise InputError(f"{name} is no backbone: a folder with a config.json and safetensors is wanted")
     check_readable(folder)

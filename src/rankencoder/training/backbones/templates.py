@@ -5,27 +5,37 @@ models are read at the last token of `This sentence : "X" means in one word:"`. 
 are tokenised one by one, and the tokenizer's post-processor joins them: a byte-level tokenizer that saw the
 whole text might merge the sentence's end with the quotation mark.
 
-The export is a plain SentenceTransformer: `install_template`, then `mask_pooling` or a pooling of the last
-token.
+The export (`prompted_encoder`) is a plain SentenceTransformer: its tokenizer.json holds the template.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Literal
 
 from rankencoder.encoders import PROBE
 from rankencoder.errors import InputError
-from rankencoder.training.backbones import tokenizer_json
+from rankencoder.training.backbones.backbone import Backbone
 
 if TYPE_CHECKING:
-    from sentence_transformers.sentence_transformer.modules import Module, Transformer
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Module
+    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-FullStop = Literal["none", "promptbert", "sncse"]  # see `add_full_stop`
+    State = dict[str, Any]  # the content of a tokenizer.json
+
+FullStop = Literal["none", "promptbert", "sncse"]
+_BLANKS = "\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"  # those of str.isspace
+_FULL_STOPS = {  # where each rule applies, the end of a text with certain characters before it; what it adds
+    "promptbert": (r"""(?<=[^.?"'])\z""", "."),
+    "sncse": (rf"(?<=[^{_BLANKS}!-/:-@\[-`{{-~][{_BLANKS}]*)\z", " ."),  # blanks aside, no punctuation
+}
+_LEADING_BLANK = {"type": "Prepend", "prepend": " "}
 _NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 
@@ -52,16 +62,11 @@ class Template:
         if self.has_mask:
             check_mask_token(tokenizer)
             after = after.replace("{mask}", str(tokenizer.mask_token))
-        state = tokenizer_json.read_state(tokenizer)
-        before = tokenizer_json.make_backend(state).encode(self.before.rstrip(), add_special_tokens=False).ids
-        if tokenizer_json.own_blank(state, keep=after[:1].isspace()):
+        state = _plain_state(tokenizer)
+        before = _backend(state).encode(self.before.rstrip(), add_special_tokens=False).ids
+        if _own_blank(state, keep=after[:1].isspace()):
             after = after.lstrip()
-        return before, tokenizer_json.make_backend(state).encode(after, add_special_tokens=False).ids
-
-    def start(self, tokenizer: PreTrainedTokenizerBase) -> int:
-        """Return how many tokens stand before the sentence, special tokens included."""
-        begin, _ = tokenizer_json.special_ids(tokenizer_json.read_state(tokenizer))
-        return len(begin) + len(self.tokens(tokenizer)[0])
+        return before, _backend(state).encode(after, add_special_tokens=False).ids
 
 
 def check_mask_token(tokenizer: PreTrainedTokenizerBase) -> None:
@@ -73,55 +78,36 @@ def check_mask_token(tokenizer: PreTrainedTokenizerBase) -> None:
         )
 
 
-def add_full_stop(text: str, full_stop: FullStop) -> str:
-    """Return a sentence as it enters its template.
-
-    "promptbert" puts "." after a sentence whose last character is none of ``. ? " '``, "sncse" puts " ."
-    after one whose last character, blanks aside, is no ASCII punctuation. Empty sentences stay empty.
-
-    >>> add_full_stop("Hi!", "promptbert"), add_full_stop("Hi!", "sncse"), add_full_stop("Hi", "sncse")
-    ('Hi!.', 'Hi!', 'Hi .')
-    """
-    return text if full_stop == "none" else str(_full_stop_rule(full_stop).normalize_str(text))
-
-
-@cache
-def _full_stop_rule(full_stop: FullStop) -> Any:
-    from tokenizers import Regex
-    from tokenizers.normalizers import Replace
-
-    pattern, added = tokenizer_json.FULL_STOPS[full_stop]
-    return Replace(Regex(pattern), added)
-
-
 def templated_ids(
     tokenizer: PreTrainedTokenizerBase,
     sentences: Sequence[str],
     template: Template,
     *,
     max_length: int | None = None,
+    full_stop: FullStop = "none",
 ) -> list[list[int]]:
     """Return the ids of sentences, cut to ``max_length`` tokens, in a template that comes on top."""
-    templated = _cached_tokenizer(tokenizer, template)
-    length = None if max_length is None else max_length + template_length(tokenizer, template)
+    templated = training_tokenizer(tokenizer, template, full_stop)
+    length = None if max_length is None else max_length + templated.num_special_tokens_to_add()
     encoded = templated(list(sentences), truncation=length is not None, max_length=length, verbose=False)
     return list(encoded["input_ids"])
 
 
-def template_length(tokenizer: PreTrainedTokenizerBase, template: Template) -> int:
-    """Return the number of tokens that a template adds to a sentence, special tokens included."""
-    return int(_cached_tokenizer(tokenizer, template).num_special_tokens_to_add())
-
-
 @lru_cache(maxsize=8)
-def _cached_tokenizer(tokenizer: PreTrainedTokenizerBase, template: Template) -> PreTrainedTokenizerFast:
-    return templated_tokenizer(tokenizer, template, full_stop="none")
+def training_tokenizer(
+    tokenizer: PreTrainedTokenizerBase, template: Template, full_stop: FullStop = "none"
+) -> PreTrainedTokenizerFast:
+    """Return the templated tokenizer that training uses, made once; the encoder has one of its own."""
+    return templated_tokenizer(tokenizer, template, full_stop=full_stop)
 
 
 def templated_tokenizer(
     tokenizer: PreTrainedTokenizerBase, template: Template, *, full_stop: FullStop
 ) -> PreTrainedTokenizerFast:
     """Return a tokenizer that puts every sentence into the template; truncation cuts the sentence alone.
+
+    A full stop of "promptbert" comes after a sentence whose last character is none of ``. ? " '``, one of
+    "sncse", with a blank, if that character, blanks aside, is no ASCII punctuation; none after an empty one.
 
     A template that the tokenizer already has is replaced. Special tokens written in a sentence are read as
     text, so that a row has one mask (except that a Unigram model, as XLM-RoBERTa's, may know its mask token
@@ -131,21 +117,23 @@ def templated_tokenizer(
     # the generic class: of any other, transformers 5 loads the stock pipeline
     from transformers import PreTrainedTokenizerFast
 
+    state = _plain_state(tokenizer)
+    begin, end = _special_ids(state)
     prefix, suffix = template.tokens(tokenizer)
-    state = tokenizer_json.read_state(tokenizer)
-    begin, end = tokenizer_json.special_ids(state)
     blank = template.before[-1:].isspace()
-    own_blank = not template.before or tokenizer_json.own_blank(state, keep=blank)
-    tokenizer_json.set_normalizer(state, full_stop=full_stop, blank=blank and not own_blank)
-    tokenizer_json.set_post_processor(
-        state, begin=begin, prefix=prefix, suffix=suffix, end=end if template.has_mask else []
-    )
+    own_blank = not template.before or _own_blank(state, keep=blank)
+    added = [] if full_stop == "none" else [_replacement(full_stop)]
+    added += [_LEADING_BLANK] if blank and not own_blank else []
+    state["normalizer"] = {"type": "Sequence", "normalizers": [*added, *_parts(state["normalizer"])]}
+    backend = _backend(state)
+    pieces = {"BEGIN": begin, "PREFIX": prefix, "SUFFIX": suffix, "END": end if template.has_mask else []}
+    _set_post_processor(backend, pieces)
     named = {name: str(token) for name in _NAMED_TOKENS if (token := getattr(tokenizer, name, None))}
     for stand_in in ("eos_token", "unk_token", "bos_token"):  # many causal models have no padding token
         if "pad_token" not in named and stand_in in named:
             named["pad_token"] = named[stand_in]
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer_json.make_backend(state),
+        tokenizer_object=backend,
         name_or_path=tokenizer.name_or_path,
         model_max_length=tokenizer.model_max_length,
         truncation_side=tokenizer.truncation_side,
@@ -154,6 +142,103 @@ def templated_tokenizer(
         model_input_names=["input_ids", "attention_mask"],
         **named,
     )
+
+
+def _plain_state(tokenizer: PreTrainedTokenizerBase) -> State:
+    """Return a tokenizer's content without truncation, padding and the template that it may have."""
+    state: State = json.loads(tokenizer.backend_tokenizer.to_str())
+    state.update(truncation=None, padding=None)
+    post = state["post_processor"] or {}
+    if "PREFIX" in (post.get("special_tokens") or {}):
+        ours = [_LEADING_BLANK, *map(_replacement, _FULL_STOPS)]
+        own = [part for part in _parts(state["normalizer"]) if part not in ours]
+        state["normalizer"] = {"type": "Sequence", "normalizers": own}
+        template = [{"SpecialToken": {"id": name, "type_id": 0}} for name in ("PREFIX", "SUFFIX")]
+        post["single"] = [part for part in post["single"] if part not in template]
+    return state
+
+
+def _backend(state: State) -> Tokenizer:
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_str(json.dumps(state))
+
+
+def _special_ids(state: State) -> tuple[list[int], list[int]]:
+    """Return the special tokens that stand before and after a text."""
+    encoded = _backend(state).encode("a")
+    text = [position for position, special in enumerate(encoded.special_tokens_mask) if not special]
+    return encoded.ids[: text[0]], encoded.ids[text[-1] + 1 :]
+
+
+def _own_blank(state: State, *, keep: bool) -> bool:
+    """Say whether a tokenizer puts a blank before every text by itself; unless it may keep that, stop it."""
+    found = False
+    for part in _parts(state["normalizer"]):
+        if part["type"] == "Prepend" and part["prepend"]:
+            found, part["prepend"] = True, part["prepend"] if keep else ""
+    first: dict[str, Any] = next(iter(_parts(state["pre_tokenizer"])), {"type": ""})  # later ones see words
+    if first["type"] == "Metaspace" and first["prepend_scheme"] != "never":
+        found, first["prepend_scheme"] = True, first["prepend_scheme"] if keep else "never"
+    if first["type"] == "ByteLevel" and first["add_prefix_space"]:
+        found, first["add_prefix_space"] = True, keep
+    return found
+
+
+def _replacement(full_stop: str) -> dict[str, Any]:
+    pattern, content = _FULL_STOPS[full_stop]
+    return {"type": "Replace", "pattern": {"Regex": pattern}, "content": content}
+
+
+def _parts(component: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Return the innermost parts of a normaliser or pre-tokenizer in their order."""
+    if component is None or component["type"] != "Sequence":
+        return [component] if component else []
+    inner = component.get("normalizers") or component.get("pretokenizers") or []
+    return [part for each in inner for part in _parts(each)]
+
+
+def _set_post_processor(backend: Tokenizer, pieces: dict[str, list[int]]) -> None:
+    """Put pieces of any number of tokens around the text; truncation then leaves room for all of them."""
+    from tokenizers.processors import TemplateProcessing
+
+    begin, prefix, suffix, end = ([name] if ids else [] for name, ids in pieces.items())
+    backend.post_processor = TemplateProcessing(
+        single=[*begin, *prefix, "$A", *suffix, *end],
+        special_tokens=[
+            {"id": name, "ids": ids, "tokens": [backend.id_to_token(index) for index in ids]}
+            for name, ids in pieces.items()
+        ],
+    )
+
+
+def prompted_encoder(
+    backbone: Backbone, template: Template, *, full_stop: FullStop = "none", pooling: str = "lasttoken"
+) -> SentenceTransformer:
+    """Return an encoder that puts every sentence into a template, also after it is saved and loaded.
+
+    A sentence's vector is the state of the template's mask token, or what ``pooling`` makes of a template
+    without one. The backbone's `max_seq_length` counts all tokens, the template's included.
+    """
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    module = backbone.module
+    tokenizer = templated_tokenizer(backbone.tokenizer, template, full_stop=full_stop)
+    length, added = module.max_seq_length, tokenizer.num_special_tokens_to_add()
+    if length is not None and length <= added:
+        raise InputError(
+            f"max_seq_length {length} leaves no room for a sentence: the template takes {added} tokens"
+        )
+    _check_reload(tokenizer, backbone.config)
+    module.processor = tokenizer
+    # a chat template would have the sentences as messages
+    module.modality_config = {"text": module.modality_config["text"]}
+    module.input_formatter.supported_modalities = ["text"]
+    if not template.has_mask:
+        return SentenceTransformer(modules=[module, Pooling(backbone.dimension, pooling)])
+    module.unpad_inputs = False  # WordWeights needs rows, not one long sequence
+    return SentenceTransformer(modules=[module, *mask_pooling(tokenizer, backbone.dimension)])
 
 
 def mask_pooling(tokenizer: PreTrainedTokenizerBase, dimension: int) -> list[Module]:
@@ -167,29 +252,7 @@ def mask_pooling(tokenizer: PreTrainedTokenizerBase, dimension: int) -> list[Mod
     # WordWeights falls back on a word's lower case
     weights = {word: 0.0 for word in words if word.lower() == mask} | {mask: 1.0}
     pick = WordWeights(words, weights, unknown_word_weight=0)
-    pick.requires_grad_(False)
-    return [pick, Pooling(dimension, "mean")]
-
-
-def install_template(transformer: Transformer, template: Template, *, full_stop: FullStop = "none") -> None:
-    """Make a Transformer module put every sentence into the template, also after it is saved and loaded.
-
-    Its `max_seq_length` stays and counts all tokens, the template's included.
-    """
-    assert transformer.tokenizer is not None  # a backbone has one
-    tokenizer = templated_tokenizer(transformer.tokenizer, template, full_stop=full_stop)
-    length, added = transformer.max_seq_length, tokenizer.num_special_tokens_to_add()
-    if length is not None and length <= added:
-        raise InputError(
-            f"max_seq_length {length} leaves no room for a sentence: the template takes {added} tokens"
-        )
-    _check_reload(tokenizer, transformer.config)
-    transformer.processor = tokenizer
-    # a chat template would have the sentences as messages
-    transformer.modality_config = {"text": transformer.modality_config["text"]}
-    transformer.input_formatter.supported_modalities = ["text"]
-    if template.has_mask:
-        transformer.unpad_inputs = False  # WordWeights needs rows, not one long sequence
+    return [pick.requires_grad_(False), Pooling(dimension, "mean")]
 
 
 def _check_reload(tokenizer: PreTrainedTokenizerFast, config: Any) -> None:

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from rankencoder.training.backbones.backbone import Backbone
-from rankencoder.training.backbones.templates import Template, install_template, mask_pooling, templated_ids
+from rankencoder.training.backbones.templates import (
+    Template,
+    prompted_encoder,
+    templated_ids,
+    training_tokenizer,
+)
 from rankencoder.training.losses.contrastive import ContrastiveLoss, Features
 from rankencoder.training.methods.method import Method, Rows, Traits, Views, cite, register
 
@@ -33,8 +38,6 @@ class PromptBERT(Method):
 
     name = "promptbert"
     about = "The sentence in two templates, the state of [MASK] less the template's own bias."
-    paper = "PromptBERT: Improving BERT Sentence Embeddings with Prompts (Jiang et al., EMNLP 2022)"
-    year = 2022
     citation = cite("jiang-etal-2022-promptbert")
     roberta_bias_offset: Literal[0, 2] = 2
 
@@ -64,15 +67,6 @@ class PromptBERT(Method):
         return PromptBERTLoss(model, self, backbone)
 
 
-def prompted_encoder(backbone: Backbone, template: Template, *, full_stop: Any) -> SentenceTransformer:
-    """Return an encoder that puts a sentence into a template and gives the state of [MASK]."""
-    from sentence_transformers import SentenceTransformer
-
-    install_template(backbone.module, template, full_stop=full_stop)
-    pooling = mask_pooling(backbone.tokenizer, backbone.dimension)
-    return SentenceTransformer(modules=[backbone.module, *pooling])
-
-
 class PromptBERTLoss(ContrastiveLoss):
     """The contrastive loss of template-denoised vectors: h_T(X) − b_T(n), n the number of X's tokens.
 
@@ -84,11 +78,10 @@ class PromptBERTLoss(ContrastiveLoss):
 
     def __init__(self, model: SentenceTransformer, method: PromptBERT, backbone: Backbone) -> None:
         super().__init__(model, method)
-        tokenizer = backbone.tokenizer
-        templates = method.templates(backbone)
-        self.empty = [templated_ids(tokenizer, [""], template)[0] for template in templates]
-        self.before = [template.start(tokenizer) for template in templates]
-        self.pad_id = int(tokenizer.pad_token_id)
+        templates = [training_tokenizer(backbone.tokenizer, t) for t in method.templates(backbone)]
+        self.empty: list[list[int]] = [template("")["input_ids"] for template in templates]
+        self.before = [template("a").sequence_ids().index(0) for template in templates]
+        self.pad_id = int(backbone.tokenizer.pad_token_id)
         self.rows: dict[tuple[int, torch.device], dict[str, torch.Tensor]] = {}
         self.positions = backbone.is_roberta and method.roberta_bias_offset == 0
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from rankencoder.training.backbones.backbone import Backbone
-from rankencoder.training.backbones.templates import Template, install_template, templated_ids
+from rankencoder.training.backbones.templates import Template, prompted_encoder, templated_ids
 from rankencoder.training.methods.method import Method, Rows, Traits, Views, cite, register
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ class SimCSE(Method):
 
     name = "simcse"
     about = "Twice the same sentence under two dropout masks; the state of [CLS]."
-    paper = "SimCSE: Simple Contrastive Learning of Sentence Embeddings (Gao, Yao and Chen, EMNLP 2021)"
-    year = 2021
     citation = cite("gao-etal-2021-simcse")
     kinds: ClassVar[tuple[str, ...]] = ("masked", "causal")
 
@@ -45,11 +43,11 @@ class SimCSE(Method):
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Pooling
 
-        if backbone.kind == "causal":
-            install_template(backbone.module, CAUSAL_PROMPT, full_stop="none")
         own = "lasttoken" if backbone.kind == "causal" else "cls"
         mode = own if self.pooling == "auto" else self.pooling
-        return SentenceTransformer(modules=[backbone.module, Pooling(backbone.dimension, pooling_mode=mode)])
+        if backbone.kind == "causal":
+            return prompted_encoder(backbone, CAUSAL_PROMPT, pooling=mode)
+        return SentenceTransformer(modules=[backbone.module, Pooling(backbone.dimension, mode)])
 
     def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
         """Return the sentence twice, cut to ``max_length`` tokens; a prompt comes on top."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -11,10 +12,14 @@ from torch.nn import functional
 
 from rankencoder.errors import InputError
 from rankencoder.training.backbones.backbone import Backbone
-from rankencoder.training.backbones.templates import Template, add_full_stop, template_length, templated_ids
+from rankencoder.training.backbones.templates import (
+    Template,
+    prompted_encoder,
+    templated_ids,
+    training_tokenizer,
+)
 from rankencoder.training.losses.contrastive import ContrastiveLoss, Features
 from rankencoder.training.methods.method import Method, Rows, Traits, Views, cite, register
-from rankencoder.training.methods.promptbert import prompted_encoder
 from rankencoder.training.negation import load_parser, negate_sentences
 
 if TYPE_CHECKING:
@@ -40,11 +45,6 @@ class SNCSE(Method):
 
     name = "sncse"
     about = "PromptBERT's views without denoising, and negated sentences as soft negatives."
-    paper = (
-        "SNCSE: Contrastive Learning for Unsupervised Sentence Embedding with Soft Negative Samples "
-        "(Wang and Dou, ICIC 2023)"
-    )
-    year = 2023
     citation = cite("wang-dou-2023-sncse")
 
     paths: ClassVar[tuple[str, ...]] = ("parser",)
@@ -62,14 +62,11 @@ class SNCSE(Method):
     @classmethod
     def defaults(cls, backbone: Traits) -> dict[str, Any]:
         """Return the authors' settings."""
-        size = {"batch_size": 128, "learning_rate": 5e-6} if backbone.is_large else {}
-        weight = 5e-4 if backbone.is_roberta else 1e-3
         return {
-            "batch_size": 256,
-            "learning_rate": 1e-5,
+            "batch_size": 128 if backbone.is_large else 256,
+            "learning_rate": 5e-6 if backbone.is_large else 1e-5,
             "precision": "fp32",
-            "margin_weight": weight,
-            **size,
+            "margin_weight": 5e-4 if backbone.is_roberta else 1e-3,
         }
 
     def encoder(self, backbone: Backbone) -> SentenceTransformer:
@@ -91,25 +88,27 @@ class SNCSE(Method):
 
     def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
         """Return the sentence in both templates and its negation in the second, within ``max_length``."""
-        texts = [add_full_stop(text, "sncse") for text in rows["text"]]
-        pairs = zip(rows["text"], rows["negation"], strict=True)
-        negations = [add_full_stop(self._negation(*pair), "sncse") for pair in pairs]
-        longest = max(template_length(backbone.tokenizer, template) for template in (_COLON, _OF))
+        tokenizers = [training_tokenizer(backbone.tokenizer, template, "sncse") for template in (_COLON, _OF)]
+        longest = max(tokenizer.num_special_tokens_to_add() for tokenizer in tokenizers)
         if max_length <= longest:
             raise InputError(
                 f"max_length {max_length} leaves no room for a sentence: templates take {longest}"
             )
-        room = max_length - longest
-        pieces = ((texts, _COLON), (texts, _OF), (negations, _OF))
-        return [templated_ids(backbone.tokenizer, *piece, max_length=room) for piece in pieces]
-
-    def _negation(self, text: str, negation: str) -> str:
-        ended = add_full_stop(text, "sncse")
-        return f"Not {ended}" if self.lookup == "authors" and ended != text else negation
+        texts, negations = rows["text"], rows["negation"]
+        if self.lookup == "authors":
+            pairs = zip(texts, negations, strict=True)
+            negations = [right if _is_ended(text) else f"Not {text}" for text, right in pairs]
+        views = ((texts, _COLON), (texts, _OF), (negations, _OF))
+        cut: dict[str, Any] = {"max_length": max_length - longest, "full_stop": "sncse"}
+        return [templated_ids(backbone.tokenizer, *view, **cut) for view in views]
 
     def loss(self, model: SentenceTransformer, backbone: Backbone) -> SNCSELoss:
         """Return the contrastive loss and the bidirectional margin loss."""
         return SNCSELoss(model, self)
+
+
+def _is_ended(text: str) -> bool:
+    return text.rstrip()[-1:] in string.punctuation
 
 
 def margin_loss(difference: torch.Tensor, alpha: float, beta: float) -> torch.Tensor:
