@@ -124,12 +124,14 @@ def _methods() -> dict[str, Any]:
     ours = {
         name: method for name, method in methods().items() if method.__module__.startswith("rankencoder.")
     }
-    return dict(sorted(ours.items(), key=lambda item: (item[1].year, item[0])))
+    return dict(sorted(ours.items(), key=lambda item: (item[1].paper()[1], item[0])))
 
 
 def methods_page() -> str:
     """Return the list of methods."""
-    rows = "\n".join(f"| [{name}]({name}.md) | {m.about} | {m.paper} |" for name, m in _methods().items())
+    rows = "\n".join(
+        f"| [{name}]({name}.md) | {m.about} | {m.paper()[0]} |" for name, m in _methods().items()
+    )
     return (
         "# Methods\n\nHow E1 is trained (`rankencoder train --method NAME`). What came of it here is in "
         "[results](../results/README.md#the-seven-methods-e1-and-e2), advice, and how to write your own, in "
@@ -157,7 +159,7 @@ def method_page(method: Any) -> str:
             f"# {method.name}",
             method.about,
             lead,
-            f"{method.paper}. Backbones: {kinds} language models.",
+            f"{method.paper()[0]}. Backbones: {kinds} language models.",
             f"```console\n$ rankencoder train corpus.txt --backbone bert-base-uncased --method {method.name} "
             "-o my-run\n```",
             "## Settings\n\nThe authors' choices, each a flag of `rankencoder train`.",

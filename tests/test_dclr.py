@@ -314,7 +314,6 @@ def test_what_to_do_without_a_complementary_encoder(tmp_path, monkeypatch):
         (lambda: method.check(None), "'princeton-nlp/unsup-simcse-bert-base-uncased'.*no hub within reach"),
         (lambda: DCLR(complementary=str(tmp_path / "empty")).check(None), "empty is no encoder"),
         (lambda: DCLR(complementary=str(tmp_path / "damaged")).companion("cpu"), "cannot load.*damaged'"),
-        (lambda: DCLR().check(None), "none was given"),
     ):
         with pytest.raises(InputError) as caught:
             call()

@@ -34,6 +34,7 @@ WORDS = ("cat", "dog", "river", "house", "old", "warm", "sleeps", "sees", "moves
 DRAW = random.Random(0)
 SENTENCES = [" ".join(DRAW.choices(WORDS, k=10)) + "." for _ in range(16)]
 ROWS = {"row": list(range(16)), "text": SENTENCES, "negation": [f"Not {text}" for text in SENTENCES]}
+STEPS = {"diffcse": 30}  # its projector has more to learn
 SECOND_MODELS = {"dclr": "complementary", "diffcse": "generator"}
 LONG = "the old cat sees a warm river " * 20
 
@@ -84,7 +85,7 @@ def untrained(build):
 
 @pytest.fixture(scope="module")
 def trained(build):
-    """The same after 30 steps, with the losses on the way and the gradients of the first."""
+    """The same after some steps, with the losses on the way and the gradients of the first."""
 
     @cache
     def make(name, family):
@@ -93,7 +94,7 @@ def trained(build):
         made.loss.train()
         optimizer = torch.optim.AdamW((p for p in made.loss.parameters() if p.requires_grad), lr=3e-3)
         made.losses = []
-        for step in range(30):
+        for step in range(STEPS.get(name, 12)):
             optimizer.zero_grad()
             loss = made.loss([made.features])
             loss.backward()
@@ -159,11 +160,11 @@ def test_a_method_says_what_it_is(name):
     fields = dict(re.findall(r'^    (\w+) = "((?:[^"]|\n)*)",$', entry[3], re.MULTILINE))
     assert {"title", "author", "year"} <= fields.keys()
     assert all(value.count("{") == value.count("}") for value in fields.values())
-    title, _, where = method.paper.rpartition(" (")
+    title, _, where = method.paper()[0].rpartition(" (")
     assert title == fields["title"].translate({ord("{"): None, ord("}"): None})
-    assert fields["year"] in where
-    assert fields["author"].partition(",")[0] in where
-    assert 0 <= int(fields["year"]) - method.year <= 1  # a preprint may be older
+    first = fields["author"].partition(",")[0]
+    assert re.fullmatch(rf"{first} (et al\.|and [A-Z]\w+), {fields['year']}\)", where)
+    assert method.paper()[1] == int(fields["year"])
 
 
 @every_pair
@@ -301,9 +302,9 @@ def test_everything_that_is_trained_has_a_gradient(trained, name, family):
 
 
 @every_pair
-def test_thirty_steps_reduce_the_loss(trained, name, family):
+def test_a_few_steps_reduce_the_loss(trained, name, family):
     losses = trained(name, family).losses
-    assert np.mean(losses[-5:]) < 0.9 * np.mean(losses[:5])
+    assert np.mean(losses[-3:]) < 0.9 * np.mean(losses[:3])
 
 
 @every_pair
@@ -417,7 +418,6 @@ def test_unknown_names_get_the_nearest(train, folders, tmp_path):
         ("simcse-mlm", "mlm_probability", 0, "greater than 0"),
         ("simcse-mlm", "mlm_weight", -1, "greater than or equal to 0"),
         ("consert", "cutoff_rate", 1.5, "less than or equal to 1"),
-        ("consert", "dropout_rate", -0.1, "greater than or equal to 0"),
         ("consert", "loss_weight", 0, "greater than 0"),
         ("dclr", "ascent_steps", -1, "greater than or equal to 0"),
         ("dclr", "noise_ratio", -1, "greater than or equal to 0"),
@@ -517,9 +517,7 @@ def test_what_is_no_method(registry):
         register(dict)
     with pytest.raises(InputError, match="is no method: derive a class"):
         find_method("os:path")
-    with pytest.raises(
-        InputError, match="method Unnamed does not say its name, about, paper, year, citation"
-    ):
+    with pytest.raises(InputError, match="method Unnamed does not say its name, about, citation"):
 
         @register
         class Unnamed(Method):

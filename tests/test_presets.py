@@ -78,7 +78,7 @@ def test_settings_of_the_base_methods(method, kind, size, batch_size, learning_r
             "roberta",
             768,
             (96, 5e-7, 10, 64, "fp16"),
-            {"first": "feature-cutoff", "second": "shuffle"},
+            {"loss_weight": 0.15},
         ),
         (ESimCSE, "bert", 768, (64, 3e-5, 1, 32, "fp16"), {"repetition_rate": 0.32, "queue_size": 160}),
         (ESimCSE, "roberta", 768, (64, 1e-5, 1, 32, "fp16"), {"repetition_rate": 0.3, "momentum": 0.995}),

@@ -20,14 +20,14 @@ def cut(shared, tmp_path_factory):
 
 
 # CI has 15 minutes; all methods train a tiny BERT in test_methods.py, and these here with `make test-slow`
-METHODS = ("promptbert", "sncse", "consert", "esimcse", "dclr", "diffcse")
-OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
+METHODS = ("simcse", "promptbert", "sncse", "consert", "esimcse", "dclr", "diffcse")
+SLOW = [pytest.param(name, 2, marks=pytest.mark.slow) for name in METHODS]
 
 
-@pytest.mark.parametrize("name", ["simcse", *OTHERS])
+@pytest.mark.parametrize(("name", "encoders"), [("simcse", 1), *SLOW])
 @pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
 @pytest.mark.filterwarnings("ignore::rankencoder.errors.ReferenceWarning")
-def test_every_method_trains_both_encoders_on_a_real_backbone(shared, cut, tmp_path, monkeypatch, name):
+def test_every_method_trains_a_real_backbone(shared, cut, tmp_path, monkeypatch, name, encoders):
     """A few steps lift the score on some pairs of STS-B dev above that of the untrained encoder."""
     from rankencoder import train
     from rankencoder.training.backbones.backbone import load_backbone
@@ -51,10 +51,11 @@ def test_every_method_trains_both_encoders_on_a_real_backbone(shared, cut, tmp_p
         method=name,
         options=options,
         dev=[str(dev)],
+        only_base=encoders == 1,
         **settings,
     )
     scores = [stage["best"]["dev"] for stage in run.record["stages"]]
-    assert len(scores) == 2
+    assert len(scores) == encoders
     assert min(scores) > before
 
 
@@ -76,7 +77,7 @@ def test_simcse_lifts_a_real_backbone(shared, cut, tmp_path):
     assert run.record["stages"][0]["best"]["dev"] > before + 0.1
 
 
-@pytest.mark.parametrize("name", ["simcse", "promptbert", "consert"])
+@pytest.mark.parametrize("name", ["simcse", "promptbert"])
 def test_tokens_of_many_sentences_are_those_of_the_model(shared, cut, name):
     from functools import partial
 

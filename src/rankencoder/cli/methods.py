@@ -39,11 +39,12 @@ def describe(method: type[Method], backbone: Family) -> dict[str, Any]:
     declared: dict[str, Any] = {
         name: field.json_schema_extra for name, field in TrainConfig.model_fields.items()
     }
+    paper, year = method.paper()
     chosen = {name: getattr(config, name) for name, extra in declared.items() if extra["by_method"]}
     return {
         "about": method.about,
-        "paper": method.paper,
-        "year": method.year,
+        "paper": paper,
+        "year": year,
         "settings": {name: value for name, value in chosen.items() if value},
         "options": config.options,
     }

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -12,18 +10,22 @@ import torch
 from pydantic import NonNegativeFloat, NonNegativeInt
 from torch.nn import functional
 
-from rankencoder.encoder_sources import check_device, check_encoder_name, encoder_folder, split_prompt
+from rankencoder.encoder_sources import check_encoder_name, encoder_folder, split_prompt
 from rankencoder.encoders import Encoder
-from rankencoder.errors import InputError
 from rankencoder.training.backbones.backbone import Backbone, load_backbone
 from rankencoder.training.gather import gather
 from rankencoder.training.losses.contrastive import ContrastiveLoss, Features, mean_cosines
 from rankencoder.training.losses.formulas import cosine_matrix
-from rankencoder.training.methods.method import Traits, cite, register
+from rankencoder.training.methods.method import Traits, cite, needed, register
 from rankencoder.training.methods.simcse import SimCSE
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+
+_COMPLEMENTARY = (
+    *("a complementary encoder", "dclr", "complementary"),
+    "the folder 'base' of a SimCSE run",
+)
 
 
 @register
@@ -42,16 +44,11 @@ class DCLR(SimCSE):
 
     name = "dclr"
     about = "SimCSE without the negatives that another encoder finds too similar, and with noise negatives."
-    paper = (
-        "Debiased Contrastive Learning of Unsupervised Sentence Representations "
-        "(Zhou, Zhang, Zhao and Wen, ACL 2022)"
-    )
-    year = 2022
     citation = cite("zhou-etal-2022-debiased")
     kinds: ClassVar[tuple[str, ...]] = ("masked",)
     paths: ClassVar[tuple[str, ...]] = ("complementary",)
 
-    complementary: str | None = None
+    complementary: str = "princeton-nlp/unsup-simcse-bert-base-uncased"
     threshold: float = 0.9
     noise_ratio: NonNegativeFloat = 1.0
     ascent_steps: NonNegativeInt = 4
@@ -74,40 +71,25 @@ class DCLR(SimCSE):
             "noise_ratio": (5.0 if large else 2.5) if roberta else (3.0 if large else 1.0),
         }
 
+    @needed(*_COMPLEMENTARY)
     def check(self, backbone: Backbone) -> None:
         """Make sure that the complementary encoder is there."""
-        with self._wanted() as name:
-            check_encoder_name(name)
+        check_encoder_name(self.complementary)
 
+    @needed(*_COMPLEMENTARY)
     def companion(self, device: str | None) -> Encoder:
         """Return the complementary encoder."""
         from sentence_transformers.util import is_sentence_transformer_model
 
-        if device is not None:
-            check_device(device)
-        with self._wanted() as given:
-            path, prompt = split_prompt(given)
-            name = encoder_folder(path)
-            cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")  # as sentence-transformers has it
-            if is_sentence_transformer_model(name, cache_folder=cache):
-                return Encoder(name, prompt=prompt, device=device)
-            model = SimCSE().encoder(load_backbone(name))
-        encoder = Encoder(model if device is None else model.to(device), prompt=prompt)
-        encoder.name = given
+        path, prompt = split_prompt(self.complementary)
+        name = encoder_folder(path)
+        cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")  # as sentence-transformers has it
+        if is_sentence_transformer_model(name, cache_folder=cache):
+            return Encoder(name, prompt=prompt, device=device)
+        model = SimCSE().encoder(load_backbone(name))
+        encoder = Encoder(model.to(device or model.device), prompt=prompt)
+        encoder.name = self.complementary
         return encoder
-
-    @contextmanager
-    def _wanted(self) -> Iterator[str]:
-        """Give the complementary encoder's name; errors within say what to do."""
-        try:
-            if self.complementary is None:
-                raise InputError("none was given")
-            yield self.complementary
-        except InputError as error:
-            raise InputError(
-                f"method 'dclr' needs a complementary encoder: {error}; set `options` complementary=NAME, "
-                "for example the folder 'base' of a SimCSE run"
-            ) from error
 
     def loss(self, model: SentenceTransformer, backbone: Backbone) -> DCLRLoss:
         """Return the loss with weighted and noise negatives."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import torch
 from pydantic import NonNegativeFloat
@@ -19,7 +19,7 @@ from rankencoder.training.backbones.frozen import Frozen
 from rankencoder.training.backbones.masking import TokenMask
 from rankencoder.training.backbones.templates import check_mask_token
 from rankencoder.training.losses.contrastive import ContrastiveLoss, Features
-from rankencoder.training.methods.method import Share, Traits, cite, register
+from rankencoder.training.methods.method import Share, Traits, cite, needed, register
 from rankencoder.training.methods.simcse import SimCSE
 
 if TYPE_CHECKING:
@@ -31,30 +31,24 @@ if TYPE_CHECKING:
 class DiffCSE(SimCSE):
     """SimCSE plus the loss of detecting replaced tokens, given the sentence's vector.
 
+    As in the authors' code, the generator's likeliest tokens are taken (the paper draws them), and padding
+    counts in the detection's loss.
+
     :param generator: The masked language model that fills in masked tokens, folder or hub name; it has the
         backbone's vocabulary.
     :param mask_ratio: ρ, share of the tokens that are masked.
     :param rtd_weight: λ of the detection's loss.
-    :param sampling: The generator's likeliest tokens, "argmax" as in the authors' code, or drawn ones,
-        "sample" as in the paper.
-    :param padding_counts: Whether padding, never replaced, is in the detection's loss, as in their code.
     """
 
     name = "diffcse"
     about = "SimCSE, and a discriminator that finds replaced tokens by the sentence's vector."
-    paper = (
-        "DiffCSE: Difference-based Contrastive Learning for Sentence Embeddings (Chuang et al., NAACL 2022)"
-    )
-    year = 2022
     citation = cite("chuang-etal-2022-diffcse")
     kinds: ClassVar[tuple[str, ...]] = ("masked",)
     paths: ClassVar[tuple[str, ...]] = ("generator",)
 
-    generator: str | None = None
+    generator: str = "distilbert-base-uncased"
     mask_ratio: Share = 0.3
     rtd_weight: NonNegativeFloat = 0.005
-    sampling: Literal["argmax", "sample"] = "argmax"
-    padding_counts: bool = True
 
     @classmethod
     def defaults(cls, backbone: Traits) -> dict[str, Any]:
@@ -71,23 +65,44 @@ class DiffCSE(SimCSE):
     def check(self, backbone: Backbone) -> None:
         """Make sure that the generator is there and that the backbone can be a discriminator."""
         check_mask_token(backbone.tokenizer)
-        embeddings_of(backbone.module.model, backbone.name)
+        width = getattr(backbone.config, "embedding_size", backbone.dimension)
+        if backbone.embeddings is None or width != backbone.dimension:
+            raise InputError(
+                f"method 'diffcse' cannot train {backbone.name!r}: no sentence vector fits in among its "
+                "embeddings"
+            )
         self.load_generator(backbone)
 
+    @needed(
+        "a generator, a masked language model with the backbone's vocabulary",
+        *("diffcse", "generator", "the backbone"),
+    )
     def load_generator(self, backbone: Backbone) -> nn.Module:
         """Return the generator."""
-        name = self.generator or self.defaults(backbone)["generator"]
+        from transformers import AutoTokenizer
+
+        name = self.generator
+        revision = backbone.revision if name == backbone.name else None
+        if not Path(name).exists():
+            check_hub(name, revision, what="generator")
         try:
-            return _load_generator(name, backbone)
-        except InputError as error:
-            raise InputError(
-                f"method 'diffcse' needs a generator, a masked language model with the backbone's "
-                f"vocabulary: {error}; set `options` generator=NAME, for example the backbone"
-            ) from error
+            tokenizer: Any = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
+            model, has_head = load_masked_language_model(name, revision)
+        except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
+            raise InputError(f"cannot load generator {name!r}: {first_line(error)}") from error
+        if not has_head:
+            raise InputError(f"generator {name!r} has no language modelling head")
+        if _vocabulary(tokenizer, model.config) != _vocabulary(backbone.tokenizer, backbone.config):
+            raise InputError(f"generator {name!r} has another vocabulary")
+        return cast(nn.Module, model)
 
     def loss(self, model: SentenceTransformer, backbone: Backbone) -> DiffCSELoss:
         """Return the contrastive loss with that of the detection beside it."""
         return DiffCSELoss(model, self, backbone)
+
+
+def _vocabulary(tokenizer: Any, config: Any) -> tuple[dict[str, int], list[int], int]:
+    return tokenizer.get_vocab(), tokenizer.all_special_ids, config.vocab_size
 
 
 class DiffCSELoss(ContrastiveLoss):
@@ -115,31 +130,16 @@ class DiffCSELoss(ContrastiveLoss):
         logged["replaced"] = share(replaced, real)
         logged["replaced_accuracy"] = share(right, replaced)
         logged["kept_accuracy"] = share(right, real & ~replaced)
-        counted = torch.ones_like(real) if self.method.padding_counts else real
-        return {"rtd": self.method.rtd_weight * detection_loss(logits, replaced, counted)}
+        loss = functional.cross_entropy(logits.float().flatten(0, 1), replaced.long().flatten())
+        return {"rtd": self.method.rtd_weight * loss}
 
     @torch.no_grad()
     def edit(self, inputs: Features) -> torch.Tensor:
         """Return what the generator makes of masked sentences; the first token and padding stay."""
         ids = inputs["input_ids"]
-        logits = self.generator(**{**inputs, "input_ids": self.mask(ids)[0]}).logits
-        if self.method.sampling == "sample":
-            logits = logits.float()
-            logits = logits - torch.empty_like(logits).exponential_().log()  # Gumbel's noise
+        said = self.generator(**{**inputs, "input_ids": self.mask(ids)[0]}).logits.argmax(dim=-1)
         changes = inputs["attention_mask"].bool() & (torch.arange(ids.shape[1], device=ids.device) > 0)
-        return torch.where(changes, logits.argmax(dim=-1), ids)
-
-
-def detection_loss(logits: torch.Tensor, replaced: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
-    """Return the mean cross-entropy of the two classes, kept and replaced, over the tokens that count.
-
-    >>> logits = torch.tensor([[[0.0, 0.0], [0.0, 1.0], [9.0, 0.0]]])
-    >>> replaced, counted = torch.tensor([[0, 1, 0]]), torch.tensor([[1, 1, 0]])
-    >>> f"{detection_loss(logits, replaced, counted):.4f}"  # (log 2 + log(1 + 1/e)) / 2
-    '0.5032'
-    """
-    losses = functional.cross_entropy(logits.float().transpose(1, 2), replaced.long(), reduction="none")
-    return (losses * counted).sum() / counted.sum()
+        return torch.where(changes, said, ids)
 
 
 def share(these: torch.Tensor, among: torch.Tensor) -> torch.Tensor:
@@ -147,29 +147,26 @@ def share(these: torch.Tensor, among: torch.Tensor) -> torch.Tensor:
     return (these & among).sum() / among.sum().clamp(min=1)
 
 
-class Projector(nn.Module):
-    """The layers between encoder and loss: their statistics are of all views together."""
+class Projector(nn.Sequential):
+    """The layers between encoder and loss, ``[N, 2, dimension]``, with statistics of both views together.
+
+    These are always the batch's own: nothing goes through here but in training.
+    """
 
     def __init__(self, dimension: int) -> None:
-        super().__init__()
         first = nn.Linear(dimension, 2 * dimension, bias=False)
         second = nn.Linear(2 * dimension, dimension, bias=False)
         for linear in (first, second):
             nn.init.normal_(linear.weight, std=0.02)
-        # only the batch's own statistics are ever used: nothing goes through here but in training
-        own = {"track_running_stats": False}
-        self.layers = nn.Sequential(
+        super().__init__(
+            nn.Flatten(0, 1),
             first,
-            nn.BatchNorm1d(2 * dimension, **own),
+            nn.BatchNorm1d(2 * dimension, track_running_stats=False),
             nn.ReLU(),
             second,
-            nn.BatchNorm1d(dimension, affine=False, **own),
+            nn.BatchNorm1d(dimension, affine=False, track_running_stats=False),
+            nn.Unflatten(0, (-1, 2)),
         )
-
-    def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Return projected vectors, ``[N, views, dimension]`` as given."""
-        projected: torch.Tensor = self.layers(vectors.flatten(0, 1))
-        return projected.view_as(vectors)
 
 
 class Discriminator(nn.Module):
@@ -186,7 +183,7 @@ class Discriminator(nn.Module):
         if hasattr(self.model, "pooler"):
             self.model.pooler = None  # nobody reads it
         self.classes = nn.Linear(backbone.dimension, 2)
-        embeddings_of(self.model, backbone.name).register_forward_hook(self._put_vectors)
+        self.model.embeddings.register_forward_hook(self._put_vectors)
 
     def forward(self, inputs: Features, vectors: torch.Tensor) -> torch.Tensor:
         """Return the logits of kept and replaced for each token of rows with these sentence vectors."""
@@ -199,40 +196,3 @@ class Discriminator(nn.Module):
     def _put_vectors(self, _: nn.Module, __: Any, embedded: torch.Tensor) -> torch.Tensor:
         assert self.vectors is not None
         return torch.cat([self.vectors[:, None].to(embedded.dtype), embedded[:, 1:]], dim=1)
-
-
-def embeddings_of(model: Any, name: str) -> nn.Module:
-    """Return the module whose output a model's first layer reads."""
-    found = getattr(model, "embeddings", None)
-    wide = getattr(model.config, "embedding_size", model.config.hidden_size) == model.config.hidden_size
-    if not isinstance(found, nn.Module) or not wide:
-        raise InputError(
-            f"method 'diffcse' cannot train {name!r}: no sentence vector fits in among its embeddings"
-        )
-    return found
-
-
-def _load_generator(name: str, backbone: Backbone) -> nn.Module:
-    from transformers import AutoTokenizer
-
-    revision = backbone.revision if name == backbone.name else None
-    if not Path(name).exists():
-        check_hub(name, revision, what="generator")
-    try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
-        model, has_head = load_masked_language_model(name, revision)
-    except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
-        raise InputError(f"cannot load generator {name!r}: {first_line(error)}") from error
-    if not has_head:
-        raise InputError(f"generator {name!r} has no language modelling head")
-    if tokenizer.get_vocab() != backbone.tokenizer.get_vocab():
-        raise InputError(f"generator {name!r} has another vocabulary")
-    if _special_ids(tokenizer) != _special_ids(backbone.tokenizer):
-        raise InputError(f"generator {name!r} has other special tokens")
-    if model.config.vocab_size != backbone.config.vocab_size:
-        raise InputError(f"generator {name!r} has embeddings of another number")
-    return model  # type: ignore[no-any-return]
-
-
-def _special_ids(tokenizer: Any) -> list[int | None]:
-    return [getattr(tokenizer, f"{name}_token_id") for name in ("cls", "sep", "pad", "mask", "unk")]

@@ -42,11 +42,6 @@ class ESimCSE(SimCSE):
 
     name = "esimcse"
     about = "SimCSE with tokens repeated in the second view, and a queue of earlier sentences."
-    paper = (
-        "ESimCSE: Enhanced Sample Building Method for Contrastive Learning of Unsupervised Sentence "
-        "Embedding (Wu et al., COLING 2022)"
-    )
-    year = 2022
     citation = cite("wu-etal-2022-esimcse")
     kinds: ClassVar[tuple[str, ...]] = ("masked",)
     graphs: ClassVar[bool] = False  # a capture runs steps that would move the slow encoder

@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import os
+import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -35,6 +38,17 @@ def cite(key: str) -> str:
     return next(entry for entry in entries if f"{{{key}," in entry)
 
 
+@contextmanager
+def needed(what: str, method: str, option: str, example: str) -> Iterator[None]:
+    """Let errors on a second model say which method needs it, and what to do; can be used as a decorator."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(
+            f"method {method!r} needs {what}: {error}; set `options` {option}=NAME, for example {example}"
+        ) from error
+
+
 @dataclass(frozen=True)
 class Family:
     """A kind of backbone, without one: for showing settings."""
@@ -59,9 +73,7 @@ class Method:
 
     name: ClassVar[str]
     about: ClassVar[str]
-    paper: ClassVar[str]
-    year: ClassVar[int]
-    citation: ClassVar[str]
+    citation: ClassVar[str]  # a BibTeX entry
     kinds: ClassVar[tuple[str, ...]] = ("masked",)  # of backbones: "masked" and "causal" language models
     graphs: ClassVar[bool] = True  # whether a CUDA graph can hold its loss: shapes by inputs alone
     dropout: ClassVar[float | None] = None  # that the backbone is to have everywhere; None leaves its own
@@ -70,6 +82,14 @@ class Method:
     temperature: PositiveFloat = 0.05
 
     __pydantic_config__ = ConfigDict(allow_inf_nan=False)
+
+    @classmethod
+    def paper(cls) -> tuple[str, int]:
+        """Return the citation in one line, and its year."""
+        fields = dict(re.findall(r'(\w+) = "([^"]*)"', re.sub(r"[{}]", "", cls.citation)))
+        authors = [author.partition(",")[0] for author in re.split(r"\s+and\s+", fields["author"])]
+        who = " and ".join(authors) if len(authors) < 3 else f"{authors[0]} et al."
+        return f"{fields['title']} ({who}, {fields['year']})", int(fields["year"])
 
     @classmethod
     def defaults(cls, backbone: Traits) -> dict[str, Any]:
@@ -133,7 +153,7 @@ def register(method: type[Method]) -> type[Method]:
     """
     if not (isinstance(method, type) and issubclass(method, Method)):
         raise InputError(f"{method!r} is no method: derive a class from rankencoder.training.Method")
-    missing = [n for n in ("name", "about", "paper", "year", "citation") if not hasattr(method, n)]
+    missing = [n for n in ("name", "about", "citation") if not hasattr(method, n)]
     if missing:
         raise InputError(f"method {method.__name__} does not say its {', '.join(missing)}")
     known = _METHODS.get(method.name)
