@@ -100,7 +100,7 @@ def link(kind):
         (tar_of(FILES, link(tarfile.FIFOTYPE)), "'STS/link' is a special file"),
         (tar_of({"MR/rt-polarity.pos": "x"}), "is not SentEval's data: it holds no folder STS"),
         (tar_of(FILES)[:700], "is not unpacked: unexpected end of data"),
-        (b"no archive", "is not unpacked: .*file could not be opened"),
+        (b"no archive", "is not unpacked: "),
     ],
 )
 def test_bad_archives_are_refused(tmp_path, archive, message):

@@ -70,7 +70,7 @@ def unpack_senteval(archive: Path, target: Path) -> None:
     """Unpack the folder of an archive that holds ``STS``, be it at its top or further down."""
     unpacked = target.with_name("unpacked")
     try:
-        with tarfile.open(archive) as tar:
+        with tarfile.open(archive, "r:") as tar:  # uncompressed, so never larger than the download
             tar.extractall(unpacked, filter="data")
     except tarfile.TarError as error:
         raise InputError(f"{archive.name} is not unpacked: {first_line(error)}") from error
