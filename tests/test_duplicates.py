@@ -94,14 +94,10 @@ def test_groups_hang_together():
     assert [[found.sentences[i] for i in group] for group in found.groups()] == [texts[:3], texts[3:5]]
 
 
-def test_large_corpora_go_through_an_index(corpus, monkeypatch):
-    exact = find_duplicates(corpus, letters, threshold=0.9)
-    monkeypatch.setattr(module, "EXACT", 100)
-    found = find_duplicates(corpus, letters, threshold=0.9)
-    assert texts_of(found) == texts_of(exact)
-    assert not found.exact
-    assert sorted(map(tuple, found.places)) == sorted(map(tuple, exact.places))
-    assert found.calibration.pairs == exact.calibration.pairs
+def test_blocks_are_compared_with_each_other(corpus, monkeypatch):
+    monkeypatch.setattr(module, "_BLOCK", 30)
+    monkeypatch.setattr(module, "_WIDTH", 70)
+    assert texts_of(find_duplicates(corpus, letters, threshold=0.9)) == expected_pairs(corpus, 0.9)
 
 
 def test_an_index_can_be_looked_through(corpus, tmp_path):

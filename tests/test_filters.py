@@ -138,8 +138,6 @@ def test_filters_that_are_typed():
         (["{" * 9_000], "which is no JSON"),
         (['{"a":' * 1_900], "which is no JSON"),
         (['{"year": ' + "1" * 5000 + "}"], "which is no JSON"),
-        (["{" * 10_001], "at most 10,000 characters, not 10,001"),
-        (['{"year": {"gt": 1, "gt": 2}}'], "has one of its keys twice"),
         (["year=1", '{"year": 2}'], "two filters on column 'year'"),
     ):
         with pytest.raises(InputError, match=message):

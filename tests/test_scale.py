@@ -17,17 +17,17 @@ from rankencoder.io.corpus import Sentence, read_sentences, read_slice
 from rankencoder.io.files import cut
 from rankencoder.io.sampling import Sampler, sample_sentences
 from rankencoder.scale.cluster import RayCluster
-from rankencoder.scale.cluster_encoding import encode_with_ray, unfinished
+from rankencoder.scale.cluster_encoding import encode_with_ray
 from rankencoder.scale.output import Output
-from rankencoder.scale.pieces import Numbered, Piece, Reading, find_slices, read_pieces
+from rankencoder.scale.pieces import Numbered, Piece, find_slices, read_pieces
 from rankencoder.vector_files import make_batch, vector_schema
 
 SCHEMA = vector_schema(4)
 
 
-def piece(slice_, number, texts, *, last=False, skipped=0):
+def piece(slice_, number, texts, *, skipped=0):
     rows = [Sentence(text, "in.txt", line) for line, text in enumerate(texts, start=1)]
-    return Piece(slice_, number, rows, skipped, last)
+    return Piece(slice_, number, rows, skipped)
 
 
 def batches(made):
@@ -37,16 +37,14 @@ def batches(made):
 
 PIECES = (
     piece(0, 0, ["a", "b"]),
-    piece(0, 1, ["c"], skipped=1, last=True),
-    piece(1, 0, [], skipped=2, last=True),
-    piece(2, 0, ["d", "e"], last=True),
+    piece(0, 1, ["c"], skipped=1),
+    piece(1, 0, [], skipped=2),
+    piece(2, 0, ["d", "e"]),
 )
 
 
-@pytest.fixture(params=["a folder", "a folder.lance", "memory://result"])
+@pytest.fixture(params=["a folder", "memory://result"])
 def target(request, tmp_path):
-    if "lance" in request.param:
-        pytest.importorskip("lance", reason="needs pylance: pip install 'rankencoder[ray]'")
     if "://" not in request.param:
         yield str(tmp_path / request.param)
         return
@@ -56,10 +54,6 @@ def target(request, tmp_path):
 
 
 def read(target):
-    if target.endswith(".lance"):
-        import lance
-
-        return lance.dataset(target).to_table()
     if "://" in target:
         fs = fsspec.filesystem("memory")
         return pa.concat_tables(pq.read_table(fs.open(p)) for p in sorted(fs.glob("/result/*.parquet")))
@@ -71,13 +65,13 @@ def test_pieces_become_the_result_in_their_order(target):
     for made in reversed(PIECES[1:]):
         output.write(made, SCHEMA, batches(made))
     taken_up = Output(target, {"a": 1}, overwrite=False)
-    assert [(note.name, note.rows, note.skipped, note.last) for note in taken_up.finished()] == [
-        ("part-000000-00001", 1, 1, True),
-        ("part-000001-00000", 0, 2, True),
-        ("part-000002-00000", 2, 0, True),
+    assert [(note.name, note.rows, note.skipped) for note in taken_up.finished()] == [
+        ("part-000000-00001", 1, 1),
+        ("part-000001-00000", 0, 2),
+        ("part-000002-00000", 2, 0),
     ]
     taken_up.write(PIECES[0], SCHEMA, batches(PIECES[0]))
-    taken_up.complete(taken_up.finished(), SCHEMA)
+    taken_up.complete(taken_up.finished())
     table = read(target)
     assert table["text"].to_pylist() == ["a", "b", "c", "d", "e"]
     assert np.allclose([row[0] for row in table["vector"].to_pylist()], [0, 0, 0.1, 2, 2])
@@ -86,7 +80,7 @@ def test_pieces_become_the_result_in_their_order(target):
     again = Output(target, {"a": 1}, overwrite=True)
     assert again.finished() == []
     again.write(PIECES[3], SCHEMA, batches(PIECES[3]))
-    again.complete(again.finished(), SCHEMA)
+    again.complete(again.finished())
     assert read(target)["text"].to_pylist() == ["d", "e"]
 
 
@@ -111,7 +105,7 @@ def test_pieces_that_went_to_another_disk_are_missed(target):
     output = Output(target, {"a": 1}, overwrite=False)
     notes = [output.write(made, SCHEMA, batches(made)) for made in PIECES[1:]]
     with pytest.raises(InputError, match="1 of 4 pieces are not in .*: have all machines .* share"):
-        output.complete([replace(notes[0], name="part-000000-00000"), *notes], SCHEMA)
+        output.complete([replace(notes[0], name="part-000000-00000"), *notes])
 
 
 def test_something_else_is_not_touched(tmp_path):
@@ -133,26 +127,18 @@ def test_reading_in_pieces(tmp_path):
     path = tmp_path / "in.txt"
     path.write_text("a\n\nb\nc\nd\n" + "x" * 20_000 + "\n")
     (part,) = cut(path)
-    reading = Reading(invalid="skip", size=2)
-    pieces = list(read_pieces(Numbered(5, part, reading)))
-    assert [[row.text for row in made.rows] for made in pieces] == [["a", "b"], ["c", "d"]]
+    pieces = list(read_pieces(Numbered(5, part), invalid="skip", size=2))
+    assert [[row.text for row in made.rows] for made in pieces] == [["a", "b"], ["c", "d"], []]
     assert [row.line for made in pieces for row in made.rows] == [1, 3, 4, 5]
-    assert [(made.name, made.skipped, made.last) for made in pieces] == [
-        ("part-000005-00000", 1, False),
-        ("part-000005-00001", 1, True),
+    assert [(made.name, made.skipped) for made in pieces] == [
+        ("part-000005-00000", 1),
+        ("part-000005-00001", 0),
+        ("part-000005-00002", 1),
     ]
     finished = frozenset(["part-000005-00000"])
-    assert list(read_pieces(Numbered(5, part, reading, finished))) == pieces[1:]
+    assert list(read_pieces(Numbered(5, part, finished), invalid="skip", size=2)) == pieces[1:]
     with pytest.raises(InputError, match="line 2: the sentence is empty; .*`skip_invalid`"):
-        list(read_pieces(Numbered(5, part, Reading())))
-
-
-def test_finished_slices_are_not_read_again(tmp_path):
-    output = Output(tmp_path / "out", {}, overwrite=False)
-    notes = [output.write(made, SCHEMA, batches(made)) for made in PIECES[1:]]
-    left = unfinished(["slice 0", "slice 1", "slice 2", "slice 3"], notes, Reading())
-    assert [(one.number, one.slice) for one in left] == [(0, "slice 0"), (3, "slice 3")]
-    assert left[0].finished == {"part-000000-00001"}
+        list(read_pieces(Numbered(5, part)))
 
 
 def test_samples_of_slices_are_the_sample_of_the_whole(tmp_path, monkeypatch, sentences):
@@ -190,7 +176,7 @@ def test_without_ray_one_line_says_what_to_install(tiny_saved, tmp_path, run_cli
 
 def test_results_say_what_they_are(tmp_path):
     output = Output(tmp_path / "out", {"model": "m"}, overwrite=False)
-    output.complete([output.write(made, SCHEMA, batches(made)) for made in PIECES], SCHEMA)
+    output.complete([output.write(made, SCHEMA, batches(made)) for made in PIECES])
     assert json.loads((tmp_path / "out/_rankencoder.json").read_text()) == {
         "key": {"model": "m"},
         "complete": True,

@@ -3,6 +3,7 @@
 import datetime
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -284,7 +285,7 @@ def test_any_column_can_be_json(tmp_path):
     (hit,) = index.search("one", 1)
     found = json.loads(json.dumps(hit.to_dict(), allow_nan=False))["columns"]
     assert found == {
-        **{"day": "2024-02-29", "at": "2024-02-29T10:30:00", "raw": "/w=="},
+        **{"day": "2024-02-29", "at": "2024-02-29T10:30:00", "raw": "_w=="},
         **{"nan": None, "price": "1.50"},
     }
     assert index.delete(7) == 1
@@ -305,7 +306,7 @@ def test_delete_by_filter(tmp_path, sentences):
 def test_given_vectors_must_fit(index):
     with pytest.raises(InputError, match="expected vectors of 16"):
         index.add(["a"], vectors=np.ones((1, 3), dtype=np.float32))
-    with pytest.raises(InputError, match="only 1 vectors were given"):
+    with pytest.raises(InputError, match="1 vectors were given for 2 sentences"):
         index.add(["a", "b"], vectors=unit(np.ones((1, 16))))
     with pytest.raises(InputError, match="3 vectors were given for 1 sentences"):
         index.add(["a"], vectors=unit(np.ones((3, 16))))
@@ -314,15 +315,13 @@ def test_given_vectors_must_fit(index):
 # --- on disk
 
 
-def test_save_and_load(index, tmp_path):
-    index.save(tmp_path / "copy")
+def test_a_copied_folder_is_an_index(index, tmp_path):
+    shutil.copytree(index.folder.path, tmp_path / "copy")
     copy = RankIndex.load(tmp_path / "copy", letters)
     assert contents(copy) == contents(index)
     assert [hit.score for hit in copy.search(QUERY)] == scores(index.search(QUERY))
     assert copy.delete(where={"id": {"not": None}}) == 1200
     assert len(index) == 1200
-    with pytest.raises(InputError, match="already exists"):
-        index.save(tmp_path / "copy")
 
 
 def test_a_table_of_another_index_is_refused(tmp_path):
@@ -392,8 +391,6 @@ def test_folders_of_earlier_versions_have_no_manifest(index):
 
 
 def test_a_missing_table_is_told(index):
-    import shutil
-
     shutil.rmtree(index.folder.path / "rows.lance")
     with pytest.raises(InputError, match="cannot open the table"):
         RankIndex.load(index.folder.path, letters)
@@ -514,20 +511,13 @@ def test_an_index_that_grows_is_calibrated_anew(tmp_path, sentences):
     assert index.calibration.pairs == 12 * 11 // 2
 
 
-def test_the_calibration_is_read_when_it_has_changed(index, monkeypatch):
+def test_the_calibration_of_another_process_is_used(index):
     opened = RankIndex.load(index.folder.path, letters)
-    read = Calibration.from_dict.__func__
-    calls = []
-    monkeypatch.setattr(
-        Calibration, "from_dict", classmethod(lambda cls, *args: calls.append(1) or read(cls, *args))
-    )
-    expected = [opened.search(QUERY, 1)[0].percentile for _ in range(3)]
-    assert len(calls) == 1
+    before = opened.search(QUERY, 1)[0].percentile
     stored = json.loads((opened.folder.path / "calibration.json").read_text())
     stored["similarities"] = [value - 0.1 for value in stored["similarities"]]
     (opened.folder.path / "calibration.json").write_text(json.dumps(stored))
-    assert opened.search(QUERY, 1)[0].percentile >= expected[0]
-    assert len(calls) == 2
+    assert opened.search(QUERY, 1)[0].percentile >= before
 
 
 # --- the command line

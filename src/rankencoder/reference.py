@@ -26,8 +26,6 @@ from rankencoder.io.storage import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from rankencoder.encoders import EncoderLike
 
 SIZE = 10_000
@@ -84,7 +82,6 @@ class Reference:
         max_chars: int = MAX_CHARS,
         progress: bool = False,
         resume_beside: str | Path | None = None,
-        machines: Any = None,
     ) -> Reference:
         """Sample a corpus and encode the sample.
 
@@ -93,29 +90,29 @@ class Reference:
 
         :param encoder: Whatever `Encoder` opens.
         :param corpus: A text, ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet`` file, a folder of them, a
-            ``datasets`` dataset, or an iterable of strings; files also at fsspec's addresses.
+            ``datasets`` dataset, or an iterable of strings; files also at fsspec's addresses. Or a sample
+            that was drawn from one, with this size and seed.
         :param size: How many sentences to draw (the paper: 100,000; its gains level off at 10,000).
         :param seed: Draws another sample.
         :param max_chars: Longer lines are dropped, and counted.
         :param resume_beside: Keep finished parts beside this path, so that interrupted work can be taken up
             again; `rankencoder.io.parts.clear_parts` removes them.
-        :param machines: A `rankencoder.scale.cluster_reference.RayMachines`, to do the work on a cluster.
         :raises InputError: If fewer than 2 sentences are usable, or the corpus or encoder is at fault.
         """
         if size < 2:
             raise InputError(f"a reference corpus needs at least 2 sentences, not {size}")
-        if machines is not None:
-            sample = machines.sample(corpus, size, seed, column=column, max_chars=max_chars)
+        if isinstance(corpus, Sample):
+            sample = corpus
         else:
             rows = read_sentences(corpus, column=column, max_chars=max_chars, progress=progress)
             sample = sample_sentences(rows, size, seed)
         _check_number(sample, max_chars)
         encode = encoder if isinstance(encoder, Encoder) else Encoder(encoder)
         probe = encode.probe()
-        if resume_beside is None and machines is None:
+        if resume_beside is None:
             vectors = np.asarray(encode(sample.sentences, progress=progress).cpu().numpy())
         else:
-            vectors = _encode_in_parts(sample.sentences, encode, resume_beside, machines, progress)
+            vectors = _encode_in_parts(sample.sentences, encode, resume_beside, progress)
         if np.ptp(vectors, axis=0).max() < 1e-6:
             raise InputError(
                 f"encoder {encode.name!r} gives all sentences the same vector: nothing can be ranked"
@@ -176,35 +173,22 @@ def _check_number(sample: Sample, max_chars: int) -> None:
 
 
 def _encode_in_parts(
-    sentences: list[str],
-    encoder: Encoder,
-    beside: str | Path | None,
-    machines: Any,
-    progress: bool,
+    sentences: list[str], encoder: Encoder, beside: str | Path, progress: bool
 ) -> np.ndarray:
     """Return the vectors of sentences; finished parts are kept beside a path, and not made again."""
     from tqdm.auto import tqdm
 
     key = {"part": _PART, "sentences": digest(sentences), "encoder": encoder.fingerprint()}
-    parts = None if beside is None else Parts(beside, key)
+    parts = Parts(beside, key)
     vectors = np.empty((len(sentences), encoder.dimension), dtype=np.float32)
-    missing = []
-    for number, start in enumerate(range(0, len(sentences), _PART)):
-        if parts is not None and parts.is_finished(number):
-            vectors[start : start + _PART] = read_tensors(parts.path(number))["vectors"]
-        else:
-            missing.append((number, sentences[start : start + _PART]))
-    done = len(sentences) - sum(len(texts) for _, texts in missing)
-    found: Iterable[tuple[int, np.ndarray]]
-    if machines is None:
-        found = ((number, encoder(texts).cpu().numpy()) for number, texts in missing)
-    else:
-        found = machines.encode_parts(missing)
-    with tqdm(total=len(sentences), initial=done, desc="Encoding", disable=not progress) as bar:
-        for number, rows in found:
-            vectors[number * _PART : (number + 1) * _PART] = rows
-            if parts is not None:
+    with tqdm(total=len(sentences), desc="Encoding", disable=not progress) as bar:
+        for number, start in enumerate(range(0, len(sentences), _PART)):
+            if parts.is_finished(number):
+                rows = read_tensors(parts.path(number))["vectors"]
+            else:
+                rows = encoder(sentences[start : start + _PART]).cpu().numpy()
                 with parts.write(number) as path:
                     write_tensors(path, {"vectors": rows})
+            vectors[start : start + _PART] = rows
             bar.update(len(rows))
     return vectors

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rankencoder.cli.console import connected, is_watched, prepare
-from rankencoder.cli.options import BatchSize, Column, Device, Json, Output, Overwrite, Ray, Size, Workers
+from rankencoder.cli.options import BatchSize, Column, Device, Json, Output, Overwrite, Ray, Size
 
 
 def build(
@@ -32,7 +32,6 @@ def build(
     device: Device = None,
     batch_size: BatchSize = 32,
     ray: Ray = None,
-    workers: Workers = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
@@ -61,24 +60,23 @@ def build(
     from rankencoder.model import RankEncoder
     from rankencoder.reference import Reference
 
-    with connected(ray, workers) as cluster:
-        loaded = Encoder(encoder, revision=revision, device=device, batch_size=batch_size)
-        machines = None
+    loaded = Encoder(encoder, revision=revision, device=device, batch_size=batch_size)
+    source: Any = corpus
+    with connected(ray, None) as cluster:
         if cluster is not None:
-            from rankencoder.scale.cluster_reference import RayMachines
+            from rankencoder.scale.cluster_sampling import sample_with_ray
 
-            machines = RayMachines(cluster, loaded, revision=revision, device=device)
-        reference = Reference.build(
-            loaded,
-            corpus,
-            size=size,
-            seed=seed,
-            column=column,
-            max_chars=max_chars,
-            progress=is_watched(),
-            resume_beside=output,
-            machines=machines,
-        )
+            source = sample_with_ray(corpus, cluster, size, seed, column=column, max_chars=max_chars)
+    reference = Reference.build(
+        loaded,
+        source,
+        size=size,
+        seed=seed,
+        column=column,
+        max_chars=max_chars,
+        progress=is_watched(),
+        resume_beside=output,
+    )
     model = RankEncoder(
         loaded, reference, form=form, dim=dim, power=power, rank_weight=rank_weight, progress=False
     )

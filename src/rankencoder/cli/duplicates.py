@@ -36,8 +36,8 @@ def duplicates(
 ) -> None:
     """List the sentences of a corpus that say nearly the same, with similarities that mean something.
 
-    Every similarity is compared with those of random pairs: of the model's reference corpus, or else of this
-    corpus. Up to 50,000 sentences each is compared with each, of more each with its nearest 32.
+    Each sentence is compared with each, and every similarity with those of random pairs: of the model's
+    reference corpus, or else of this corpus.
 
     Examples:
     - `rankencoder duplicates questions.csv --model my-encoder`
@@ -98,6 +98,4 @@ def _print_summary(found: Duplicates) -> None:
         parts.append(f"{len(found.repeated):,} sentences are repeated word for word")
     if found.skipped:
         parts.append(f"{found.skipped:,} empty or over-long lines were left out")
-    if not found.exact:
-        parts.append("each sentence was compared with its nearest 32 only")
     console().print("; ".join(parts), markup=False)

@@ -20,8 +20,7 @@ def encode(
         typer.Option(
             "--output",
             "-o",
-            help="A .npy, .parquet or .jsonl file to write; with --ray a folder of Parquet files, or a "
-            ".lance dataset.",
+            help="A .npy, .parquet or .jsonl file to write; with --ray a folder of Parquet files.",
         ),
     ],
     column: Column = None,

@@ -84,14 +84,11 @@ def search(
 
     """
     from rankencoder.search.filters import parse_filter
-    from rankencoder.search.index_folder import IndexFolder
-
-    IndexFolder(folder).read()
-    condition = parse_filter(where or ())
-    prepare()
     from rankencoder.search.rank_index import RankIndex
 
     opened = RankIndex.load(folder, model, device=device)
+    condition = parse_filter(where or ())
+    prepare()
     found = opened.search(queries, k, where=condition, exact=exact)
     if as_json:
         answers = zip(queries, found, strict=True)

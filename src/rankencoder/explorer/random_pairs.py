@@ -9,8 +9,7 @@ import numpy as np
 
 from rankencoder.blend import blend
 from rankencoder.model import RankEncoder
-from rankencoder.search.calibration import Calibration, pair_similarities
-from rankencoder.search.index_encoder import REFERENCE
+from rankencoder.search.calibration import REFERENCE, Calibration, pair_similarities
 
 SENTENCES = 2000  # reference sentences that are compared with each other, at most: some two million pairs
 _EXAMPLES = 24

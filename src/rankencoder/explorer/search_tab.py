@@ -9,8 +9,9 @@ from rankencoder.explorer.explorer_state import ExplorerState
 from rankencoder.explorer.layout import EVENT, render
 from rankencoder.report.formatting import number, plural
 from rankencoder.search.filters import parse_filter
-from rankencoder.search.near_duplicates import EXACT, find_duplicates
+from rankencoder.search.near_duplicates import find_duplicates
 
+MOST_COMPARED = 50_000
 MOST_PAIRS = 20_000
 _SHOWN = 50
 _FOUND = (5, 10, 20, 50)
@@ -88,7 +89,7 @@ def show_hits(state: ExplorerState, query: str, k: int, where: str) -> str:
 def show_duplicates(state: ExplorerState, threshold: str) -> str:
     """Return the most similar pairs, or a sentence that says what is wrong."""
     try:
-        if len(state.index) > EXACT:
+        if len(state.index) > MOST_COMPARED:
             raise InputError(f"{len(state.index):,} sentences are too many to compare on a page")
         found = find_duplicates(state.index, threshold=(threshold or "").strip() or None, most=MOST_PAIRS)
     except InputError as error:

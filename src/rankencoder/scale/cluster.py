@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import Any
 
 from rankencoder.errors import InputError, first_line
@@ -72,7 +73,9 @@ class RayCluster:
 
     def map(self, items: list[Any], function: Callable[[Any], Any]) -> Iterator[Any]:
         """Yield a function of each item, as it comes."""
-        done = self._dataset(items).map(lambda row: _attempt(function, row), num_cpus=_READING)
+        done = self._dataset(items).flat_map(
+            lambda row: _read(lambda item: [function(item)], row), num_cpus=_READING
+        )
         return self._stream(done, ordered=False)
 
     def encode(
@@ -107,8 +110,7 @@ class RayCluster:
     def _dataset(self, items: list[Any]) -> Any:
         from ray.data import from_items
 
-        rows = [{"item": _Box(item)} for item in items]
-        return from_items(rows, override_num_blocks=max(1, len(rows)))
+        return from_items([{"item": _Box(item)} for item in items], override_num_blocks=max(1, len(items)))
 
     def _stream(self, dataset: Any, *, ordered: bool) -> Iterator[Any]:
         context = dataset.context
@@ -153,35 +155,29 @@ class _Fault:
         self.error = (OSError if isinstance(error, OSError) else InputError)(str(error))
 
 
-_FAULTS = (InputError, OSError)
-
-
-def _attempt(work: Callable[[Any], Any], row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with what a function makes of another one's item; a fault stays what it is."""
-    value = row["item"].value
-    if isinstance(value, _Fault):
-        return row
-    try:
-        return {"item": _Box(work(value))}
-    except _FAULTS as error:
-        return {"item": _Box(_Fault(error))}
-
-
 def _read(read: Callable[[Any], Iterable[Any]], row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a row for each thing that is read; after a fault, that."""
     try:
         for piece in read(row["item"].value):
             yield {"item": _Box(piece)}
-    except _FAULTS as error:
+    except (InputError, OSError) as error:
         yield {"item": _Box(_Fault(error))}
 
 
 class _Worker:
+    """Works on one piece after another, with what it makes at the first."""
+
     def __init__(self, make: Callable[..., Callable[[Any], Any]], *arguments: Any) -> None:
-        self.made = _attempt(lambda given: make(*given), {"item": _Box(arguments)})
+        self.make, self.arguments = make, arguments
+
+    @cached_property
+    def work(self) -> Callable[[Any], Any]:
+        return self.make(*self.arguments)
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        work = self.made["item"].value
-        return self.made if isinstance(work, _Fault) else _attempt(work, row)
+        if isinstance(row["item"].value, _Fault):
+            return row
+        return next(_read(lambda piece: [self.work(piece)], row))
 
 
 @contextmanager

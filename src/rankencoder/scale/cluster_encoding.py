@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rankencoder.errors import InputError
-from rankencoder.io.files import Place, Slice, whereabouts
+from rankencoder.io.files import Place, whereabouts
 from rankencoder.scale.cluster import RayCluster
 from rankencoder.scale.output import Note, Output
-from rankencoder.scale.pieces import PIECE, Numbered, Piece, Reading, find_slices, read_pieces
+from rankencoder.scale.pieces import PIECE, Numbered, Piece, find_slices, read_pieces
 from rankencoder.scale.shipped import Shipped
 from rankencoder.vector_files import PART, make_batch, source_stamp, vector_schema
 
@@ -38,8 +39,7 @@ def encode_with_ray(
 
     :param model: A folder or hub name that `rankencoder.model.open_model` opens.
     :param source: A file or folder, or an address that fsspec knows.
-    :param target: The folder to write, or its address: Parquet files with source, line, text and vector, or
-        a Lance dataset where its name ends with ``.lance``.
+    :param target: The folder to write, or its address: Parquet files with source, line, text and vector.
     :param cluster: In its ``with`` block.
     :param column: As for `encode_file`, like all that follows and what is returned.
     """
@@ -57,58 +57,40 @@ def encode_with_ray(
     # a piece that left something out is read again by a run that is to stop there
     notes = [note for note in output.finished() if skip_invalid or not note.skipped]
     counts = {"encoded": 0, "resumed": sum(note.rows for note in notes), "skipped": 0}
-    reading = Reading(column, invalid="skip" if skip_invalid else "stop", size=PIECE)
+    finished: dict[int, list[str]] = defaultdict(list)
+    for note in notes:
+        finished[note.slice].append(note.name)
+    slices = enumerate(find_slices(cluster, source))
+    items = [Numbered(number, part, frozenset(finished[number])) for number, part in slices]
+    read = partial(read_pieces, column=column, invalid="skip" if skip_invalid else "stop", size=PIECE)
+    shipped = Shipped(cluster.ray, model, device=device, batch_size=batch_size)
+    arguments = (shipped, output, vector_schema(dimension))
     with tqdm(desc="Encoding", unit=" sentences", disable=not progress, initial=counts["resumed"]) as bar:
-        left = unfinished(find_slices(cluster, source), notes, reading)
-        arguments = (Shipped(cluster.ray, model), output, dimension, device, batch_size)
-        done: Iterator[Note] = (
-            cluster.encode(left, read_pieces, _PieceEncoder, *arguments, device=device) if left else iter(())
-        )
-        for note in done:
+        for note in cluster.encode(items, read, _PieceEncoder, *arguments, device=device):
             notes.append(note)
             counts["encoded"] += note.rows
             bar.update(note.rows)
     counts["skipped"] = sum(note.skipped for note in notes)
     if not sum(note.rows for note in notes):
         raise InputError(f"{source} holds no sentence to encode")
-    output.complete(sorted(notes, key=lambda note: note.name), vector_schema(dimension))
+    output.complete(notes)
     return counts
 
 
 def _check(source: Place, target: Place) -> None:
     suffix = Path(target).suffix
     if suffix in _SINGLE:
-        raise InputError(f"{target}: a cluster writes a folder of Parquet files or .lance, no {suffix} file")
+        raise InputError(f"{target}: a cluster writes a folder of Parquet files, no {suffix} file")
     read, written = whereabouts(source), whereabouts(target)
     if read == written or read in written.parents or written in read.parents:
         raise InputError(f"{target} lies in {source}, which is read, or holds it: write it somewhere else")
 
 
-def unfinished(slices: list[Slice], notes: list[Note], reading: Reading) -> list[Numbered]:
-    """Return the slices of which pieces are missing, with the names of those that are not."""
-    finished: dict[int, list[Note]] = defaultdict(list)
-    for note in notes:
-        finished[note.slice].append(note)
-    left = []
-    for number, part in enumerate(slices):
-        own = finished[number]
-        last = next((note.name for note in own if note.last), None)
-        if last is None or int(last.rpartition("-")[2]) + 1 != len(own):
-            left.append(Numbered(number, part, reading, frozenset(note.name for note in own)))
-    return left
-
-
 class _PieceEncoder:
     """Encodes pieces and writes them, on one of the machines."""
 
-    def __init__(
-        self, model: Shipped, output: Output, dimension: int, device: str | None, batch_size: int
-    ) -> None:
-        from rankencoder.model import open_model
-
-        with model.unpacked() as source:
-            self.model = open_model(source, device=device, batch_size=batch_size)
-        self.output, self.schema = output, vector_schema(dimension)
+    def __init__(self, model: Shipped, output: Output, schema: Any) -> None:
+        self.model, self.output, self.schema = model.open(), output, schema
 
     def __call__(self, piece: Piece) -> Note:
         # what was written before a worker was lost is not made again

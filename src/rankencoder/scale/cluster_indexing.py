@@ -5,15 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from rankencoder.errors import InputError
 from rankencoder.io.files import Place
 from rankencoder.scale.cluster import RayCluster
-from rankencoder.scale.pieces import Numbered, Piece, Reading, find_slices, read_pieces
+from rankencoder.scale.pieces import Numbered, Piece, find_slices, read_pieces
 from rankencoder.scale.shipped import Shipped
-from rankencoder.search.index_encoder import open_encoder
 from rankencoder.search.index_rows import Row, changed, distinct, make_rows
+from rankencoder.search.rank_index import COUNTS
 from rankencoder.search.table import LanceRows
 
 if TYPE_CHECKING:
@@ -48,50 +46,41 @@ def index_with_ray(
 
     if index.about.model is None:
         raise InputError(f"{index.about.name!r} is not on disk: machines of a cluster cannot load it")
-    counts = dict.fromkeys(("added", "replaced", "unchanged", "empty", "overlong"), 0)
-    reading = Reading(column, with_columns=True, invalid="keep", size=_PIECE)
-    slices = [Numbered(number, part, reading) for number, part in enumerate(find_slices(cluster, corpus))]
-    arguments = (Shipped(cluster.ray, index.about.model), index.rows.uri, id_column, device, batch_size)
+    counts = dict.fromkeys(COUNTS, 0)
+    slices = [Numbered(number, part) for number, part in enumerate(find_slices(cluster, corpus))]
+    read = partial(read_pieces, column=column, with_columns=True, invalid="keep", size=_PIECE)
+    model = Shipped(cluster.ray, index.about.model, device=device, batch_size=batch_size)
+    arguments = (model, index.rows.uri, id_column)
     with tqdm(desc="Indexing", unit=" sentences", disable=not progress) as bar:
         # in order: of equal sentences the first counts, of equal ids the last
-        done = cluster.encode(slices, read_pieces, _RowEncoder, *arguments, device=device, ordered=True)
-        for rows, unusable, vectors in done:
+        done = cluster.encode(slices, read, _RowEncoder, *arguments, device=device, ordered=True)
+        for rows, unusable in done:
             for name, number in unusable.items():
                 counts[name] += number
             if rows:
-                index.add_rows(rows, counts, partial(_look_up, index, vectors))
+                index.add_rows(rows, counts)
             bar.update(len(rows))
     return counts
-
-
-def _look_up(index: RankIndex, vectors: dict[str, np.ndarray], rows: list[Row]) -> np.ndarray:
-    """Return the vectors of rows from the cluster; of those deleted from the index meanwhile, from here."""
-    absent = [row for row in rows if row.place not in vectors]
-    made = index.encode_rows(absent) if absent else ()
-    found = {**vectors, **dict(zip((row.place for row in absent), made, strict=True))}
-    return np.stack([found[row.place] for row in rows])
 
 
 class _RowEncoder:
     """Encodes the rows that are not in the table, on one of the machines."""
 
-    def __init__(
-        self, model: Shipped, table: str, id_column: str | None, device: str | None, batch_size: int
-    ) -> None:
-        with model.unpacked() as source:
-            self.model = open_encoder(source, device=device, batch_size=batch_size)
-        self.id_column = id_column
+    def __init__(self, model: Shipped, table: str, id_column: str | None) -> None:
+        self.model, self.id_column = model.open(), id_column
         try:
             self.table: LanceRows | None = LanceRows(table)
         except InputError:  # on another machine's disk
             self.table = None
 
-    def __call__(self, piece: Piece) -> tuple[list[Row], dict[str, int], dict[str, np.ndarray]]:
-        """Return all rows, how many sentences were unusable, and the vectors of new rows by their places."""
+    def __call__(self, piece: Piece) -> tuple[list[Row], dict[str, int]]:
+        """Return all rows, those that are new with their vectors, and how many sentences were unusable."""
         counts = {"empty": 0, "overlong": 0}
         rows = list(make_rows(piece.rows, self.id_column, counts))
         new = distinct(rows)
         if self.table is not None and new:
-            new = changed(new, self.table.find([row.id for row in new]), self.table.schema)
-        vectors = self.model([row.text for row in new]) if new else ()
-        return rows, counts, dict(zip((row.place for row in new), vectors, strict=True))
+            new = changed(new, self.table.find([row.id for row in new]))
+        if new:
+            for row, vector in zip(new, self.model.encode([row.text for row in new]), strict=True):
+                row.vector = vector
+        return rows, counts

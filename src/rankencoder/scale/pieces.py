@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass
+from itertools import count, islice
 from pathlib import Path
+from typing import NamedTuple
 
 from rankencoder.io.corpus import LONGEST, Sentence, read_slice, usable_sentences
 from rankencoder.io.files import Place, Slice, cut, fingerprint, is_address, list_files
@@ -23,7 +24,6 @@ class Piece:
     number: int
     rows: list[Sentence]
     skipped: int
-    last: bool
 
     @property
     def name(self) -> str:
@@ -31,29 +31,12 @@ class Piece:
         return f"part-{self.slice:06d}-{self.number:05d}"
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How slices are read.
-
-    :param with_columns: Whether the columns beside the sentences' are wanted too.
-    :param invalid: What is done with empty and over-long sentences: "stop", "skip" or "keep".
-    :param size: Sentences of a piece.
-    """
-
-    column: str | None = None
-    with_columns: bool = False
-    invalid: str = "stop"
-    size: int = PIECE
-
-
-@dataclass(frozen=True)
-class Numbered:
+class Numbered(NamedTuple):
     """A slice with its number, and the names of its pieces that are finished already."""
 
     number: int
     slice: Slice
-    reading: Reading
-    finished: frozenset[str] = field(default_factory=frozenset)
+    finished: frozenset[str] = frozenset()
 
 
 def find_slices(cluster: RayCluster, corpus: Place) -> list[Slice]:
@@ -66,21 +49,27 @@ def find_slices(cluster: RayCluster, corpus: Place) -> list[Slice]:
     return [part for number in range(len(files)) for part in found[number]]
 
 
-def read_pieces(given: Numbered) -> Iterator[Piece]:
-    """Yield the pieces of a slice that are not finished yet."""
-    reading, counts, number = given.reading, {"skipped": 0}, 0
-    sentences = read_slice(
-        given.slice, column=reading.column, max_chars=LONGEST, with_columns=reading.with_columns
-    )
-    rows = usable_sentences(sentences, counts, reading.invalid)
-    part = list(islice(rows, reading.size))
-    while True:
-        following = list(islice(rows, 1))
-        piece = Piece(given.number, number, part, counts["skipped"], not following)
+def read_pieces(
+    given: Numbered,
+    *,
+    column: str | None = None,
+    with_columns: bool = False,
+    invalid: str = "stop",
+    size: int = PIECE,
+) -> Iterator[Piece]:
+    """Yield the pieces of a slice that are not finished yet.
+
+    :param invalid: What to do with empty and over-long sentences (see `usable_sentences`).
+    :param size: Sentences of a piece.
+    """
+    counts = {"skipped": 0}
+    sentences = read_slice(given.slice, column=column, max_chars=LONGEST, with_columns=with_columns)
+    rows = usable_sentences(sentences, counts, invalid)
+    for number in count():
+        part = list(islice(rows, size))
+        if not part and not counts["skipped"]:
+            return
+        piece = Piece(given.number, number, part, counts["skipped"])
         counts["skipped"] = 0
         if piece.name not in given.finished:
             yield piece
-        if not following:
-            return
-        part = following + list(islice(rows, reading.size - 1))
-        number += 1

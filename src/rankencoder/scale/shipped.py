@@ -2,49 +2,57 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rankencoder.encoder_sources import encoder_folder, join_prompt, rankencoder_folder, split_prompt
+from rankencoder.io.files import fingerprint
 from rankencoder.io.storage import absolute
+
+if TYPE_CHECKING:
+    from rankencoder.encoders import Encoder
+    from rankencoder.model import RankEncoder
 
 
 class Shipped:
-    """A model's folder as bytes in Ray's object store; a hub name stays a name."""
+    """A model's folder as bytes in Ray's object store; a hub name stays a name.
 
-    def __init__(self, ray: Any, source: str | Path) -> None:
+    :param device: Where to run the model on each machine.
+    """
+
+    def __init__(self, ray: Any, source: str | Path, *, device: str | None, batch_size: int) -> None:
         name, self.prompt = split_prompt(str(source))
         name = str(rankencoder_folder(name) or encoder_folder(name))  # of a training's folder that alone
         self.source = str(absolute(name))
-        folder = Path(self.source)
-        self.files = {str(path.relative_to(folder)): ray.put(path.read_bytes()) for path in _files(folder)}
-        self.stamp = _stamp(folder)
+        self.files = {path: ray.put(Path(self.source, path).read_bytes()) for path in _files(self.source)}
+        self.stamp = _stamp(self.source)
+        self.device, self.batch_size = device, batch_size
 
-    @contextmanager
-    def unpacked(self) -> Iterator[str]:
-        """Give the folder or name to load the model from on this machine; once loaded, it may go."""
+    def open(self) -> RankEncoder | Encoder:
+        """Open the model on this machine, from its folder where a shared disk has it."""
         import ray
 
-        if not self.files or _stamp(Path(self.source)) == self.stamp:
-            yield join_prompt(self.source, self.prompt)
-            return
+        if _stamp(self.source) == self.stamp:
+            return self._open(self.source)
         with tempfile.TemporaryDirectory(prefix="rankencoder-") as folder:
             for name, reference in self.files.items():
                 path = Path(folder, name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(ray.get(reference))
-            yield join_prompt(folder, self.prompt)
+            return self._open(folder)
+
+    def _open(self, source: str) -> RankEncoder | Encoder:
+        from rankencoder.model import open_model
+
+        return open_model(join_prompt(source, self.prompt), device=self.device, batch_size=self.batch_size)
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
+def _files(folder: str) -> list[str]:
+    """Return the files of a folder, none of a hub name."""
+    return sorted(str(path.relative_to(folder)) for path in Path(folder).rglob("*") if path.is_file())
 
 
-def _stamp(folder: Path) -> str:
-    """Return what tells whether another machine has the same folder, by a shared disk."""
-    stats = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in _files(folder)]
-    return hashlib.sha256(repr(stats).encode()).hexdigest()
+def _stamp(folder: str) -> list[Any]:
+    """Return what tells whether another machine has the same folder."""
+    return [fingerprint(Path(folder, name)) for name in _files(folder)]

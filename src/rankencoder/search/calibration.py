@@ -6,17 +6,22 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil, floor, log10
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rankencoder.errors import InputError
 
+if TYPE_CHECKING:
+    from rankencoder.model import RankEncoder
+
+REFERENCE = "the model's reference corpus"
 SENTENCES = 10_000  # whose pairs a calibration is made of, at most
 _BINS = 2**20  # of similarities from -1 to 1
 _BLOCK = 1024
 _PER_DECADE = 30
 _ROUNDING = 1e-6  # of the same similarity, computed in other ways
+_HELD = 50_000_000  # dimensions of all reference vectors that are held at once: the exact form has long ones
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +54,13 @@ class Calibration:
         if len(vectors) < 2:
             raise InputError(f"scores are calibrated on pairs: {len(vectors)} of {source} is too few")
         return cls.of_similarities(pair_similarities(vectors), source)
+
+    @classmethod
+    def on_reference(cls, model: RankEncoder) -> Calibration:
+        """Take the distribution over the pairs of a model's reference corpus."""
+        size = max(2, min(SENTENCES, len(model.reference), _HELD // model.dimension))
+        base = model.form.reference[:size]  # its sentences are in random order
+        return cls.measure(model.blend(base).cpu().numpy(), REFERENCE)
 
     @classmethod
     def of_similarities(cls, parts: Iterable[np.ndarray], source: str) -> Calibration:
@@ -120,17 +132,15 @@ class Calibration:
         try:
             similarities = np.asarray(stored["similarities"], dtype=np.float64)
             shares = np.asarray(stored["shares"], dtype=np.float64)
-            highest, pairs = float(stored["highest"]), int(stored["pairs"])
-            calibration = cls(similarities, shares, highest, pairs, str(stored["source"]))
-            if not len(shares) or similarities.shape != shares.shape or calibration.pairs < 1:
-                raise ValueError("not one share for each similarity")
-            if not np.isfinite([*similarities, *shares, highest]).all() or shares.max() > 1:
-                raise ValueError("shares or similarities are none")
-            if (np.diff(similarities) < 0).any() or (np.diff(shares) > 0).any() or not (shares > 0).all():
-                raise ValueError("shares or similarities out of order")
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            highest, pairs, source = float(stored["highest"]), int(stored["pairs"]), str(stored["source"])
+            finite = np.isfinite([*similarities, *shares, highest]).all() and pairs > 0
+            in_order = (np.diff(similarities) >= 0).all() and (np.diff(shares) <= 0).all()
+            are_shares = similarities.shape == shares.shape and shares[0] <= 1 and shares[-1] > 0
+            if not (finite and in_order and are_shares):
+                raise ValueError("no shares of random pairs")
+        except (KeyError, TypeError, ValueError, OverflowError, IndexError) as error:
             raise InputError(f"{path} is damaged ({error}): delete it, it is made again") from error
-        return calibration
+        return cls(similarities, shares, highest, pairs, source)
 
 
 def pair_similarities(vectors: np.ndarray) -> Iterator[np.ndarray]:

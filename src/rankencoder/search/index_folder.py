@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
+from filelock import FileLock
 
 from rankencoder._version import __version__
 from rankencoder.errors import InputError
@@ -29,7 +27,6 @@ _PROBE = "probe.safetensors"
 _CALIBRATION = "calibration.json"
 _LOCK = ".lock"
 _FORMAT = 1
-_PATIENCE = 3600  # seconds: as long as another process may take to make a large table's index
 
 
 @dataclass(frozen=True)
@@ -82,11 +79,8 @@ class IndexFolder:
         texts = {name: str for name in ("model", "table") if stored.get(name) is not None}
         check_kinds(stored, config, name=str, dimension=int, **texts)
         about = About(*(stored.get(name) for name in About.__dataclass_fields__))  # type: ignore[arg-type]
-        probe = read_tensors(self.path / _PROBE).get("probe")
-        if probe is None or probe.ndim != 2 or probe.shape[1] != about.dimension or probe.dtype != np.float32:
-            raise InputError(f"{self.path / _PROBE} is damaged; make the index again")
         check_manifest(self.path, advice="make the index again")
-        return about, probe
+        return about, read_tensors(self.path / _PROBE)["probe"]
 
     def write_calibration(self, calibration: Calibration, rows: int) -> None:
         """Keep a calibration, and how many rows there were when it was made."""
@@ -94,33 +88,13 @@ class IndexFolder:
             write_json(path, {"rows": rows, **calibration.to_dict()})
 
     def read_calibration(self) -> tuple[Calibration, int] | None:
-        """Return the calibration and how many rows there were, if it was made yet.
-
-        The file is read again when another process has changed it.
-        """
+        """Return the calibration and how many rows there were, if it was made yet."""
         path = self.path / _CALIBRATION
         if not path.exists():
             return None
-        stat = path.stat()
-        return _read_calibration(path, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+        stored = check_kinds({"rows": 0, **read_json(path)}, path, rows=int)
+        return Calibration.from_dict(stored, path), stored["rows"]
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> FileLock:
         """Keep other writers out, once they are through with theirs."""
-        try:
-            from filelock import FileLock, Timeout
-        except ImportError as error:
-            raise InputError("an index needs filelock: pip install 'rankencoder[search]'") from error
-        try:
-            with FileLock(self.path / _LOCK, timeout=_PATIENCE):
-                yield
-        except Timeout:
-            raise InputError(
-                f"another process has been writing to {self.path} for an hour: look what it does, or stop it"
-            ) from None
-
-
-@lru_cache(maxsize=8)
-def _read_calibration(path: Path, *stamp: int) -> tuple[Calibration, int]:
-    stored = check_kinds({"rows": 0, **read_json(path)}, path, rows=int)
-    return Calibration.from_dict(stored, path), stored["rows"]
+        return FileLock(self.path / _LOCK)

@@ -6,12 +6,13 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 
 from rankencoder.errors import InputError
-from rankencoder.io.corpus import Sentence
+from rankencoder.io.corpus import Sentence, check_unicode
 from rankencoder.io.storage import import_pyarrow
 
 OWN = ("id", "text", "vector")  # columns that every index has
@@ -24,7 +25,7 @@ class Row:
     """A sentence to index.
 
     :param named: Whether its id was given, and is not the hash of its text.
-    :param number: The number of its sentence in the corpus.
+    :param vector: Its vector, if that was made already.
     """
 
     id: str
@@ -32,7 +33,7 @@ class Row:
     columns: dict[str, Any]
     named: bool
     place: str
-    number: int
+    vector: np.ndarray | None = None
 
 
 def content_id(text: str) -> str:
@@ -40,58 +41,44 @@ def content_id(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def make_rows(sentences: Iterable[Sentence], id_column: str | None, counts: dict[str, int]) -> Iterator[Row]:
+def make_rows(
+    sentences: Iterable[Sentence],
+    id_column: str | None,
+    counts: dict[str, int],
+    vectors: Iterable[np.ndarray] | None = None,
+) -> Iterator[Row]:
     """Yield a row for each usable sentence, and count the others.
 
     :param id_column: The column that holds the ids; by default "id" where there is one.
     """
-    for number, sentence in enumerate(sentences):
+    for sentence, vector in zip(sentences, repeat(None) if vectors is None else vectors, strict=False):
         if not sentence.text:
             counts["overlong" if sentence.text is None else "empty"] += 1
             continue
-        raw = dict(sentence.columns or {})
-        given = raw.pop(id_column or "id", None)
-        columns = {name: _simple(name, value, sentence.place) for name, value in raw.items()}
+        columns = dict(sentence.columns or {})
+        given = columns.pop(id_column or "id", None)
         if given is None and id_column is not None:
             raise InputError(f"{sentence.place}: no id in column {id_column!r}")
         if given == "" or not isinstance(given, (str, int, type(None))):
             raise InputError(f"{sentence.place}: an id is a string or a whole number, not {given!r}")
-        _check_names(columns, sentence.place)
-        identity = content_id(sentence.text) if given is None else str(_simple("id", given, sentence.place))
-        yield Row(identity, sentence.text, columns, given is not None, sentence.place, number)
+        for name, value in columns.items():
+            _check_name(name, sentence.place)
+            if isinstance(value, (list, tuple, dict)):
+                columns[name] = json.dumps(value, ensure_ascii=False, default=str)
+        identity = content_id(sentence.text) if given is None else str(given)
+        check_unicode(identity, sentence.place)
+        yield Row(identity, sentence.text, columns, given is not None, sentence.place, vector)
 
 
-def _simple(name: Any, value: Any, place: str) -> Any:
-    """Return a value that a column can hold: lists and objects become JSON text."""
+def _check_name(name: Any, place: str) -> None:
     if not isinstance(name, str):
         raise InputError(f"{place}: the name of a column is text, not {name!r}")
-    if isinstance(value, (list, tuple, dict)):
-        value = json.dumps(value, ensure_ascii=False, default=str)
-    try:
-        f"{name}{value if isinstance(value, str) else ''}".encode()
-    except UnicodeEncodeError as error:
-        raise InputError(f"{place}: column {name!r} holds half a character ({error.reason})") from error
-    return value
-
-
-def _check_names(columns: dict[str, Any], place: str) -> None:
-    for name in columns:
-        if name in _TAKEN or not name or name.startswith("_") or any(sign in name for sign in _FORBIDDEN):
-            raise InputError(
-                f"{place}: a column cannot be called {name!r} (not empty, no underscore first, none of "
-                f"{' '.join(_FORBIDDEN)}, not {', '.join(_TAKEN)}): rename it"
-            )
-
-
-def check_number(sentences: Iterable[Sentence], vectors: int) -> Iterator[Sentence]:
-    """Yield sentences, of which there must be as many as vectors."""
-    number = 0
-    for number, sentence in enumerate(sentences, start=1):
-        if number > vectors:
-            raise InputError(f"{sentence.place}: only {vectors} vectors were given")
-        yield sentence
-    if number != vectors:
-        raise InputError(f"{vectors} vectors were given for {number} sentences")
+    check_unicode(name, place)
+    if name in _TAKEN or not name or name.startswith("_") or any(sign in name for sign in _FORBIDDEN):
+        raise InputError(
+            f"{place}: a column cannot be called {name!r} (not empty, no underscore first, none of "
+            f"{' '.join(_FORBIDDEN)}, not {', '.join(_TAKEN)}): rename it"
+        )
 
 
 def check_vectors(vectors: np.ndarray, dimension: int) -> np.ndarray:
@@ -109,57 +96,41 @@ def columns_of(rows: list[Row], known: Any) -> dict[str, Any]:
     A column without any value is left out unless it is known.
     """
     pa, _ = import_pyarrow()
-    names = dict.fromkeys(name for name in known.names if name not in OWN)
-    names.update(dict.fromkeys(name for row in rows for name in row.columns))
-    arrays: dict[str, Any] = {}
-    for name in names:
-        index = known.get_field_index(name)
-        array = _array(name, known.field(index).type if index >= 0 else None, rows)
-        if index >= 0 or not pa.types.is_null(array.type):
-            arrays[name] = array
-    return arrays
+    kinds = {field.name: field.type for field in known if field.name not in OWN}
+    names = dict.fromkeys([*kinds, *(name for row in rows for name in row.columns)])
+    arrays = {name: _array(name, kinds.get(name), rows) for name in names}
+    return {name: array for name, array in arrays.items() if not pa.types.is_null(array.type)}
 
 
-def _array(name: str, wanted: Any, rows: list[Row]) -> Any:
-    made = _cast([row.columns.get(name) for row in rows], wanted)
-    if made is not None:
-        return made
-    kind = wanted
-    for row in rows:
-        value = row.columns.get(name)
-        single = _cast([value], kind)
+def _array(name: str, kind: Any, rows: list[Row]) -> Any:
+    values = [row.columns.get(name) for row in rows]
+    if (fitting := _fit(values, kind)) is not None:
+        return fitting
+    for row, value in zip(rows, values, strict=True):
+        single = _fit([value], kind)
         if single is None:
-            expected = f"{kind}, not" if kind is not None else "numbers of up to 64 bits or text, not"
             raise InputError(
-                f"{row.place}: column {name!r} holds {expected} {value!r}: make all its values one type"
+                f"{row.place}: column {name!r} holds {kind or 'numbers of up to 64 bits or text'}, not "
+                f"{value!r}: make all its values one type"
             )
-        kind = single.type if value is not None and kind is None else kind
-    raise InputError(f"column {name!r} holds values of several types: make them one type")
+        if kind is None and value is not None:
+            kind = single.type
+    return import_pyarrow()[0].array(values, kind)
 
 
-def _cast(values: list[Any], wanted: Any) -> Any:
-    """Return values as an array of a type, or None where they do not fit without a change."""
+def _fit(values: list[Any], kind: Any) -> Any:
+    """Return values as an Arrow array, or None where the type would change one of them."""
     pa, _ = import_pyarrow()
     try:
-        found = pa.array(values)
-        if wanted is None:
-            return found
-        alike = pa.types.is_null(found.type) or _family(found.type) == _family(wanted)
-        return found.cast(wanted) if alike else None
-    except (pa.ArrowException, OverflowError):
+        array = pa.array(values, kind)
+    except (pa.ArrowException, OverflowError, UnicodeEncodeError):
         return None
+    return array if all(map(_same, values, array.to_pylist())) else None
 
 
-def _family(kind: Any) -> str:
-    """Return what types have in common between which values can be moved; numbers are checked besides."""
-    types = import_pyarrow()[0].types
-    families = {
-        "number": (types.is_integer, types.is_floating),
-        "text": (types.is_string, types.is_large_string),
-        "bytes": (types.is_binary, types.is_large_binary),
-        "time": (types.is_timestamp,),
-    }
-    return next((name for name, are in families.items() if any(is_(kind) for is_ in are)), str(kind))
+def _same(a: Any, b: Any) -> bool:
+    """Compare two values; NaN equals itself here."""
+    return bool(a == b or (a != a and b != b))
 
 
 def distinct(rows: list[Row]) -> list[Row]:
@@ -171,20 +142,11 @@ def distinct(rows: list[Row]) -> list[Row]:
     return list(found.values())
 
 
-def changed(rows: list[Row], known: dict[str, dict[str, Any]], schema: Any) -> list[Row]:
+def changed(rows: list[Row], known: dict[str, dict[str, Any]]) -> list[Row]:
     """Return the rows that are not in the index as they are."""
-    named = [row for row in rows if row.named and row.id in known]
-    columns = {name: array.to_pylist() for name, array in columns_of(named, schema).items()}
-    same = set()
-    for number, row in enumerate(named):
-        values = {name: column[number] for name, column in columns.items()}
-        if _equal(known[row.id], {"id": row.id, "text": row.text, **values}):
-            same.add(row.id)
-    return [row for row in rows if row.id not in known or (row.named and row.id not in same)]
+    return [row for row in rows if row.id not in known or (row.named and not _is_as(row, known[row.id]))]
 
 
-def _equal(a: dict[str, Any], b: dict[str, Any]) -> bool:
-    """Compare rows; what is no number equals itself here."""
-    return a.keys() == b.keys() and all(
-        a[name] == b[name] or (a[name] != a[name] and b[name] != b[name]) for name in a
-    )
+def _is_as(row: Row, known: dict[str, Any]) -> bool:
+    own = {"id": row.id, "text": row.text, **row.columns}
+    return all(_same(own.get(name), known.get(name)) for name in own.keys() | known.keys())

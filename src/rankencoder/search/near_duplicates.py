@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
-from math import ceil
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -15,16 +13,12 @@ import numpy as np
 from rankencoder.errors import InputError
 from rankencoder.io.corpus import LONGEST, read_sentences
 from rankencoder.search.calibration import SENTENCES, Calibration
-from rankencoder.search.index_encoder import open_encoder
 from rankencoder.search.index_folder import CONFIG
 from rankencoder.search.rank_index import RankIndex
 from rankencoder.search.table import vectors_of
 
 THRESHOLD = 99.9999  # the percentile of random pairs above which two sentences are listed by default
-EXACT = 50_000  # sentences up to which each is compared with each; of more, each with its nearest in an index
-_HELD = 100_000_000  # numbers of an index's vectors that are held to compare each with each
-_NEAREST = 32
-_BLOCK = 1024
+_BLOCK, _WIDTH = 1024, 65_536  # sentences that are compared at once with so many others
 
 
 @dataclass(frozen=True)
@@ -49,7 +43,6 @@ class Duplicates:
     :param places: Where each is: "file, line 3", or its id in an index; several if it is repeated verbatim.
     :param pairs: The pairs at or above the threshold, most similar first.
     :param threshold: The similarity from which on pairs are listed.
-    :param exact: Whether every pair was looked at, or only each sentence's nearest 32.
     :param skipped: How many empty and over-long sentences were left out.
     """
 
@@ -58,7 +51,6 @@ class Duplicates:
     pairs: list[Pair]
     threshold: float
     calibration: Calibration
-    exact: bool = True
     skipped: int = 0
 
     @property
@@ -89,7 +81,6 @@ class Duplicates:
             "threshold_percentile": float(self.calibration.percentile(self.threshold)),
             "random_pairs": self.calibration.pairs,
             "calibrated_on": self.calibration.source,
-            "exact": self.exact,
             "skipped": self.skipped,
             "pairs": [{**asdict(pair), "a": found[pair.a], "b": found[pair.b]} for pair in self.pairs],
             "groups": [[found[number] for number in group] for group in self.groups()],
@@ -107,7 +98,7 @@ def find_duplicates(
     most: int | None = None,
     progress: bool = False,
 ) -> Duplicates:
-    """Find the sentences of a corpus that are nearly the same.
+    """Find the sentences of a corpus that are nearly the same: each is compared with each.
 
     :param corpus: What `rankencoder.io.corpus.read_sentences` reads, a `RankIndex`, or the folder of one.
     :param model: Whatever `rankencoder.model.open_model` opens; an index has its own.
@@ -124,54 +115,60 @@ def find_duplicates(
     >>> [(found.sentences[pair.a], found.sentences[pair.b]) for pair in found.pairs]
     [('a banana', 'bananas')]
     """
+    from rankencoder.model import RankEncoder, open_model
+
     parse_threshold(threshold)
     if isinstance(corpus, (str, Path)) and (Path(corpus) / CONFIG).exists():
-        corpus = RankIndex.load(corpus, model)
-    if isinstance(corpus, RankIndex):
-        return _in_index(corpus, threshold, most, progress)
-    if model is None:
-        raise InputError("which model? Set `model` to a RankEncoder or an encoder (an index has its own)")
+        corpus = RankIndex.load(corpus, model, device=device, batch_size=batch_size)
     places: dict[str, list[str]] = {}
-    skipped = 0
-    for row in read_sentences(corpus, column=column, max_chars=LONGEST):
-        if row.text:
-            places.setdefault(row.text, []).append(row.place)
-        skipped += not row.text
+    skipped, calibration = 0, None
+    if isinstance(corpus, RankIndex):
+        vectors = _read_index(corpus, places)
+        _check_number(places)
+        calibration = corpus.calibration
+    elif model is None:
+        raise InputError("which model? Set `model` to a RankEncoder or an encoder (an index has its own)")
+    else:
+        for row in read_sentences(corpus, column=column, max_chars=LONGEST):
+            if row.text:
+                places.setdefault(row.text, []).append(row.place)
+            skipped += not row.text
+        _check_number(places)
+        opened = open_model(model, device=device, batch_size=batch_size)
+        vectors = opened.encode(list(places), progress=progress)
+        if isinstance(opened, RankEncoder):
+            calibration = Calibration.on_reference(opened)
+    if calibration is None:
+        chosen = np.random.default_rng(0).permutation(len(vectors))[:SENTENCES]
+        calibration = Calibration.measure(vectors[chosen], "this corpus")
+    level = _similarity_at(threshold, calibration)
+    found = list(islice(_all_pairs(vectors, level, progress), None if most is None else most + 1))
+    if most is not None and len(found) > most:
+        raise InputError(f"more than {most:,} pairs are that similar: choose a higher threshold")
+    found.sort(key=lambda pair: (-pair[2], pair[:2]))
+    percentiles = calibration.percentile(np.array([similarity for *_, similarity in found])).tolist()
+    pairs = [Pair(*pair, percentile) for pair, percentile in zip(found, percentiles, strict=True)]
+    return Duplicates(list(places), list(places.values()), pairs, level, calibration, skipped)
+
+
+def _read_index(index: RankIndex, places: dict[str, list[str]]) -> np.ndarray:
+    """Return the vectors of an index's different sentences, and fill in their ids."""
+    vectors = [np.zeros((0, index.about.dimension), np.float32)]
+    for batch in index.rows.batches(["id", "text", "vector"]):
+        first = []
+        for i, (identity, text) in enumerate(
+            zip(batch["id"].to_pylist(), batch["text"].to_pylist(), strict=True)
+        ):
+            if text not in places:
+                first.append(i)
+            places.setdefault(text, []).append(identity)
+        vectors.append(vectors_of(batch)[first])
+    return np.concatenate(vectors)
+
+
+def _check_number(places: dict[str, list[str]]) -> None:
     if len(places) < 2:
         raise InputError(f"only {len(places)} usable sentence(s): there is nothing to compare")
-    encoder = open_encoder(model, device=device, batch_size=batch_size)
-    if len(places) > EXACT:
-        with TemporaryDirectory(prefix="rankencoder-") as folder:
-            index = RankIndex.build(encoder, list(places), Path(folder) / "index", progress=progress)
-            found = _in_index(index, threshold, most, progress)
-    else:
-        vectors = encoder(list(places), progress=progress)
-        chosen = np.random.default_rng(0).permutation(len(vectors))[:SENTENCES]
-        calibration = encoder.calibrate() or Calibration.measure(vectors[chosen], "this corpus")
-        found = compare_all(list(places), vectors, calibration, threshold, most)
-    found.places = [places[text] for text in found.sentences]
-    found.skipped = skipped
-    return found
-
-
-def compare_all(
-    sentences: list[str],
-    vectors: np.ndarray,
-    calibration: Calibration,
-    threshold: str | float | None,
-    most: int | None = None,
-) -> Duplicates:
-    """Compare each of some different sentences with each, by their unit vectors (see `find_duplicates`)."""
-    level = _similarity_at(threshold, calibration)
-    pairs = list(islice(_all_pairs(vectors, level), None if most is None else most + 1))
-    _check_number(len(pairs), most)
-    places = [[str(number)] for number in range(len(sentences))]
-    return Duplicates(sentences, places, _sorted(pairs, calibration), level, calibration)
-
-
-def _check_number(pairs: int, most: int | None) -> None:
-    if most is not None and pairs > most:
-        raise InputError(f"more than {most:,} pairs are that similar: choose a higher threshold")
 
 
 def parse_threshold(threshold: str | float | None) -> tuple[float, bool] | None:
@@ -203,65 +200,13 @@ def _similarity_at(threshold: str | float | None, calibration: Calibration) -> f
     return calibration.similarity_at(number) if percent else number
 
 
-def _all_pairs(vectors: np.ndarray, level: float) -> Iterator[tuple[int, int, float]]:
-    for start in range(0, len(vectors), _BLOCK):
-        block = vectors[start : start + _BLOCK] @ vectors[start:].T
-        rows, columns = np.nonzero(block >= level)
-        for row, column in zip(rows, columns, strict=True):
-            if row < column:
-                yield start + int(row), start + int(column), float(block[row, column])
-
-
-def _in_index(
-    index: RankIndex, threshold: str | float | None, most: int | None, progress: bool
-) -> Duplicates:
-    """Compare the sentences of an index: each with each, or of many each with its nearest."""
-    if index.has_model:
-        index.model  # noqa: B018  (a RankEncoder's reference corpus calibrates)
-    calibration = index.calibration
-    if calibration is None or len(index) < 2:
-        raise InputError(f"{len(index)} sentence(s) in {index.folder.path}: there is nothing to compare")
-    is_small = len(index) <= EXACT and len(index) * index.about.dimension <= _HELD
-    places: dict[str, list[str]] = {}
-    vectors: list[np.ndarray] = []
-    for batch in index.rows.batches(["id", "text", "vector"] if is_small else ["id", "text"]):
-        first = []
-        for i, (identity, text) in enumerate(zip(*map(batch.column, ("id", "text")), strict=True)):
-            if text.as_py() not in places:
-                first.append(i)
-            places.setdefault(text.as_py(), []).append(identity.as_py())
-        if is_small:
-            vectors.append(vectors_of(batch)[first])
-    if is_small:
-        found = compare_all(list(places), np.concatenate(vectors), calibration, threshold, most)
-        found.places = list(places.values())
-        return found
-    level = _similarity_at(threshold, calibration)
-    pairs = _sorted(_nearest_pairs(index, places, level, most, progress), calibration)
-    return Duplicates(list(places), list(places.values()), pairs, level, calibration, exact=False)
-
-
-def _nearest_pairs(
-    index: RankIndex, places: dict[str, list[str]], level: float, most: int | None, progress: bool
-) -> list[tuple[int, int, float]]:
-    """Return the pairs of a sentence and one of its nearest."""
+def _all_pairs(vectors: np.ndarray, level: float, progress: bool) -> Iterator[tuple[int, int, float]]:
     from tqdm.auto import tqdm
 
-    numbers = {identity: number for number, ids in enumerate(places.values()) for identity in ids}
-    found: dict[tuple[int, int], float] = {}
-    batches = index.rows.batches(["id", "vector"], _BLOCK)
-    for batch in tqdm(batches, total=ceil(len(numbers) / _BLOCK), disable=not progress):
-        near = index.rows.search(vectors_of(batch), _NEAREST + 1, None)
-        for identity, rows in zip(batch["id"].to_pylist(), near, strict=True):
-            for row in rows:
-                a, b = numbers.get(identity), numbers.get(row["id"])  # other processes may write
-                if a is not None and b is not None and a != b and 1 - row["_distance"] >= level:
-                    found[min(a, b), max(a, b)] = 1 - row["_distance"]
-        _check_number(len(found), most)
-    return [(a, b, similarity) for (a, b), similarity in found.items()]
-
-
-def _sorted(pairs: Iterable[tuple[int, int, float]], calibration: Calibration) -> list[Pair]:
-    rows = sorted(pairs, key=lambda pair: (-pair[2], pair[:2]))
-    percentiles = calibration.percentile(np.array([row[2] for row in rows])).tolist()
-    return [Pair(*row, percentile) for row, percentile in zip(rows, percentiles, strict=True)]
+    for start in tqdm(range(0, len(vectors), _BLOCK), desc="Comparing", disable=not progress):
+        for other in range(start, len(vectors), _WIDTH):
+            block = vectors[start : start + _BLOCK] @ vectors[other : other + _WIDTH].T
+            rows, columns = np.nonzero(block >= level)
+            for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
+                if start + row < other + column:
+                    yield start + row, other + column, float(block[row, column])

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankencoder.encoder_sources import check_model, rankencoder_folder
+from rankencoder.encoder_sources import check_model, join_prompt, split_prompt
+from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
-from rankencoder.io.corpus import LONGEST, check_sentences, read_sentences
-from rankencoder.io.storage import import_pyarrow, new_folder
-from rankencoder.search.calibration import SENTENCES, Calibration
+from rankencoder.io.corpus import LONGEST, Sentence, check_sentences, read_sentences
+from rankencoder.io.storage import absolute, import_pyarrow
+from rankencoder.search.calibration import REFERENCE, SENTENCES, Calibration
 from rankencoder.search.hits import Hit
-from rankencoder.search.index_encoder import REFERENCE, IndexEncoder, open_encoder
 from rankencoder.search.index_folder import About, IndexFolder
-from rankencoder.search.index_rows import (
-    Row,
-    changed,
-    check_number,
-    check_vectors,
-    columns_of,
-    distinct,
-    make_rows,
-)
+from rankencoder.search.index_rows import Row, changed, check_vectors, columns_of, distinct, make_rows
 from rankencoder.search.table import LanceRows, import_lancedb
+
+if TYPE_CHECKING:
+    from rankencoder.model import RankEncoder
 
 _PART = 2048  # sentences that are encoded and committed together
 _GIVEN_PART = 32_768  # the same where vectors are given, and nothing is lost by an interruption
+COUNTS = ("added", "replaced", "unchanged", "empty", "overlong")
 
 
 class RankIndex:
@@ -59,7 +53,7 @@ class RankIndex:
         self.about, self._probe = self.folder.read()
         self.rows = LanceRows(self.about.table or str(self.folder.path))
         self._source, self._device, self._batch_size = model, device, batch_size
-        self._model: IndexEncoder | None = None
+        self._model: RankEncoder | Encoder | None = None
 
     @classmethod
     def load(cls, folder: str | Path, model: Any = None, **options: Any) -> RankIndex:
@@ -83,17 +77,23 @@ class RankIndex:
         :param device: Where to run a model that is loaded by name.
         :raises InputError: If the index that is there was made with another model.
         """
+        from rankencoder.model import open_model
+
         check_model(model)
         import_lancedb()
         if table is not None and "://" not in table:
             table = str(Path(table).resolve())
         place = IndexFolder(folder)
         place.claim()
-        opened = open_encoder(model, device=device, batch_size=batch_size)
+        opened = open_model(model, device=device, batch_size=batch_size)
         with place.locked():
             if not place.exists():
-                probe = opened.encoder.probe()
-                about = About(opened.path, opened.encoder.name, probe.shape[1], table)
+                path = None  # of what is only in memory
+                if isinstance(model, (str, Path)):
+                    name, prompt = split_prompt(str(model))
+                    path = join_prompt(absolute(name), prompt)
+                probe = _as_encoder(opened).probe()
+                about = About(path, path or opened.name, probe.shape[1], table)
                 if len(LanceRows(table or str(place.path), about.dimension)):
                     raise InputError(f"{table} has sentences of another index: choose another place")
                 place.write(about, probe)
@@ -141,17 +141,19 @@ class RankIndex:
         return self._source is not None or self.about.model is not None
 
     @property
-    def model(self) -> IndexEncoder:
+    def model(self) -> RankEncoder | Encoder:
         """The model, loaded when it is first needed; it must be the one that the index was made with."""
+        from rankencoder.model import open_model
+
         if self._model is None:
             owner = f"the index {self.folder.path} was made with {self.about.name!r}"
             if not self.has_model:
                 raise InputError(
                     f"{owner}, which is not on disk: give it to RankIndex.load(folder, model=...)"
                 )
-            source = self.about.model if self._source is None else self._source
-            opened = open_encoder(source, device=self._device, batch_size=self._batch_size)
-            opened.encoder.check_probe(self._probe, owner, otherwise="make another index")
+            source: Any = self.about.model if self._source is None else self._source
+            opened = open_model(source, device=self._device, batch_size=self._batch_size)
+            _as_encoder(opened).check_probe(self._probe, owner, otherwise="make another index")
             self._model = opened
         return self._model
 
@@ -179,42 +181,36 @@ class RankIndex:
         """
         from tqdm.auto import tqdm
 
-        counts = dict.fromkeys(("added", "replaced", "unchanged", "empty", "overlong"), 0)
+        counts = dict.fromkeys(COUNTS, 0)
+        sentences: Iterable[Sentence]
         sentences = read_sentences(corpus, column=column, max_chars=LONGEST, with_columns=True)
-        size, encode = _PART, self.encode_rows
         if vectors is not None:
-            sentences = check_number(sentences, len(vectors))
-            size, encode = _GIVEN_PART, partial(self._choose, np.asarray(vectors))
-        rows = make_rows(sentences, id_column, counts)
+            sentences = list(sentences)
+            if len(sentences) != len(vectors):
+                raise InputError(f"{len(vectors)} vectors were given for {len(sentences)} sentences")
+        rows = make_rows(sentences, id_column, counts, vectors)
+        size = _PART if vectors is None else _GIVEN_PART
         with tqdm(desc="Indexing", unit=" sentences", disable=not progress) as bar:
             for part in iter(lambda: list(islice(rows, size)), []):
-                self.add_rows(part, counts, encode)
+                self.add_rows(part, counts)
                 bar.update(len(part))
         return counts
 
-    def _choose(self, vectors: np.ndarray, rows: list[Row]) -> np.ndarray:
-        return check_vectors(vectors[[row.number for row in rows]], self.about.dimension)
-
-    def encode_rows(self, rows: list[Row]) -> np.ndarray:
-        """Return the vectors of rows, from the index's model."""
-        return self.model([row.text for row in rows])
-
-    def add_rows(
-        self, part: list[Row], counts: dict[str, int], encode: Callable[[list[Row]], np.ndarray]
-    ) -> None:
-        """Commit those of some rows that are not there yet.
-
-        :param counts: Is told how many they are.
-        :param encode: Makes their vectors.
-        """
+    def add_rows(self, part: list[Row], counts: dict[str, int]) -> None:
+        """Commit those of some rows that are not there yet, and count them; encode those without a vector."""
         pa, _ = import_pyarrow()
         rows = distinct(part)
         known = self.rows.find([row.id for row in rows])
-        new = changed(rows, known, self.rows.schema)
+        new = changed(rows, known)
         counts["unchanged"] += len(part) - len(new)
         if not new:
             return
-        vectors = pa.FixedSizeListArray.from_arrays(pa.array(encode(new).ravel()), self.about.dimension)
+        bare = [row for row in new if row.vector is None]
+        if bare:
+            for row, vector in zip(bare, self.model.encode([row.text for row in bare]), strict=True):
+                row.vector = vector
+        made = check_vectors(np.array([row.vector for row in new]), self.about.dimension)
+        vectors = pa.FixedSizeListArray.from_arrays(pa.array(made.ravel()), self.about.dimension)
         own = {"id": [row.id for row in new], "text": [row.text for row in new], "vector": vectors}
         with self.folder.locked():
             table = pa.table({**own, **columns_of(new, self.rows.schema)})
@@ -229,11 +225,11 @@ class RankIndex:
         """Delete sentences by their ids or by a filter (see `search`), and return how many."""
         if (ids is None) == (where is None):
             raise InputError("give the ids to delete, or a filter (`where`)")
-        with self.folder.locked():
-            if where is not None:
-                return self.rows.delete(self.rows.to_sql(where))
+        if where is None:
             given = [ids] if isinstance(ids, (str, int)) else list(ids or ())
-            return self.rows.delete_ids([str(identity) for identity in given])
+            where = {"id": [str(identity) for identity in given]}
+        with self.folder.locked():
+            return self.rows.delete(where)
 
     def search(
         self,
@@ -260,10 +256,10 @@ class RankIndex:
         if isinstance(query, np.ndarray):
             vectors = check_vectors(np.atleast_2d(query), self.about.dimension)
         else:
-            vectors = self.model(checked) if (checked := check_sentences(query)) else np.zeros((0, 0))
+            texts = check_sentences(query)
+            vectors = self.model.encode(texts) if texts else np.zeros((0, self.about.dimension))
         most = min(k, max(1, len(self)))
-        condition = self.rows.to_sql(where) if where else None
-        found = self.rows.search(vectors, most, condition, exact=exact) if len(vectors) else []
+        found = self.rows.search(vectors, most, where, exact=exact) if len(vectors) else []
         calibration = self.calibration
         hits = [[Hit.of_row(row, calibration) for row in rows] for rows in found]
         return hits[0] if one else hits
@@ -280,13 +276,12 @@ class RankIndex:
 
     def calibrate(self) -> Calibration | None:
         """Measure what scores mean: on the model's reference corpus, or else on the index's sentences."""
-        rows = len(self)
-        if self._source is None and rankencoder_folder(self.about.model) is not None:
-            _ = self.model
-        calibration = self._model.calibrate() if self._model is not None else None
-        if calibration is None:
-            if rows < 2:
-                return None
+        rows, model = len(self), self.model if self.has_model else None
+        if model is not None and not isinstance(model, Encoder):
+            calibration = Calibration.on_reference(model)
+        elif rows < 2:
+            return None
+        else:
             calibration = Calibration.measure(self.rows.sample(SENTENCES), "the indexed sentences")
         self.folder.write_calibration(calibration, rows)
         return calibration
@@ -300,7 +295,11 @@ class RankIndex:
             self.rows.optimize()
         _ = self.calibration  # measured now, if it must be, and not in the next search
 
-    def save(self, folder: str | Path) -> None:
-        """Copy the index to another folder, whole or not at all; a table elsewhere stays where it is."""
-        with self.folder.locked(), new_folder(folder) as new:
-            shutil.copytree(self.folder.path, new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".lock"))
+
+def _as_encoder(model: RankEncoder | Encoder) -> Encoder:
+    """Return a model as an encoder, whose vectors of the probe sentences are the index's fingerprint."""
+    if isinstance(model, Encoder):
+        return model
+    encoder = Encoder(model.encode)
+    encoder.name = model.name
+    return encoder

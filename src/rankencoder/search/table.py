@@ -22,7 +22,6 @@ _PARTITION = 8192  # rows of one partition of the approximate index
 _PROBES = 64  # partitions that are looked at: all of a small table, at least a quarter of a large one
 _REFINE = 10
 _ITERATIONS, _SAMPLE = 10, 64  # fewer than LanceDB has, whose training takes minutes even of small tables
-_IDS = 1000  # of one deletion
 _COMMITS = 64  # after so many, twice as many and so on, small files are put together
 _KEPT = timedelta(minutes=10)  # old versions, for searches that are still at them
 
@@ -62,21 +61,21 @@ class LanceRows:
         """The names of the users' columns."""
         return [name for name in self.schema.names if name not in OWN]
 
-    def to_sql(self, where: Mapping[str, Any]) -> str:
-        """Return a filter as an SQL condition (see `rankencoder.search.filters`)."""
+    def _to_sql(self, where: Mapping[str, Any]) -> str:
         _, pa = import_lancedb()
         return to_sql(where, pa.schema(field for field in self.schema if field.name != "vector"))
 
     def find(self, ids: list[str]) -> dict[str, dict[str, Any]]:
         """Return the rows with these ids, their vectors aside."""
         with _lance_errors(f"cannot read the table in {self.uri}"):
-            query = self.table.search().where(_with_ids(ids)).select(["id", "text", *self.columns])
+            condition = f"id IN ({', '.join(map(quote, ids))})"
+            query = self.table.search().where(condition).select(["id", "text", *self.columns])
             return {row["id"]: row for row in query.to_list()}
 
     def write(self, rows: Any, *, replace: bool) -> None:
         """Commit rows whose ids are new, all or none of them, once the columns that are missing are added.
 
-        :param rows: An Arrow table.
+        :param rows: An Arrow table with all columns of this one.
         :param replace: Let rows with known ids take the place of these.
         """
         _, pa = import_lancedb()
@@ -88,23 +87,19 @@ class LanceRows:
             merge = self.table.merge_insert("id").when_not_matched_insert_all()
             if replace:
                 merge = merge.when_matched_update_all()
-            merge.execute(_complete(rows, self.schema))
+            merge.execute(rows.cast(self.schema))
             self._commits += 1
             if self._commits == self._next:
                 self._next *= 2  # each time all rows are written anew
                 self.table.optimize(cleanup_older_than=_KEPT)
 
-    def delete(self, where: str) -> int:
-        """Delete the rows that meet an SQL condition and return how many there were."""
+    def delete(self, where: Mapping[str, Any]) -> int:
+        """Delete the rows that pass a filter and return how many there were."""
         with _lance_errors(f"cannot delete from the table in {self.uri}"):
-            return int(self.table.delete(where).num_deleted_rows)
-
-    def delete_ids(self, ids: list[str]) -> int:
-        """Delete rows by their ids and return how many there were."""
-        return sum(self.delete(_with_ids(ids[start : start + _IDS])) for start in range(0, len(ids), _IDS))
+            return int(self.table.delete(self._to_sql(where)).num_deleted_rows)
 
     def search(
-        self, vectors: np.ndarray, k: int, where: str | None, *, exact: bool = False
+        self, vectors: np.ndarray, k: int, where: Mapping[str, Any] | None, *, exact: bool = False
     ) -> list[list[dict[str, Any]]]:
         """Return the rows nearest to each of some unit vectors, nearest first, with their ``_distance``."""
         query = self.table.search(list(vectors), vector_column_name="vector").distance_type("cosine")
@@ -114,8 +109,8 @@ class LanceRows:
         else:  # a filter may leave so few rows that more partitions must be looked at
             probes = max(_PROBES, ceil(len(self) / _PARTITION / 4))
             query = query.minimum_nprobes(probes).maximum_nprobes(0).refine_factor(_REFINE)
-        if where is not None:
-            query = query.where(where)
+        if where:
+            query = query.where(self._to_sql(where))
         with _lance_errors(f"cannot search the table in {self.uri}"):
             rows = query.to_list()
         found: list[list[dict[str, Any]]] = [[] for _ in vectors]
@@ -160,26 +155,11 @@ class LanceRows:
             self.table.create_index("vector", config=config)
 
 
-def _with_ids(ids: list[str]) -> str:
-    return f"id IN ({', '.join(map(quote, ids))})"
-
-
 def vectors_of(rows: Any) -> np.ndarray:
     """Return the vectors of an Arrow table or batch as an array."""
     column = rows["vector"]
     column = column.combine_chunks() if hasattr(column, "combine_chunks") else column
     return np.asarray(column.flatten().to_numpy(zero_copy_only=False)).reshape(len(rows), -1)
-
-
-def _complete(rows: Any, schema: Any) -> Any:
-    """Return rows with all columns of a schema, in its order and types."""
-    _, pa = import_lancedb()
-    names = rows.schema.names
-    arrays = [
-        rows[field.name].cast(field.type) if field.name in names else pa.nulls(len(rows), field.type)
-        for field in schema
-    ]
-    return pa.table(arrays, schema=schema)
 
 
 @contextmanager
