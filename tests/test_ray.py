@@ -129,13 +129,13 @@ def test_what_was_finished_is_not_done_again(cluster, tiny_saved, tmp_path, sent
     source, target = tmp_path / "in.txt", tmp_path / "vectors"
     source.write_text("\n".join([*sentences[:120], "", *sentences[120:180]]))
     address = f"file://{source}"
-    with RayCluster(cluster.address) as connected:  # which the functions inside of it use
-        assert connected.workers == 1
+    with RayCluster(cluster.address, workers=1) as connected:  # which the functions inside of it use
         with pytest.raises(InputError, match=r"in\.txt, line 121: the sentence is empty"):
             encode_with_ray(tiny_saved, address, target, connected)
         assert not target.exists()
+        on_ray = ["--ray", "local", "--workers", 1]
         code, out, err = run_cli(
-            "encode", tiny_saved, address, "-o", target, "--ray", "local", "--skip-invalid", "--json"
+            "encode", tiny_saved, address, "-o", target, *on_ray, "--skip-invalid", "--json"
         )
         assert code == 0, err
         assert json.loads(out) == {"output": str(target), "encoded": 80, "resumed": 100, "skipped": 1}
@@ -146,6 +146,7 @@ def test_what_was_finished_is_not_done_again(cluster, tiny_saved, tmp_path, sent
     assert same(table.drop(["source"]).append_column("source", expected["source"]), expected)
 
 
+@pytest.mark.filterwarnings("ignore::rankencoder.errors.ReferenceWarning")
 def test_build_and_index(cluster, tiny_folder, corpus, tmp_path, run_cli):
     pytest.importorskip("lancedb", reason="needs LanceDB: pip install 'rankencoder[search]'")
     from rankencoder.search import RankIndex

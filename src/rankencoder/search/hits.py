@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
-
-from pydantic_core import to_jsonable_python
 
 from rankencoder.search.calibration import Calibration
 
@@ -25,9 +25,8 @@ class Hit:
     columns: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold: dates as ISO text, bytes as URL-safe base64, NaN and inf as None."""
-        plain = to_jsonable_python(asdict(self), bytes_mode="base64", inf_nan_mode="null", fallback=str)
-        return dict(plain)
+        """Return what JSON can hold: dates as ISO text, bytes as base64, what is no number as None."""
+        return {**asdict(self), "columns": {name: _plain(value) for name, value in self.columns.items()}}
 
     @classmethod
     def of_row(cls, row: dict[str, Any], calibration: Calibration | None) -> Hit:
@@ -36,3 +35,13 @@ class Hit:
         score = 1 - columns.pop("_distance")
         percentile = float(calibration.percentile(score)) if calibration else None
         return cls(columns.pop("id"), columns.pop("text"), score, percentile, columns)
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
