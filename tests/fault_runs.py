@@ -5,7 +5,6 @@ import ctypes
 import gc
 import json
 import os
-import re
 import resource
 import signal
 import sys
@@ -44,9 +43,10 @@ class Outcome:
 
     @property
     def errors(self):
-        """What a person sees on the error output, warnings and the plan of a training aside."""
-        plan = re.compile(r"warning:|recipe |\d+\. |[\d,]+ distinct sentences")
-        return [line for line in self.err.splitlines() if line and not plan.match(line)]
+        """What a person sees on the error output, warnings and the two lines of a recipe aside."""
+        lines = [line for line in self.err.splitlines() if line and not line.startswith("warning:")]
+        recipe = next((i for i, line in enumerate(lines) if line.startswith("recipe ")), None)
+        return lines if recipe is None else lines[:recipe] + lines[recipe + 2 :]
 
 
 def prepare():

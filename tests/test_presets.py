@@ -23,6 +23,7 @@ from rankencoder.training.methods import (
     SimCSEWithMLM,
     make_method,
 )
+from rankencoder.training.recipe import describe_recipe
 
 
 def stand_in(kind, hidden_size=768):
@@ -225,6 +226,41 @@ def test_the_second_seed_is_the_first_unless_given():
     assert read_given({"seed": 7, "stage2_seed": 0}).draft.stage2_seed == 0
 
 
+@pytest.mark.parametrize(
+    ("values", "first", "second"),
+    [
+        (
+            {"backbone": "some/bert", "max_steps": 6},
+            "recipe best: ConSERT and PromptBERT each train an encoder E1 on 64,000 sentences; their cosines "
+            "teach E2 (ConSERT; loss: contrastive + 10 × squared error + 1 × ListNet)",
+            "bert, batch 96, learning rate 2e-05, 6 steps, fp16, seed 42, 10,000 reference sentences",
+        ),
+        (
+            {"preset": "best", "only_base": True},
+            "recipe best: ConSERT trains an encoder E1 on 64,000 sentences",
+            "bert-base-uncased, batch 96, learning rate 2e-05, 1 epoch, fp16, seed 42",
+        ),
+        (
+            {"preset": "best", "base_encoder": ["a/b", "c"], "target": -0.25},
+            "recipe best: a/b and c given as E1; their cosines (power -0.25) teach E2 (ConSERT; loss: "
+            "contrastive + 10 × squared error + 1 × ListNet)",
+            "bert-base-uncased, batch 96, learning rate 2e-05, 1 epoch, fp16, seed 42, "
+            "10,000 reference sentences",
+        ),
+        (
+            {"method": "consert"},
+            "recipe paper: ConSERT trains an encoder E1 on 64,000 sentences; its ranks teach E2 (ConSERT; "
+            "loss: max(contrastive, 0.05 × squared error))",
+            "bert-base-uncased, batch 96, learning rate 5e-07, 10 epochs, fp16, seed 42, "
+            "100,000 reference sentences",
+        ),
+    ],
+)
+def test_a_recipe_is_described_in_two_lines(values, first, second):
+    config = read_given(values).resolve(stand_in("bert"), ConSERT)
+    assert describe_recipe(config, 64_000) == [first, second]
+
+
 # --- settings files ---
 
 
@@ -240,6 +276,22 @@ def test_what_was_given_is_written_and_read_back(tmp_path):
     assert {"# stage2_seed: 7", "# learning_rate: 2.0e-05", "# teachers: [consert, promptbert]"} < {*lines}
     changed = read_given({"seed": 1, "column": None}, tmp_path / "train.yaml")
     assert changed.values == {**given.values, "seed": 1}
+
+
+def test_a_file_of_the_version_before_is_read(tmp_path):
+    path = tmp_path / "train.yaml"
+    old = "preset: best\nmethod: consert\nteachers: [consert, promptbert]\nstage2_seed: null  # here 42\n"
+    path.write_text(old + "rounds: 1\nneighbors: 0\nreference_seed: 42\nlistwise: listnet\ndevice: null\n")
+    assert read_given({}, path).draft == read_given({}).draft
+    path.write_text(old + "listwise: null\n")
+    assert read_given({}, path).draft.listwise == "none"
+    path.write_text(old + "rounds: 3\n")
+    with pytest.raises(InputError, match=r"train\.yaml, line 5: rounds was removed: .*gained nothing"):
+        read_given({}, path)
+    with pytest.raises(InputError, match="^neighbors was removed"):
+        read_given({"neighbors": 2})
+    with pytest.raises(InputError, match="^listwise is 'listmle', but must be 'none' or 'listnet'"):
+        read_given({"listwise": "listmle"})
 
 
 def test_a_mistake_is_found_where_it_is(tmp_path):

@@ -377,11 +377,11 @@ def test_a_plan_is_printed_and_nothing_written(run_cli, corpus_file, backbone, t
     assert code == 0, err
     assert not (tmp_path / "run").exists()
     lines = out.splitlines()
-    assert lines[0].startswith("recipe best: tiny-bert, fp32, seed 42")
+    assert lines[0].startswith("recipe best: ConSERT and PromptBERT each train an encoder E1")
     outputs = ["work/sentences.json", "base", "teachers/promptbert", "work/targets", "encoder", "rankencoder"]
-    assert [line.rpartition(" -> ")[2] for line in lines[1:]] == outputs
+    assert [line.rpartition(" -> ")[2] for line in lines[2:]] == outputs
     _, out, _ = run_cli("train", corpus_file, *given, "--method", "simcse", "--only-base")
-    assert [line.rpartition(" -> ")[2] for line in out.splitlines()[1:]] == outputs[:2]
+    assert [line.rpartition(" -> ")[2] for line in out.splitlines()[2:]] == outputs[:2]
     code, _, err = run_cli("train", "--resume", *given)
     assert (code, err.count("error:")) == (2, 1)
 
@@ -398,6 +398,20 @@ def test_resuming_compares_with_what_the_method_chose(train_killed, tmp_path):
     with pytest.raises(InputError, match=r"with learning_rate 0\.1, it was begun with 3e-05"):
         rankencoder.train(output=tmp_path / "run", resume=True, learning_rate=0.1)
     assert rankencoder.train(output=tmp_path / "run", resume=True, learning_rate=3e-5).record["finished"]
+
+
+def test_any_setting_can_be_set(run_cli, corpus_file, backbone, tmp_path):
+    given = ["--set", f"backbone={backbone}", "--set", f"output={tmp_path / 'run'}", "--plan"]
+    code, out, err = run_cli("train", corpus_file, *given, "--set", "batch_size=7")
+    assert code == 0, err
+    assert "batches of 7" in out
+    for pair, message in (
+        ("batchsize=7", "did you mean 'batch_size'?"),
+        ("overwrite=true", "unknown setting"),
+    ):
+        code, _, err = run_cli("train", corpus_file, *given, "--set", pair)
+        assert (code, err.count("error:")) == (2, 1)
+        assert message in err
 
 
 def test_every_setting_is_an_option_and_the_short_help_shows_those_people_use(run_cli):

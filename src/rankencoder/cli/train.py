@@ -10,7 +10,7 @@ import typer
 
 from rankencoder.cli.console import console, is_watched, log_to_stderr, prepare, print_json
 from rankencoder.cli.options import Json, Overwrite
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, nearest
 from rankencoder.training.config import TrainConfig, default_text
 
 _FLAGS = {"teachers": ["--teacher"], "only_base": ["--only-base"]}
@@ -33,7 +33,9 @@ def train(
         typer.Argument(help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet, or a folder of them."),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to write.")] = None,
-    config: Annotated[Path | None, typer.Option(help="YAML file of settings; options override it.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="YAML or TOML file of settings; options override it.")
+    ] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the interrupted training in the output folder.")
     ] = False,
@@ -44,6 +46,9 @@ def train(
         typer.Option(
             "--option", help="Option of the method, as NAME=VALUE. Repeatable.", rich_help_panel="Method"
         ),
+    ] = None,
+    set: Annotated[
+        list[str] | None, typer.Option("--set", help="Any setting, as NAME=VALUE. Repeatable.")
     ] = None,
     help_all: Annotated[
         bool, typer.Option("--help-all", is_eager=True, callback=_help_all, help="Show all settings.")
@@ -70,8 +75,13 @@ def train(
 
     """
     given = {name: value for name, value in settings.items() if value not in (None, [])}
+    given |= (chosen := _parse_pairs(set or [], "--set"))
+    for name in chosen:
+        if name not in TrainConfig.model_fields:
+            raise InputError(f"--set {name}: unknown setting:{nearest(name, TrainConfig.model_fields)}")
+    corpus, output = given.pop("corpus", corpus), given.pop("output", output)
     if options:
-        given["options"] = dict(map(_parse_option, options))
+        given["options"] = _parse_pairs(options, "--option")
     prepare()
     from rankencoder.training.gather import is_first_process
     from rankencoder.training.run import plan_training
@@ -97,17 +107,20 @@ def train(
         _print(run)
 
 
-def _parse_option(pair: str) -> tuple[str, Any]:
-    """Return name and value of "name=value", the value read as YAML."""
+def _parse_pairs(pairs: list[str], flag: str) -> dict[str, Any]:
+    """Return names and values of "name=value", the values read as YAML."""
     import yaml
 
-    name, separator, value = pair.partition("=")
-    if not separator or not name:
-        raise InputError(f"--option {pair!r} is not of the form NAME=VALUE")
-    try:
-        return name.strip().replace("-", "_"), yaml.safe_load(value)
-    except (yaml.YAMLError, ValueError) as error:
-        raise InputError(f"--option {pair!r}: {value!r} is not a value") from error
+    found = {}
+    for pair in pairs:
+        name, separator, value = pair.partition("=")
+        if not separator or not name:
+            raise InputError(f"{flag} {pair!r} is not of the form NAME=VALUE")
+        try:
+            found[name.strip().replace("-", "_")] = yaml.safe_load(value)
+        except (yaml.YAMLError, ValueError) as error:
+            raise InputError(f"{flag} {pair!r}: {value!r} is not a value") from error
+    return found
 
 
 def _option_of(name: str) -> inspect.Parameter:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
+from rankencoder.errors import InputError
 from rankencoder.training.presets import PRESETS, PRESETS_BY_METHOD
 from rankencoder.training.settings_file import read_settings, write_settings
 from rankencoder.training.settings_model import Settings, validate
@@ -172,6 +173,13 @@ class TrainConfig(Settings):
         return self
 
 
+_REMOVED = {  # settings of earlier versions: the default, which may still be given, and why they went
+    "rounds": (1, "further rounds gained nothing (see results/README.md)"),
+    "neighbors": (0, "batches of neighbours gained nothing (see results/README.md)"),
+    "reference_seed": (42, "the reference corpus is always drawn with seed 42"),
+}
+
+
 @dataclass(frozen=True)
 class Given:
     """The settings that somebody gave, valid, and without those that were left out."""
@@ -225,14 +233,23 @@ class Given:
 def read_given(values: Mapping[str, Any], file: str | Path | None = None) -> Given:
     """Return the settings of a file and those given, which go before; None stands for "not given"."""
     stored, places = read_settings(Path(file)) if file is not None else ({}, {})
+    if stored.get("listwise", "none") is None:
+        stored["listwise"] = "none"  # as earlier versions wrote it
     given = {name: value for name, value in values.items() if value is not None}
     chosen = {name: value for name, value in {**stored, **given}.items() if value is not None}
+    _drop_removed(chosen, places)
     found = validate(chosen, TrainConfig, {name: places[name] for name in places if name not in given})
     if found.get("options"):
         from rankencoder.training.methods.method import absolute_options
 
         found["options"] = absolute_options(Given(found).method, found["options"])
     return Given({name: found[name] for name in TrainConfig.model_fields if name in found})
+
+
+def _drop_removed(values: dict[str, Any], places: Mapping[str, str]) -> None:
+    for name, (default, why) in _REMOVED.items():
+        if values.pop(name, default) not in (default, None):
+            raise InputError(f"{places.get(name, '')}{name} was removed: {why}")
 
 
 def default_text(name: str) -> str:

@@ -35,6 +35,7 @@ from rankencoder.training.loop.stage import (
 from rankencoder.training.loss_picture import draw_losses
 from rankencoder.training.methods.method import Method
 from rankencoder.training.plan import BackboneShelf, EncodeTargets, Plan, TrainEncoder, WriteRankEncoder
+from rankencoder.training.recipe import describe_recipe
 from rankencoder.training.run_folder import new_run
 from rankencoder.training.run_outputs import PICTURE, close_record, new_record, save_encoder, write_record
 from rankencoder.training.sentences import Sentences, check_language, load_sentences, store_sentences
@@ -91,7 +92,7 @@ class Execution:
         self.record = new_record(self.plan, self.sentences)
         if self.is_main:
             write_record(self.folder, self.record)
-            LOG.info("%s\n%s distinct sentences", self.plan, f"{len(self.sentences):,}")
+            LOG.info("%s", "\n".join(describe_recipe(self.plan.config, len(self.sentences))))
         run: dict[type, Any] = {
             TrainEncoder: self._train,
             EncodeTargets: self._encode_targets,

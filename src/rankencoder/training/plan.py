@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from pathlib import Path
 
 from rankencoder.training.backbones.backbone import Backbone, load_backbone
 from rankencoder.training.checks import check_backbone, check_machine
@@ -12,6 +11,7 @@ from rankencoder.training.config import Given, TrainConfig
 from rankencoder.training.loop.stage import on_gpu
 from rankencoder.training.methods import find_method, make_method
 from rankencoder.training.methods.method import Method
+from rankencoder.training.recipe import describe_recipe
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,11 @@ class TrainEncoder(Step):
     def __str__(self) -> str:
         config = self.config
         length = f"{config.max_steps:,} steps" if config.max_steps else f"{config.epochs:g} epoch(s)"
+        taught = ", on its teachers' similarities" if self.number == 2 else ""
         return (
-            f"train E{self.number} by {config.method}: {length}, batches of {config.batch_size}, learning "
-            f"rate {config.learning_rate:g}, loss {self._loss() if self.number == 2 else 'contrastive'}"
+            f"train E{self.number} by {config.method}{taught}: {length}, batches of {config.batch_size}, "
+            f"learning rate {config.learning_rate:g}"
         )
-
-    def _loss(self) -> str:
-        config = self.config
-        target = config.target if isinstance(config.target, str) else f"power {config.target:g}"
-        parts = ["contrastive", f"{config.rank_loss_weight:g} × squared error of its teachers' {target}"]
-        loss = " + ".join(parts) if config.combine == "sum" else f"max({', '.join(parts)})"
-        return loss + f" + {config.listwise_weight:g} × ListNet" * (config.listwise == "listnet")
 
 
 @dataclass(frozen=True)
@@ -118,12 +112,8 @@ class Plan:
         return [step for step in self.steps if isinstance(step, TrainEncoder)]
 
     def __str__(self) -> str:
-        config = self.config
-        recipe = (
-            f"recipe {config.preset}: {Path(config.backbone).name}, {config.precision}, seed {config.seed}"
-        )
         lines = [f"{i}. {step} -> {step.output}" for i, step in enumerate(self.steps, start=1)]
-        return "\n".join([recipe, *lines])
+        return "\n".join([*describe_recipe(self.config), *lines])
 
 
 def make_plan(given: Given) -> Plan:

@@ -1,4 +1,4 @@
-"""Settings files: YAML with the line of each key."""
+"""Settings files: YAML and TOML with the line of each key, and the writing of YAML."""
 
 from __future__ import annotations
 
@@ -47,17 +47,26 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def read_settings(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return what a YAML file says, and the place of each of its keys: "train.yaml, line 3: "."""
+    """Return what a YAML or TOML file says, and the place of each of its keys: "train.yaml, line 3: "."""
     if not path.is_file():
         raise InputError(f"no such file: {path}")
     try:
         text = path.read_text(encoding="utf-8-sig")
-        loader = _Loader(text)
-        node = loader.get_single_node()
-        values = {} if node is None else loader.construct_document(node)
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise InputError(f"{path}, line {line}: not UTF-8; convert the file") from error
+    values, lines = (_parse_toml if path.suffix.lower() == ".toml" else _parse_yaml)(text, path)
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: expected lines of 'key: value', got {shown(values)}")
+    places = {str(key): f"{path}, line {lines[key]}: " if key in lines else f"{path}: " for key in values}
+    return {str(key): value for key, value in values.items()}, places
+
+
+def _parse_yaml(text: str, path: Path) -> tuple[Any, dict[Any, int]]:
+    try:
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        values = {} if node is None else loader.construct_document(node)
     except yaml.MarkedYAMLError as error:
         mark: Any = error.problem_mark or error.context_mark
         raise InputError(f"{path}, line {mark.line + 1}: not YAML ({error.problem})") from error
@@ -68,12 +77,23 @@ def read_settings(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
         ) from error
     except _IMPOSSIBLE as error:
         raise InputError(f"{path}: not YAML ({error})") from error
-    if not isinstance(values, dict):
-        raise InputError(f"{path}: expected lines of 'key: value', got {shown(values)}")
-    pairs = node.value if node is not None else ()
-    lines = {key.value: f", line {key.start_mark.line + 1}" for key, _ in pairs if isinstance(key.value, str)}
-    places = {str(key): f"{path}{lines.get(key, '')}: " for key in values}
-    return {str(key): value for key, value in values.items()}, places
+    pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+    return values, {key.value: key.start_mark.line + 1 for key, _ in pairs if isinstance(key.value, str)}
+
+
+def _parse_toml(text: str, path: Path) -> tuple[Any, dict[Any, int]]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    try:
+        values = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        found = re.search(r"at line (\d+)", str(error))
+        line = int(found[1]) if found else text.rstrip().count("\n") + 1
+        raise InputError(f"{path}, line {line}: not TOML ({error})") from error
+    starts = ((re.match(r"""[\s["']*([\w-]+)""", row), n) for n, row in enumerate(text.splitlines(), start=1))
+    return values, {start[1]: line for start, line in reversed(list(starts)) if start}
 
 
 def write_settings(path: Path, values: Mapping[str, Any], others: Mapping[str, Any]) -> None:

@@ -1,0 +1,46 @@
+"""What a training does, in two lines that a person understands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from rankencoder.training.config import TrainConfig
+from rankencoder.training.methods import find_method
+
+
+def describe_recipe(config: TrainConfig, sentences: int = 0) -> list[str]:
+    """Return two lines that say what a training does, with the number of sentences if that is known."""
+    names = config.teachers or [config.method]
+    verb = "each train" if len(names) > 1 else "trains"
+    number = f" on {sentences:,} sentences" if sentences else ""
+    first = f"{_together(map(_title, names))} {verb} an encoder E1{number}"
+    if config.base_encoder:
+        first = f"{_together(config.base_encoder)} given as E1"
+    lines = [f"recipe {config.preset}: {first}" + ("" if config.only_base else f"; {_stage_2(config)}")]
+    epochs = f"{config.epochs:g} epoch{'s' * (config.epochs != 1)}"
+    length = f"{config.max_steps:,} steps" if config.max_steps else epochs
+    rest = "" if config.only_base else f", {config.reference_size:,} reference sentences"
+    lines.append(
+        f"{Path(config.backbone).name}, batch {config.batch_size}, learning rate {config.learning_rate:g}, "
+        f"{length}, {config.precision}, seed {config.seed}{rest}"
+    )
+    return lines
+
+
+def _stage_2(config: TrainConfig) -> str:
+    several = len(config.base_encoder or config.teachers) > 1
+    what = {"ranks": "ranks", "cosine": "cosines"}.get(str(config.target), f"cosines (power {config.target})")
+    parts = ["contrastive", f"{config.rank_loss_weight:g} × squared error"]
+    loss = " + ".join(parts) if config.combine == "sum" else f"max({', '.join(parts)})"
+    listwise = f" + {config.listwise_weight:g} × ListNet" if config.listwise == "listnet" else ""
+    whose = "their" if several else "its"
+    return f"{whose} {what} teach E2 ({_title(config.method)}; loss: {loss}{listwise})"
+
+
+def _title(method: str) -> str:
+    return find_method(method).__name__
+
+
+def _together(names: Iterable[str]) -> str:
+    return " and ".join(", ".join(names).rsplit(", ", 1))
