@@ -129,7 +129,7 @@ def run_measured(command: list[str]) -> tuple[str, dict[str, float]]:
 
 def _measure(work: Path) -> dict[str, Any]:
     index = RankIndex.load(work / "index")
-    vectors = index.model((work / "queries.txt").read_text(encoding="utf-8").split("\n"))
+    vectors = index.model.encode((work / "queries.txt").read_text(encoding="utf-8").split("\n"))
     return {
         "queries": len(vectors),
         "plain": _searched(index, vectors, None),

@@ -15,9 +15,18 @@ from scipy.stats import chisquare
 
 from rankencoder.errors import InputError
 from rankencoder.training.backbones.backbone import load_backbone
-from rankencoder.training.methods import consert
-from rankencoder.training.methods.consert import ConSERT, feature_cutoff, nt_xent, positions_of, shuffle
+from rankencoder.training.methods.consert import (
+    ConSERT,
+    feature_cutoff,
+    nt_xent,
+    number_dropout,
+    positions_of,
+    shuffle,
+    token_cutoff,
+)
 
+CHANGES = {"token-cutoff": token_cutoff, "feature-cutoff": feature_cutoff, "dropout": number_dropout}
+NAMES = ("none", "shuffle", *CHANGES)
 INPUTS = ("input_ids", "attention_mask")
 
 
@@ -92,51 +101,83 @@ def test_every_order_of_positions_is_as_likely():
     assert chisquare(list(found.values())).pvalue > 1e-4
 
 
-@given(st.integers(1, 5), st.integers(1, 40), rates, st.integers(0, 999))
-@example(1, 100, 0.29, 0)  # int(0.29 * 100) is 28
-@example(1, 10, 0.7, 0)  # and int(0.7 * 10) is 7, though 0.7 is a little less
-def test_feature_cutoff_zeroes_whole_features(rows, features, rate, seed):
+@given(batches, rates, st.integers(0, 999))
+@example([100], 0.29, 0)  # int(0.29 * 100) is 28
+@example([10], 0.7, 0)  # and int(0.7 * 10) is 7, though 0.7 is a little less
+def test_token_cutoff_zeroes_whole_tokens(lengths, rate, seed):
     torch.manual_seed(seed)
-    embeddings = torch.rand(rows, 6, features) + 1
-    cut = feature_cutoff(embeddings, rate)
+    mask = mask_of(lengths, max(lengths) + 2)
+    embeddings = torch.rand(*mask.shape, 4) + 1
+    cut = token_cutoff(embeddings, mask, rate)
+    zeroed = (cut == 0).all(dim=2)
+    assert zeroed.sum(dim=1).tolist() == [int(rate * n) for n in lengths]
+    assert not zeroed[mask == 0].any()
+    assert torch.equal(cut[~zeroed], embeddings[~zeroed])
+
+
+@given(batches, st.integers(1, 40), rates, st.integers(0, 999))
+def test_feature_cutoff_zeroes_whole_features(lengths, features, rate, seed):
+    torch.manual_seed(seed)
+    mask = mask_of(lengths)
+    embeddings = torch.rand(*mask.shape, features) + 1
+    cut = feature_cutoff(embeddings, mask, rate)
     zeroed = (cut == 0).all(dim=1)
-    assert zeroed.sum(dim=1).tolist() == [int(rate * features)] * rows
+    assert zeroed.sum(dim=1).tolist() == [int(rate * features)] * len(lengths)
     assert torch.equal(cut, embeddings * ~zeroed[:, None])
 
 
+@given(batches, rates, st.integers(0, 999))
+def test_dropout_zeroes_numbers_of_tokens(lengths, rate, seed):
+    torch.manual_seed(seed)
+    mask = mask_of(lengths, max(lengths) + 2)
+    embeddings = torch.rand(*mask.shape, 7) + 1
+    dropped = number_dropout(embeddings, mask, rate)
+    zeroed = dropped == 0
+    assert zeroed.sum(dim=(1, 2)).tolist() == [int(rate * n * 7) for n in lengths]
+    assert not zeroed[mask == 0].any()
+    assert torch.equal(dropped[~zeroed], embeddings[~zeroed])  # not made larger
+
+
 def test_the_features_of_bert_that_are_cut_off():
-    cut = feature_cutoff(torch.ones(3, 2, 768), 0.2)
+    cut = feature_cutoff(torch.ones(3, 2, 768), torch.ones(3, 2), 0.2)
     assert (cut == 0).sum(dim=2).tolist() == [[153, 153]] * 3
     assert not torch.equal(cut[0], cut[1])
 
 
-def test_every_feature_is_as_likely():
+@pytest.mark.parametrize("name", CHANGES)
+def test_every_place_is_as_likely(name):
     torch.manual_seed(1)
-    zeroed = (feature_cutoff(torch.ones(4000, 1, 6), 0.4) == 0).sum(dim=(0, 1))
-    assert chisquare(zeroed.numpy()).pvalue > 1e-4
+    mask = mask_of([5] * 4000)
+    zeroed = (CHANGES[name](torch.ones(4000, 5, 6), mask, 0.4) == 0).sum(dim=0)
+    if name == "token-cutoff":
+        frequencies = zeroed[:, 0]  # first and last are [CLS] and [SEP]
+    else:
+        frequencies = zeroed[0] if name == "feature-cutoff" else zeroed.flatten()
+    assert chisquare(frequencies.numpy()).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_rate_zero_changes_nothing(name):
+    embeddings = numbers(0, 2, 5, 6)
+    assert torch.equal(CHANGES[name](embeddings, mask_of([5, 3]), 0.0), embeddings)
 
 
 def test_gradients_pass_what_is_left_alone():
     embeddings = torch.ones(2, 5, 6, requires_grad=True)
-    changed = feature_cutoff(embeddings, 0.5)
-    (gradient,) = torch.autograd.grad(changed.sum(), embeddings)
-    assert torch.equal(gradient, changed)
+    for change in CHANGES.values():
+        changed = change(embeddings, mask_of([5, 3]), 0.5)
+        (gradient,) = torch.autograd.grad(changed.sum(), embeddings)
+        assert torch.equal(gradient, changed)
 
 
 # --- in the model ---
 
 
-@pytest.fixture
-def unshuffled(monkeypatch):
-    """Positions stay as they are."""
-    monkeypatch.setattr(consert, "shuffle", lambda positions, mask: positions)
-
-
 @pytest.mark.parametrize("kind", MASKED)
-def test_plain_views_are_means_of_the_last_layer(build_loss, masked_models, unshuffled, kind):
+def test_plain_views_are_means_of_the_last_layer(build_loss, masked_models, kind):
     from transformers import AutoModel
 
-    made = build_loss(kind, ConSERT(cutoff_rate=0))
+    made = build_loss(kind, ConSERT(first="none", second="none"))
     inputs = inputs_of(made)
     with torch.no_grad():
         vectors = made.loss.encode(inputs, 4)
@@ -184,7 +225,7 @@ def test_what_reaches_the_layers(build_loss, monkeypatch, kind):
 def test_shuffling_is_another_order_of_positions(build_loss, masked_models, kind):
     from transformers import AutoModel
 
-    made = build_loss(kind, ConSERT(cutoff_rate=0))
+    made = build_loss(kind, ConSERT(first="none"))
     inputs = inputs_of(made)
     torch.manual_seed(5)
     with torch.no_grad():
@@ -201,9 +242,10 @@ def test_shuffling_is_another_order_of_positions(build_loss, masked_models, kind
     assert ((vectors[:, 0] - vectors[:, 1]).abs().amax(dim=1) > 1e-3).all()
 
 
-def test_both_views_train_and_leave_no_hook(build_loss):
-    made = build_loss("bert", ConSERT())
-    embeddings = made.backbone.embeddings
+@pytest.mark.parametrize("name", NAMES)
+def test_each_augmentation_trains_and_leaves_no_hook(build_loss, name):
+    made = build_loss("bert", ConSERT(first=name, second="none"))
+    embeddings = made.backbone.module.model.embeddings
     torch.manual_seed(0)
     loss = made.loss([made.features])
     loss.backward()
@@ -216,7 +258,8 @@ def test_both_views_train_and_leave_no_hook(build_loss):
     }
     torch.manual_seed(0)
     assert made.loss([made.features]).item() == loss.item()
-    assert made.loss.logged["positive_cosine"].item() < 0.999
+    positive = made.loss.logged["positive_cosine"].item()
+    assert positive == pytest.approx(1, abs=1e-6) if name == "none" else positive < 0.999
 
 
 def test_a_failed_pass_leaves_no_hook(build_loss):
@@ -227,10 +270,10 @@ def test_a_failed_pass_leaves_no_hook(build_loss):
     assert not made.backbone.module.model.embeddings._forward_hooks
 
 
-def test_there_is_no_dropout_and_no_head(masked_models, build_loss, unshuffled):
+def test_there_is_no_dropout_and_no_head(masked_models, build_loss):
     assert ConSERT.dropout == 0.0
     backbone = load_backbone(str(masked_models["bert"]), dropout=ConSERT.dropout)
-    method = ConSERT(cutoff_rate=0)
+    method = ConSERT(first="none", second="none")
     loss = method.loss(method.encoder(backbone), backbone).train()
     made = build_loss("bert", method)
     torch.testing.assert_close(loss.encode(inputs_of(made), 4), made.loss.encode(inputs_of(made), 4))
@@ -284,7 +327,10 @@ def test_the_authors_settings():
     assert (defaults["eval_steps"], defaults["patience"]) == (200, 10)
     assert ConSERT().options() == {
         "temperature": 0.1,
+        "first": "feature-cutoff",
+        "second": "shuffle",
         "cutoff_rate": 0.2,
+        "dropout_rate": 0.2,
         "loss_weight": 0.15,
     }
 

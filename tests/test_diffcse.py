@@ -6,8 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from loss_oracles import MASKED, cosines_by_hand, info_nce_by_hand, numbers
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
+from scipy.stats import chisquare
 from tiny_backbones import llama_tokenizer, tiny_model, word_pieces
 from torch import nn
 from torch.nn import functional
@@ -15,7 +18,7 @@ from torch.nn import functional
 from rankencoder.errors import InputError
 from rankencoder.training.backbones.backbone import load_backbone
 from rankencoder.training.backbones.frozen import Frozen
-from rankencoder.training.methods.diffcse import DiffCSE, Projector, share
+from rankencoder.training.methods.diffcse import DiffCSE, Projector, detection_loss, share
 from rankencoder.training.methods.method import make_method
 
 
@@ -142,6 +145,24 @@ def test_every_real_token_but_the_first_may_be_replaced(build):
     assert logged["replaced"].item() == pytest.approx((others.sum() / real.sum()).item())
 
 
+def test_sampled_tokens_have_the_generators_frequencies(build):
+    made = build(sampling="sample")
+    size = made.backbone.config.vocab_size
+    wanted = numbers(2, size)
+
+    class Draws(nn.Module):
+        def forward(self, input_ids, attention_mask):
+            return SimpleNamespace(logits=wanted.expand(*input_ids.shape, size))
+
+    made.loss.generator = Frozen(Draws())
+    ids = torch.full((400, 50), 40)
+    torch.manual_seed(4)
+    edited = made.loss.edit({"input_ids": ids, "attention_mask": torch.ones_like(ids)})[:, 1:]
+    counts = torch.bincount(edited.flatten(), minlength=size).numpy()
+    shares = softmax(wanted.double().numpy())
+    assert chisquare(counts, shares / shares.sum() * edited.numel()).pvalue > 1e-4
+
+
 # --- the discriminator ---
 
 
@@ -156,11 +177,12 @@ def run_by_hand(model, ids, mask, vectors):
     return states
 
 
+@pytest.mark.parametrize("padding_counts", [True, False])
 @pytest.mark.parametrize("kind", ["bert", "roberta"])
-def test_the_detections_loss_by_hand(build, masked_models, kind):
+def test_the_detections_loss_by_hand(build, masked_models, kind, padding_counts):
     from transformers import AutoModel
 
-    made = build(kind, mask_ratio=0.4, rtd_weight=0.3)
+    made = build(kind, mask_ratio=0.4, rtd_weight=0.3, padding_counts=padding_counts)
     mask = made.inputs["attention_mask"]
     vectors = numbers(5, 2, 4, 32)
     torch.manual_seed(6)
@@ -178,10 +200,22 @@ def test_the_detections_loss_by_hand(build, masked_models, kind):
     likely = log_softmax(logits, axis=-1)
     losses = -np.where(replaced, likely[..., 1], likely[..., 0])
     right = (logits[..., 1] > logits[..., 0]) == replaced
-    assert value.item() == pytest.approx(0.3 * losses.mean(), rel=1e-4)  # padding counts
+    expected = losses.mean() if padding_counts else losses[real].mean()
+    assert value.item() == pytest.approx(0.3 * expected, rel=1e-4)
     assert logged["replaced"].item() == pytest.approx(replaced[real].mean(), rel=1e-5)
     assert logged["replaced_accuracy"].item() == pytest.approx(right[replaced].mean(), rel=1e-5)
     assert logged["kept_accuracy"].item() == pytest.approx(right[real & ~replaced].mean(), rel=1e-5)
+
+
+@given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9), st.booleans(), st.booleans()), min_size=1))
+def test_detection_loss_is_a_mean_of_cross_entropies(rows):
+    kept, changed, replaced, counted = (np.array(column) for column in zip(*rows, strict=True))
+    counted[0] = True
+    chances = softmax(np.stack([kept, changed], axis=1), axis=1)
+    expected = -np.log(chances[np.arange(len(rows)), replaced.astype(int)])[counted].mean()
+    logits = torch.tensor(np.stack([kept, changed], axis=1))[None]
+    found = detection_loss(logits, torch.tensor(replaced)[None], torch.tensor(counted)[None])
+    assert found.item() == pytest.approx(expected, rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.parametrize("kind", MASKED)
@@ -383,4 +417,4 @@ def test_the_authors_settings(roberta, expected):
     names = ("batch_size", "learning_rate", "epochs", "mask_ratio", "generator")
     assert tuple(defaults[name] for name in names) == expected
     method = make_method("diffcse", {}, defaults)
-    assert method.rtd_weight == 0.005
+    assert (method.rtd_weight, method.sampling, method.padding_counts) == (0.005, "argmax", True)

@@ -85,6 +85,16 @@ def test_other_folder_and_plain_file(data, tmp_path):
     assert not (tmp_path / "data").exists()
 
 
+def test_a_wrong_checksum_is_refused(hub, data, tmp_path):
+    hub.lies["senteval.tar"] = "a" * 64
+    code, out, err = data("fetch")
+    assert (code, out) == (2, "")
+    assert "senteval.tar arrived damaged" in err
+    assert not (tmp_path / "data" / "senteval").exists()
+    hub.lies.clear()  # and once the hub is mended, all is well
+    assert data("fetch")[0] == 0
+
+
 def link(kind):
     member = tarfile.TarInfo("STS/link")
     member.type, member.linkname = kind, "/etc/passwd"

@@ -418,6 +418,7 @@ def test_unknown_names_get_the_nearest(train, folders, tmp_path):
         ("simcse-mlm", "mlm_probability", 0, "greater than 0"),
         ("simcse-mlm", "mlm_weight", -1, "greater than or equal to 0"),
         ("consert", "cutoff_rate", 1.5, "less than or equal to 1"),
+        ("consert", "dropout_rate", -0.1, "greater than or equal to 0"),
         ("consert", "loss_weight", 0, "greater than 0"),
         ("dclr", "ascent_steps", -1, "greater than or equal to 0"),
         ("dclr", "noise_ratio", -1, "greater than or equal to 0"),

@@ -48,13 +48,22 @@ def fetch_data(what: Sequence[str], folder: str | Path | None = None) -> Path:
 
 
 def _download(name: str, target: Path) -> Path:
-    """Download a file into the hub's own cache, or say how to get it by hand."""
+    """Download a file into the hub's own cache and check it, or say how to get it by hand."""
     from huggingface_hub import HfApi, hf_hub_download, hf_hub_url
 
     try:
-        HfApi().dataset_info(_REPOSITORY, revision="main", timeout=10)  # a download retries for half a minute
+        # a download would retry for half a minute where there is no network
+        commit = HfApi().dataset_info(_REPOSITORY, revision="main", timeout=10).sha
         with quiet_hub():
-            return Path(hf_hub_download(_REPOSITORY, name, repo_type="dataset"))
+            file = Path(hf_hub_download(_REPOSITORY, name, repo_type="dataset", revision=commit))
+            found = HfApi().verify_repo_checksums(_REPOSITORY, repo_type="dataset", revision=commit)
+        for bad in found.mismatches:
+            if bad["path"] == name:
+                file.resolve().unlink()  # the next call downloads it anew
+                raise InputError(f"{name} arrived damaged: its checksum is not the hub's; try again")
+        return file
+    except InputError:
+        raise
     except Exception as error:  # hub, HTTP and sockets have their own
         if isinstance(error, OSError) and error.errno is not None:
             raise  # of the disk

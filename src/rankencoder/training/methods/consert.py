@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from pydantic import PositiveFloat
@@ -20,13 +20,15 @@ from rankencoder.training.methods.method import Method, Share, Traits, cite, reg
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+Augmentation = Literal["none", "shuffle", "token-cutoff", "feature-cutoff", "dropout"]
+
 
 @register
 @dataclass(frozen=True)
 class ConSERT(Method):
     """Augmentations in place of dropout, and the mean of all tokens; there is no training head.
 
-    The augmentations are the pair that was best in the paper.
+    The paper's adversarial augmentation is left out: it needs labels.
 
     The authors trained on the texts of the STS sets themselves, and chose the learning rate for that: on
     other text it has to be found anew. Theirs was an AdamW without bias correction, with an ε of 1e-6, and
@@ -35,7 +37,10 @@ class ConSERT(Method):
     Training compares means of the last layer; the encoder gives, as in the authors' results, that of the last
     two layers.
 
-    :param cutoff_rate: Share of the features that are cut off in view 1.
+    :param first: Augmentation of view 1.
+    :param second: Augmentation of view 2.
+    :param cutoff_rate: Share of tokens or features that are cut off.
+    :param dropout_rate: Share of numbers that dropout sets to 0.
     :param loss_weight: Factor of the loss.
     """
 
@@ -45,7 +50,10 @@ class ConSERT(Method):
     dropout: ClassVar[float | None] = 0.0
 
     temperature: PositiveFloat = 0.1
+    first: Augmentation = "feature-cutoff"
+    second: Augmentation = "shuffle"
     cutoff_rate: Share = 0.2
+    dropout_rate: Share = 0.2
     loss_weight: PositiveFloat = 0.15
 
     @classmethod
@@ -123,15 +131,46 @@ def shuffle(positions: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     return positions.gather(1, keys.argsort(dim=1, stable=True))
 
 
-def feature_cutoff(embeddings: torch.Tensor, rate: float) -> torch.Tensor:
+def choose(eligible: torch.Tensor, count: torch.Tensor | int) -> torch.Tensor:
+    """Choose so many of each row's eligible places at random, exactly."""
+    keys = torch.rand(eligible.shape, device=eligible.device).masked_fill(~eligible, torch.inf)
+    return keys.argsort(dim=1).argsort(dim=1) < count
+
+
+def token_cutoff(embeddings: torch.Tensor, mask: torch.Tensor, rate: float) -> torch.Tensor:
+    """Return embeddings with int(rate · n) of a row's n tokens set to 0.
+
+    >>> mask = torch.tensor([[1, 1, 1, 1, 1, 0]])
+    >>> token_cutoff(torch.ones(1, 6, 3), mask, 0.4).sum(dim=1).tolist()
+    [[4.0, 4.0, 4.0]]
+    """
+    count = (rate * mask.sum(dim=1, keepdim=True).double()).long()
+    return embeddings.masked_fill(choose(mask.bool(), count)[:, :, None], 0)
+
+
+def feature_cutoff(embeddings: torch.Tensor, mask: torch.Tensor, rate: float) -> torch.Tensor:
     """Return embeddings with int(rate · d) of the d features set to 0, others for each row.
 
-    >>> feature_cutoff(torch.ones(1, 2, 5), 0.2).sum(dim=2).tolist()
+    >>> feature_cutoff(torch.ones(1, 2, 5), torch.ones(1, 2), 0.2).sum(dim=2).tolist()
     [[4.0, 4.0]]
     """
     rows, _, features = embeddings.shape
-    order = torch.rand(rows, features, device=embeddings.device).argsort(dim=1)
-    return embeddings.masked_fill((order < int(rate * features))[:, None], 0)
+    every = torch.ones(rows, features, dtype=torch.bool, device=embeddings.device)
+    return embeddings.masked_fill(choose(every, int(rate * features))[:, None], 0)
+
+
+def number_dropout(embeddings: torch.Tensor, mask: torch.Tensor, rate: float) -> torch.Tensor:
+    """Return embeddings with int(rate · n · d) numbers of a row's n tokens set to 0; the others stay.
+
+    >>> number_dropout(torch.ones(1, 3, 4), torch.tensor([[1, 1, 0]]), 0.5).sum().item()
+    8.0
+    """
+    eligible = mask.bool()[:, :, None].expand_as(embeddings).flatten(1)
+    count = (rate * mask.sum(dim=1, keepdim=True).double() * embeddings.shape[2]).long()
+    return embeddings.masked_fill(choose(eligible, count).view_as(embeddings), 0)
+
+
+_CHANGES = {"token-cutoff": token_cutoff, "feature-cutoff": feature_cutoff, "dropout": number_dropout}
 
 
 class ConSERTLoss(ContrastiveLoss):
@@ -151,22 +190,29 @@ class ConSERTLoss(ContrastiveLoss):
     def encode(self, inputs: Features, sentences: int) -> torch.Tensor:
         """Return the vectors of the augmented views, ``[N, 2, dimension]``."""
         mask = inputs["attention_mask"]
-        positions = positions_of(mask, self.padding)
-        shuffled = shuffle(positions[sentences:], mask[sentences:])
+        views = list(zip((self.method.first, self.method.second), mask.chunk(2), strict=True))
+        positions = torch.cat([self._positions(name, part) for name, part in views])
 
         def augment(module: nn.Module, arguments: Any, output: torch.Tensor) -> torch.Tensor:
-            return torch.cat(
-                [feature_cutoff(output[:sentences], self.method.cutoff_rate), output[sentences:]]
-            )
+            parts = zip(views, output.chunk(2), strict=True)
+            return torch.cat([self._embeddings(name, part, of) for (name, of), part in parts])
 
         hook = self.on_embeddings(augment)
         try:
-            features = {**inputs, "position_ids": torch.cat([positions[:sentences], shuffled])}
-            states = self.model(features)["all_layer_embeddings"][-1]
+            states = self.model({**inputs, "position_ids": positions})["all_layer_embeddings"][-1]
         finally:
             hook.remove()
         summed = (states.float() * mask[:, :, None]).sum(dim=1)
         return torch.stack((summed / mask.sum(dim=1, keepdim=True)).chunk(2), dim=1)
+
+    def _positions(self, name: Augmentation, mask: torch.Tensor) -> torch.Tensor:
+        positions = positions_of(mask, self.padding)
+        return shuffle(positions, mask) if name == "shuffle" else positions
+
+    def _embeddings(self, name: Augmentation, embeddings: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        change = _CHANGES.get(name)
+        rate = self.method.dropout_rate if name == "dropout" else self.method.cutoff_rate
+        return embeddings if change is None else change(embeddings, mask, rate)
 
     def contrast(self, outputs: torch.Tensor, features: Features) -> tuple[torch.Tensor, Features]:
         """Return the weighted loss, and figures to log."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 import torch
 from pydantic import NonNegativeFloat
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 class DiffCSE(SimCSE):
     """SimCSE plus the loss of detecting replaced tokens, given the sentence's vector.
 
-    As in the authors' code, the generator's likeliest tokens are taken (the paper draws them), and padding
-    counts in the detection's loss.
-
     :param generator: The masked language model that fills in masked tokens, folder or hub name; it has the
         backbone's vocabulary.
     :param mask_ratio: ρ, share of the tokens that are masked.
     :param rtd_weight: λ of the detection's loss.
+    :param sampling: The generator's likeliest tokens, "argmax" as in the authors' code, or drawn ones,
+        "sample" as in the paper.
+    :param padding_counts: Whether padding, never replaced, is in the detection's loss, as in their code.
     """
 
     name = "diffcse"
@@ -49,6 +49,8 @@ class DiffCSE(SimCSE):
     generator: str = "distilbert-base-uncased"
     mask_ratio: Share = 0.3
     rtd_weight: NonNegativeFloat = 0.005
+    sampling: Literal["argmax", "sample"] = "argmax"
+    padding_counts: bool = True
 
     @classmethod
     def defaults(cls, backbone: Traits) -> dict[str, Any]:
@@ -130,16 +132,31 @@ class DiffCSELoss(ContrastiveLoss):
         logged["replaced"] = share(replaced, real)
         logged["replaced_accuracy"] = share(right, replaced)
         logged["kept_accuracy"] = share(right, real & ~replaced)
-        loss = functional.cross_entropy(logits.float().flatten(0, 1), replaced.long().flatten())
-        return {"rtd": self.method.rtd_weight * loss}
+        counted = torch.ones_like(real) if self.method.padding_counts else real
+        return {"rtd": self.method.rtd_weight * detection_loss(logits, replaced, counted)}
 
     @torch.no_grad()
     def edit(self, inputs: Features) -> torch.Tensor:
         """Return what the generator makes of masked sentences; the first token and padding stay."""
         ids = inputs["input_ids"]
-        said = self.generator(**{**inputs, "input_ids": self.mask(ids)[0]}).logits.argmax(dim=-1)
+        logits = self.generator(**{**inputs, "input_ids": self.mask(ids)[0]}).logits
+        if self.method.sampling == "sample":
+            logits = logits.float()
+            logits = logits - torch.empty_like(logits).exponential_().log()  # Gumbel's noise
         changes = inputs["attention_mask"].bool() & (torch.arange(ids.shape[1], device=ids.device) > 0)
-        return torch.where(changes, said, ids)
+        return torch.where(changes, logits.argmax(dim=-1), ids)
+
+
+def detection_loss(logits: torch.Tensor, replaced: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
+    """Return the mean cross-entropy of the two classes, kept and replaced, over the tokens that count.
+
+    >>> logits = torch.tensor([[[0.0, 0.0], [0.0, 1.0], [9.0, 0.0]]])
+    >>> replaced, counted = torch.tensor([[0, 1, 0]]), torch.tensor([[1, 1, 0]])
+    >>> f"{detection_loss(logits, replaced, counted):.4f}"  # (log 2 + log(1 + 1/e)) / 2
+    '0.5032'
+    """
+    losses = functional.cross_entropy(logits.float().transpose(1, 2), replaced.long(), reduction="none")
+    return (losses * counted).sum() / counted.sum()
 
 
 def share(these: torch.Tensor, among: torch.Tensor) -> torch.Tensor:
