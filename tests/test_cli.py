@@ -220,7 +220,7 @@ def test_methods_are_listed(run_cli):
     assert code == 0
     for name in SEVEN:
         assert f"\n{name}  " in f"\n{out}"
-    for told in ("EMNLP 2021", "learning_rate 3e-05", "[CLS]", "epochs 10", "queue_size=160"):
+    for told in ("Gao et al., 2021", "learning_rate 3e-05", "[CLS]", "epochs 10", "queue_size=160"):
         assert told in out
     code, out, _ = run_cli("methods", "--json", "--family", "roberta")
     listed = json.loads(out)

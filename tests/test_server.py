@@ -403,7 +403,7 @@ def test_command_line_says_what_is_wrong(run_cli, tiny_saved, tmp_path, monkeypa
         ([tiny_saved, "--timeout", "nan"], "--timeout is nan, but must be a finite number"),
         ([tiny_saved, "--batch-wait-ms", "1e300"], "--batch-wait-ms is"),
         ([tiny_saved, "--batch-sentences", 10**400], "--batch-sentences is"),
-        ([tiny_saved, "--max-waiting", 5], "--max-waiting is 5, but must be at least 2048"),
+        ([tiny_saved, "--max-waiting", 5], "--max-waiting is 5, but must be greater than or equal to 2048"),
     ):
         code, _, error = run_cli("serve", *arguments)
         assert (code, error.count("\n")) == (2, 1)
