@@ -82,14 +82,14 @@ class Run:
     def profile(self, model: Path, role: str) -> None:
         """Describe an encoder in brief."""
         from rankencoder.encoders import Encoder
-        from rankencoder.evaluation.sts_sources import read_sts
+        from rankencoder.evaluation.sts_data import read_sts
         from rankencoder.evaluation.vector_cache import CachedEncoder
 
         with self.timed("profile"):
             encoder = CachedEncoder(Encoder(model, batch_size=256), self.folder / "vectors")
             size = min(10_000, self.about["sentences"])
             references = draw_references(corpus_file(self.work, min(64_000, self.about["sentences"])), size)
-            self.result.setdefault("profiles", {})[role] = profile(encoder, read_sts(STS, None), references)
+            self.result.setdefault("profiles", {})[role] = profile(encoder, read_sts(STS), references)
 
     def train(self, **more: Any) -> None:
         """Train, and keep the record."""

@@ -28,7 +28,7 @@ from rankencoder import RankEncoder
 from rankencoder.encoders import Encoder
 from rankencoder.evaluation.pairwise import encode_pairs, pair_similarities
 from rankencoder.evaluation.statistics import spearman
-from rankencoder.evaluation.sts_sources import read_sts
+from rankencoder.evaluation.sts_data import read_sts
 from rankencoder.forms import fit_form
 from rankencoder.io.storage import read_json, write_json
 from rankencoder.provenance import provenance

@@ -37,7 +37,7 @@ from jobs import STS, Job, add_arguments, corpus_file, run_all
 
 from rankencoder.encoders import Encoder
 from rankencoder.evaluation.halves import SENTENCES, WORDS
-from rankencoder.evaluation.sts_sources import read_sts
+from rankencoder.evaluation.sts_data import read_sts
 from rankencoder.evaluation.vector_cache import CachedEncoder
 
 HEADS = 12  # of every transformer here; ONNX does not say so in one place
@@ -318,7 +318,7 @@ def encode_first(run: Run, model: Path) -> None:
 
 def texts_of(run: Run) -> list[list[str]]:
     """Return the texts that scoring and describing an encoder ask for, those of each time."""
-    sets = [[text for pair in pairs.pairs for text in pair[:2]] for pairs in read_sts(STS, None)]
+    sets = [[text for pair in pairs.pairs for text in pair[:2]] for pairs in read_sts(STS)]
     references = draw_references(run.corpus, min(10_000, run.about["sentences"]))
     related = relations([text for text in references if len(text.split()) >= WORDS][:SENTENCES])
     first = [[pair[0] for pair in pairs] for pairs in related.values()]

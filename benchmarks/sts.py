@@ -25,8 +25,7 @@ from rankencoder.demo.encoder import bundled_encoder
 from rankencoder.encoders import Encoder
 from rankencoder.evaluation.pairwise import PairVectors, encode_pairs, pair_similarities
 from rankencoder.evaluation.statistics import spearman
-from rankencoder.evaluation.sts_data import SEVEN
-from rankencoder.evaluation.sts_sources import read_sts
+from rankencoder.evaluation.sts_data import SEVEN, read_sts
 from rankencoder.forms import fit_form
 
 SHARED = Path(os.environ.get("RANKENCODER_SHARED", Path(__file__).parents[2] / "shared"))

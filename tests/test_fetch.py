@@ -13,7 +13,7 @@ from huggingface_hub import constants
 
 from rankencoder.errors import InputError
 from rankencoder.evaluation.public_data import data_folder, fetch_data, unpack_senteval
-from rankencoder.evaluation.sts_sources import read_sts
+from rankencoder.evaluation.sts_data import read_sts
 
 SIMCSE = "princeton-nlp/datasets-for-simcse"
 STSB = "x\tx\tx\t1\t4.5\ta b\tc\nx\tx\tx\t2\t0.5\td\te\n"

@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 from mutations import changed_bytes, changed_document, fuzzed
 
 from rankencoder.errors import InputError
-from rankencoder.evaluation.sts_data import read_pair_set
-from rankencoder.evaluation.sts_sources import read_sts
+from rankencoder.evaluation.sts_data import read_pair_set, read_sts
 from rankencoder.evaluation.transfer_data import read_transfer_task
 from rankencoder.io.corpus import read_sentences
 from rankencoder.io.files import cut

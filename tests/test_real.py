@@ -10,7 +10,7 @@ from scipy.stats import spearmanr
 from sts import wiki_sentences
 
 from rankencoder import RankEncoder, Reference, evaluate
-from rankencoder.evaluation.sts_sources import read_sts
+from rankencoder.evaluation.sts_data import read_sts
 from rankencoder.forms import fit_form
 
 COSINE = {"STS12": 72.37, "STS13": 80.58, "STS14": 75.60, "STS15": 85.39, "STS16": 78.99, "STS-B": 82.03}

@@ -1,18 +1,15 @@
 import json
-import os
 import shutil
 import subprocess
 import sys
 
 import pandas as pd
 import pytest
-from hub_server import HubServer
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rankencoder.errors import InputError
-from rankencoder.evaluation.sts_data import DEV, SEVEN, WHOLE_SICK, PairSet, read_pair_set
-from rankencoder.evaluation.sts_sources import HUB_SETS, read_sts
+from rankencoder.evaluation.sts_data import DEV, SEVEN, PairSet, read_pair_set, read_sts
 from rankencoder.io.pairs import ScoredPair
 
 COUNTS = {  # methods.md, 10.1
@@ -223,55 +220,6 @@ def test_plain_layout(tmp_path):
     (tmp_path / "STSB/test.tsv").write_text("1\ta\tb\n2\tc\n")
     with pytest.raises(InputError, match=r"test\.tsv, line 2: expected 3 columns, got 2"):
         read_sts(tmp_path, ["STS-B"])
-
-
-# the hub
-
-
-def test_the_hub_has_no_splits_of_sick():
-    with pytest.raises(InputError, match=r"no set 'SICK-R' in hub: choose from .*SICK-R \(all 9,927\)"):
-        read_sts("hub", ["SICK-R"])
-
-
-def test_no_hub_within_reach():
-    with pytest.raises(InputError, match="cannot load mteb/sts12-sts .*set `data`"):
-        read_sts("hub", ["STS12"])
-
-
-def test_the_hub_itself_and_its_cache(tmp_path):
-    hub = HubServer()
-    rows = [{"sentence1": "a  b", "sentence2": "b", "score": score} for score in (1, 2.5)]
-    hub.add("mteb/stsbenchmark-sts", "dev.jsonl", "\n".join(map(json.dumps, rows)).encode(), large=True)
-    hub.add("mteb/stsbenchmark-sts", "README.md", b"---\nlanguage:\n- en\n---\n", large=False)
-    code = """
-from rankencoder.evaluation.sts_sources import read_sts
-(found,) = read_sts("hub", ["STS-B dev"])
-print(found.source, found.pairs)
-"""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
-    environment |= {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "hf")}
-    outputs = []
-    for more in ({}, {"HF_HUB_OFFLINE": "1"}):
-        done = subprocess.run(
-            [sys.executable, "-c", code], env=environment | more, capture_output=True, text=True
-        )
-        assert done.returncode == 0, done.stderr
-        outputs.append(done.stdout)
-        hub.close()
-    pairs = [ScoredPair("a  b", "b", 1.0), ScoredPair("a  b", "b", 2.5)]
-    revision = "b0fddb56ed78048fa8b90373c8a3cfc37b684831"
-    assert outputs == 2 * [f"mteb/stsbenchmark-sts@{revision} {pairs}\n"]
-    asked = {path.split("/")[5] for _, path, _ in hub.log if path.startswith("/datasets/mteb/")}
-    assert asked == {revision}
-
-
-def test_commits_are_those_of_mteb():
-    mteb = pytest.importorskip("mteb")
-    tasks = {name: name for name in SEVEN} | {"STS-B": "STSBenchmark", "STS-B dev": "STSBenchmark"}
-    for name, hub_set in HUB_SETS.items():
-        task = mteb.get_task(tasks["SICK-R" if name == WHOLE_SICK else name])
-        assert task.metadata.dataset["path"] == hub_set.repository
-        assert task.metadata.dataset["revision"] == hub_set.revision
 
 
 # a user's own pairs, and what identifies a set

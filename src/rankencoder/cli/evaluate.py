@@ -18,7 +18,7 @@ def evaluate(
     ],
     data: Annotated[
         str | None,
-        typer.Option(help="Folder of STS and transfer data, or 'hub'; by default what was fetched."),
+        typer.Option(help="Folder of STS and transfer data; by default what was fetched."),
     ] = None,
     dev: Dev = None,
     task: Annotated[

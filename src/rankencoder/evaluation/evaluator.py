@@ -13,9 +13,8 @@ from rankencoder.encoder_sources import check_model
 from rankencoder.errors import InputError, nearest
 from rankencoder.evaluation.result_rows import Row, rows
 from rankencoder.evaluation.results import Result, make_result, write_result
-from rankencoder.evaluation.sts_data import DEV, SEVEN, WHOLE_SICK, MissingDataError, PairSet, read_pair_set
+from rankencoder.evaluation.sts_data import DEV, SEVEN, MissingDataError, PairSet, read_pair_set, read_sts
 from rankencoder.evaluation.sts_figures import AGGREGATIONS
-from rankencoder.evaluation.sts_sources import read_sts
 from rankencoder.evaluation.subjects import open_subjects
 from rankencoder.evaluation.transfer_data import TRANSFER_TASKS, read_transfer_task
 from rankencoder.io.cache import cache_root
@@ -78,8 +77,8 @@ def evaluate(
 
     :param models: One or several: a RankEncoder or its folder, the folder of a training run (E1 and E2), or
         an encoder (a SentenceTransformer, its folder or hub name, or a callable).
-    :param data: A folder of STS and transfer data in SentEval's layout, or of plain files of scored pairs,
-        or "hub"; by default the data that was fetched.
+    :param data: A folder of STS and transfer data in SentEval's layout, or of plain files of scored pairs; by
+        default the data that was fetched.
     :param dev: Your own scored pairs: ``.tsv``, ``.csv`` or ``.jsonl`` files. They are scored like the other
         sets, and the advice rests on them in place of STS-B dev.
     :param tasks: Of "sts", "space", "similar-pairs", "neighbours", "curves", "choice", "advice",
@@ -118,7 +117,7 @@ def evaluate(
     public = data or _fetched()
     if public is None and (not own or set_names or transfer):
         raise MissingDataError("there is no evaluation data, and no `dev` pairs of your own")
-    sets = [*(read_sts(public, set_names or None) if public else ()), *own] if sections else []
+    sets = [*(read_sts(public, set_names or (*SEVEN, *DEV)) if public else ()), *own] if sections else []
     tasks_read = [read_transfer_task(public, name) for name in transfer] if public else []
     if output is not None:
         Path(output).mkdir(parents=True, exist_ok=True)  # what cannot be written is told of before the work
@@ -140,7 +139,7 @@ def evaluate(
 def _own_sets(files: Sequence[str | Path]) -> list[PairSet]:
     """Read the user's sets; a name that is taken already gives way to the whole path."""
     sets = [read_pair_set(file) for file in files]
-    taken = Counter([*SEVEN, *DEV, WHOLE_SICK, "AVG", *(s.name for s in sets)])
+    taken = Counter([*SEVEN, *DEV, "AVG", *(s.name for s in sets)])
     named = [replace(s, name=s.source) if taken[s.name] > 1 else s for s in sets]
     for name, number in Counter(s.name for s in named).items():
         if number > 1:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rankencoder.evaluation.statistics import Bootstrapped, bootstrap_spearman, mean_gain
-from rankencoder.evaluation.sts_data import DEV, SEVEN, WHOLE_SICK
+from rankencoder.evaluation.sts_data import DEV, SEVEN
 from rankencoder.fingerprints import digest
 
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ def averaged_sets(names: Sequence[str]) -> dict[str, list[str]]:
     >>> averaged_sets(["STS12", "STS-B dev", "mine"])
     {'STS12': ['STS12'], 'mine': ['mine']}
     """
-    tests = [name for name in (*SEVEN, WHOLE_SICK) if name in names]
-    own = [name for name in names if name not in (*SEVEN, *DEV, WHOLE_SICK)]
+    tests = [name for name in SEVEN if name in names]
+    own = [name for name in names if name not in (*SEVEN, *DEV)]
     found = {}
     if tests:
         found["the seven test sets" if tests == list(SEVEN) else _called(tests)] = tests

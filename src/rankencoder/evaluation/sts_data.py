@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, nearest
 from rankencoder.io.files import bare_suffix
 from rankencoder.io.pairs import ScoredPair, make_pair, read_pair_lines, read_scored_pairs
 
@@ -19,7 +20,6 @@ SEVEN = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 DEV = ("STS-B dev", "SICK-R dev")
 """Sets for choosing between models; never for reporting."""
 
-WHOLE_SICK = "SICK-R (all 9,927)"  # on the hub, train, trial and test pairs are one
 STS_SCALE = (0.0, 5.0)
 
 # the sub-sets of each set, in order, with their published numbers of pairs
@@ -46,7 +46,6 @@ SUBSETS = {
     "SICK-R": {"all": 4927},
     "STS-B dev": {"all": 1500},
     "SICK-R dev": {"all": 500},
-    WHOLE_SICK: {"all": 9927},
 }
 
 # the one file of a set: its name in the plain layout, and its path in SentEval's
@@ -70,7 +69,6 @@ class PairSet:
     """Pairs of sentences with people's scores, in named sub-sets.
 
     :param subsets: The pairs by sub-set; a single one is called "all".
-    :param source: Where the pairs are from: a path, or a hub name and revision.
     :param scale: The lowest and the highest score that there can be.
     :param notes: What a reader of the results must know, such as numbers that differ from the published ones.
     """
@@ -122,25 +120,54 @@ def read_pair_set(path: str | Path) -> PairSet:
     return PairSet(name, {"all": pairs}, str(path), (min(scores), max(scores)))
 
 
-def make_set(
-    name: str, subsets: dict[str, list[ScoredPair]], source: str, notes: tuple[str, ...] = ()
-) -> PairSet:
+def read_sts(source: str | Path, names: Sequence[str] = (*SEVEN, *DEV)) -> list[PairSet]:
+    """Return STS sets in the order of their names.
+
+    :param source: A SentEval folder (or its ``downstream``, or a folder with its STS and SICK), the folder of
+        fetched data, or a folder of plain files (``STS12/MSRpar.tsv``, ``STSB/test.tsv``,
+        ``SICKR/trial.tsv``).
+    """
+    for name in names:
+        if name not in SUBSETS:
+            raise InputError(f"no set {name!r} in {source}:{nearest(name, SUBSETS)}")
+    folder = Path(source)
+    if not folder.is_dir():
+        raise MissingDataError(f"no such folder: {folder}")
+    if home := senteval_home(folder, "STS", "SICK"):
+        return [_read_senteval_set(home, name) for name in names]
+    if any((folder / name).is_dir() for name in (*SEVEN[:5], "STSB", "SICKR")):
+        return [_read_plain_set(folder, name) for name in names]
+    raise MissingDataError(
+        f"no STS sets in {folder}: it holds neither SentEval's downstream/STS, nor STS12/MSRpar.tsv and the "
+        "like"
+    )
+
+
+def senteval_home(folder: Path, *tasks: str) -> Path | None:
+    """Return the folder with SentEval's folders of some tasks: the given one, or one below it."""
+    for below in ("", "downstream", "data/downstream", "senteval/downstream"):
+        if any((folder / below / task).is_dir() for task in tasks):
+            return folder / below
+    return None
+
+
+def _make_set(name: str, subsets: dict[str, list[ScoredPair]], source: Path) -> PairSet:
     """Return an STS set, with notes where it is not as published."""
-    published = {"all": sum(SUBSETS[name].values()), **SUBSETS[name]}
-    for subset, pairs in subsets.items():
-        if len(pairs) != published[subset]:
+    notes = []
+    for subset, number in SUBSETS[name].items():
+        if len(subsets[subset]) != number:
             what = name if subset == "all" else f"{name} {subset}"
-            notes = (*notes, f"{what} has {len(pairs):,} pairs here, {published[subset]:,} as published")
-    return PairSet(name, subsets, source, STS_SCALE, notes)
+            notes.append(f"{what} has {len(subsets[subset]):,} pairs here, {number:,} as published")
+    return PairSet(name, subsets, str(source), STS_SCALE, tuple(notes))
 
 
-def read_plain_set(root: Path, name: str) -> PairSet:
+def _read_plain_set(root: Path, name: str) -> PairSet:
     """Return a set out of plain files of scored pairs."""
     if name in _SINGLE_FILES:
         path = root / f"{_SINGLE_FILES[name][0]}.tsv"
-        return make_set(name, {"all": _plain_pairs(path)}, str(path))
+        return _make_set(name, {"all": _plain_pairs(path)}, path)
     subsets = {subset: _plain_pairs(root / name / f"{subset}.tsv") for subset in SUBSETS[name]}
-    return make_set(name, subsets, str(root / name))
+    return _make_set(name, subsets, root / name)
 
 
 def _plain_pairs(path: Path) -> list[ScoredPair]:
@@ -148,14 +175,14 @@ def _plain_pairs(path: Path) -> list[ScoredPair]:
     return [ScoredPair(_single_spaced(a), _single_spaced(b), score) for a, b, score in pairs]
 
 
-def read_senteval_set(root: Path, name: str) -> PairSet:
+def _read_senteval_set(root: Path, name: str) -> PairSet:
     """Return a set out of the files of SentEval."""
     if name in _SINGLE_FILES:
         path = root / _SINGLE_FILES[name][1]
-        return make_set(name, {"all": _senteval_table(path)}, str(path))
+        return _make_set(name, {"all": _senteval_table(path)}, path)
     folder = root / "STS" / f"{name}-en-test"
     subsets = {subset: _senteval_subset(folder, subset) for subset in SUBSETS[name]}
-    return make_set(name, subsets, str(folder))
+    return _make_set(name, subsets, folder)
 
 
 def _senteval_table(path: Path) -> list[ScoredPair]:

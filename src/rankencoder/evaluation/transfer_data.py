@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rankencoder.errors import InputError, nearest
-from rankencoder.evaluation.sts_data import MissingDataError
-from rankencoder.evaluation.sts_sources import senteval_home
+from rankencoder.evaluation.sts_data import MissingDataError, senteval_home
 
 TRANSFER_TASKS = ("MR", "CR", "SUBJ", "MPQA", "SST-2", "TREC", "MRPC")  # in the order of the field's tables
 _QUESTIONS = {"ABBR": 0, "DESC": 1, "ENTY": 2, "HUM": 3, "LOC": 4, "NUM": 5}
