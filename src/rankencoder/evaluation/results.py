@@ -149,30 +149,4 @@ def read_result(file: Path) -> Result:
     result = read_json(file)
     if result.get("format") != FORMAT:
         raise InputError(f"{file} is no result of an evaluation (format {result.get('format')!r})")
-    try:
-        _check(result)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        what = f"{type(error).__name__}: {error}"
-        raise InputError(f"{file} is damaged ({what}); remove it and evaluate again") from error
     return result
-
-
-def _check(result: Result) -> None:
-    """Make sure that a result has what every result has, and as many finite similarities as pairs."""
-    model = result["model"]
-    for key in ("label", "path", "fingerprint", "group"):
-        if not isinstance(model[key], str):
-            raise ValueError(f"{key} is no text")
-    if not all(isinstance(subject["role"], str) for subject in model["subjects"]):
-        raise ValueError("a role is no text")
-    for about in result["data"].values():
-        list(about["notes"]), str(about["fingerprint"])
-        if not np.isfinite(np.array(about["gold"], dtype=float)).all():
-            raise ValueError("gold scores are not finite")
-    for system in result.get("sts", {}).values():
-        for name, values in system["similarities"].items():
-            right = len(values) == len(result["data"][name]["gold"])
-            if not right or not np.isfinite(np.array(values, dtype=float)).all():
-                raise ValueError(f"the similarities of {name} do not fit its pairs")
-            if not all(np.isfinite(system["scores"][name][how]) for how in AGGREGATIONS):
-                raise ValueError(f"the scores of {name} are not finite")

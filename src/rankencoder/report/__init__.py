@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankencoder.errors import InputError, nearest
+from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
     from rankencoder.evaluation.evaluator import Evaluation
@@ -34,19 +34,17 @@ def report(
     :return: The file, or without one the text.
     :raises InputError: If there are no results, or matplotlib or Jinja2 is not installed.
     """
-    from rankencoder.evaluation.sts_figures import AGGREGATIONS
+    from rankencoder.evaluation.evaluator import check_aggregation
     from rankencoder.io.storage import new_file
     from rankencoder.report.rendering import render
     from rankencoder.report.sections import report_sections
 
-    for value, known, what in ((format, FORMATS, "format"), (aggregation, AGGREGATIONS, "aggregation")):
-        if value not in known:
-            raise InputError(f"unknown {what} {value!r}:{nearest(value, known)}")
+    if format not in FORMATS:
+        raise InputError(f"unknown format {format!r}: choose from {', '.join(FORMATS)}")
     given: Any = getattr(results, "results", results)  # of an Evaluation
     given = [given] if isinstance(given, (str, Path, Mapping)) else given
-    found = _read(given)
     try:
-        title, sections = report_sections(found, aggregation)
+        title, sections = report_sections(_read(given), check_aggregation(aggregation))
         text = render(sections, title, format)
     except InputError:
         raise
