@@ -40,14 +40,9 @@ def measure_cost(subject: Subject, sentences: list[str]) -> dict[str, Any]:
 def _milliseconds(work: Callable[[], Any], number: int, device: torch.device, repeats: int = 3) -> float:
     times = []
     for _ in range(repeats):
-        _wait(device)
         start = time.perf_counter()
         work()
-        _wait(device)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
         times.append(time.perf_counter() - start)
     return 1000 * float(np.median(times)) / number
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

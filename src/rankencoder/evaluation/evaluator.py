@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankencoder.encoder_sources import check_model
 from rankencoder.errors import InputError, nearest
+from rankencoder.evaluation.public_data import data_folder
 from rankencoder.evaluation.result_rows import Row, rows
 from rankencoder.evaluation.results import Result, make_result, write_result
 from rankencoder.evaluation.sts_data import DEV, SEVEN, MissingDataError, PairSet, read_pair_set, read_sts
@@ -114,7 +115,8 @@ def evaluate(
     own = _own_sets([dev] if isinstance(dev, (str, Path)) else list(dev))
     if own and not sections:
         sections = ["sts"]
-    public = data or _fetched()
+    fetched = data_folder() / "senteval"
+    public = data or (fetched if fetched.is_dir() else None)
     if public is None and (not own or set_names or transfer):
         raise MissingDataError("there is no evaluation data, and no `dev` pairs of your own")
     sets = [*(read_sts(public, set_names or (*SEVEN, *DEV)) if public else ()), *own] if sections else []
@@ -158,13 +160,6 @@ def _asked(tasks: Iterable[str]) -> tuple[list[str], list[str], list[str]]:
         asked.add("sts")
     transfer = [name for name in TRANSFER_TASKS if name in asked or "transfer" in asked]
     return [name for name in SECTIONS if name in asked], sets, transfer
-
-
-def _fetched() -> Path | None:
-    from rankencoder.evaluation.public_data import data_folder
-
-    folder = data_folder() / "senteval"
-    return folder if folder.is_dir() else None
 
 
 def check_aggregation(name: str) -> str:

@@ -10,14 +10,14 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
 from rankencoder.errors import InputError
 from rankencoder.evaluation.pairwise import PairVectors, pair_similarities
 from rankencoder.evaluation.statistics import spearman, spread
+from rankencoder.forms import fit_form
 
 if TYPE_CHECKING:
-    import torch
-
     from rankencoder.encoders import Encoder
 
 SENTENCES = 2_000
@@ -95,10 +95,6 @@ def related_pairs(vectors: torch.Tensor, related: Sequence[float]) -> tuple[Pair
 
 def score_half_matching(encoder: Encoder, sentences: Sequence[str], reference: torch.Tensor) -> Halves | None:
     """Measure how well cosine and powers know halves of sentences; None if too few can be halved."""
-    import torch
-
-    from rankencoder.forms import fit_form
-
     halves = halved(sentences)
     if len(halves) < SENTENCES // 10:
         return None
@@ -118,8 +114,6 @@ def score_half_matching(encoder: Encoder, sentences: Sequence[str], reference: t
 
 def evenly(vectors: torch.Tensor, number: int) -> torch.Tensor:
     """Return some rows, spread evenly."""
-    import torch
-
     if len(vectors) <= number:
         return vectors
     return vectors[(torch.arange(number, device=vectors.device) * len(vectors)) // number]

@@ -117,13 +117,9 @@ class Measurement:
         return {"halves": halves and halves.to_dict(), "sentence": half_advice(halves)}
 
     def _changed(self, subject: Subject, result: Result) -> dict[str, Any]:
-        main = self._main
-        cosine = self._similarities(subject, "cosine", result)[main.name]
-        found: dict[str, Any] = {"set": main.name}
-        for kind in ("ranks", "blend"):
-            other = self._similarities(subject, kind, result)[main.name]
-            found[kind] = most_changed(main, cosine, other)
-        return found
+        name = self._main.name
+        cosine, ranks = (self._similarities(subject, kind, result)[name] for kind in ("cosine", "ranks"))
+        return {"set": name, "ranks": most_changed(self._main, cosine, ranks)}
 
     def _map(self, subject: Subject, _: Result) -> dict[str, Any]:
         return {"set": self._main.name, **draw_map(subject, self._main, self.projection)}
