@@ -36,8 +36,6 @@ def report(
     from rankencoder.report import report as make
     from rankencoder.report.rendering import is_report
 
-    if output.is_dir():
-        raise InputError(f"{output} is a folder: name a file")
     if output.exists() and not overwrite and not is_report(output):
         raise InputError(f"{output} already exists and is no report: choose another name or set `overwrite`")
     format = "md" if output.suffix.lower() in (".md", ".markdown") else "html"

@@ -20,7 +20,6 @@ SEVEN = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 DEV = ("STS-B dev", "SICK-R dev")
 """Sets for choosing between models; never for reporting."""
 
-STS_SCALE = (0.0, 5.0)
 
 # the sub-sets of each set, in order, with their published numbers of pairs
 SUBSETS = {
@@ -158,7 +157,7 @@ def _make_set(name: str, subsets: dict[str, list[ScoredPair]], source: Path) -> 
         if len(subsets[subset]) != number:
             what = name if subset == "all" else f"{name} {subset}"
             notes.append(f"{what} has {len(subsets[subset]):,} pairs here, {number:,} as published")
-    return PairSet(name, subsets, str(source), STS_SCALE, tuple(notes))
+    return PairSet(name, subsets, str(source), (0.0, 5.0), tuple(notes))
 
 
 def _read_plain_set(root: Path, name: str) -> PairSet:

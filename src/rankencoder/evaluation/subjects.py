@@ -112,7 +112,6 @@ def open_subjects(
 
     :param corpus: Where a plain encoder's reference corpus is drawn from; without one, only its cosine can
         be scored.
-    :param cache: Where vectors are kept.
     """
     if isinstance(source, (str, Path)) and (Path(source) / RUN).exists():
         return _open_run(Path(source), options, cache, progress)
