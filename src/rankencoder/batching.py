@@ -16,9 +16,10 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import torch
+from tqdm.auto import tqdm
 
 if TYPE_CHECKING:
-    import torch
     from sentence_transformers import SentenceTransformer
 
 T = TypeVar("T")
@@ -47,9 +48,6 @@ def encode_by_length(
         many of 512; on a CPU fewer where they are long, as its caches are small.
     :return: One vector a sentence, on the model's device; None for models that want to be treated otherwise.
     """
-    import torch
-    from tqdm.auto import tqdm
-
     if not sentences or not _is_plain(model):
         return None
     model.eval()
@@ -154,8 +152,6 @@ def _is_plain(model: Any) -> bool:
 
 def _limits(model: SentenceTransformer, batch_size: int) -> tuple[int, int]:
     """Return how many sentences a batch may have at most, and how many tokens, padding counted."""
-    import torch
-
     if model.device.type == "cpu":
         return batch_size, _CACHED * torch.get_num_threads()
     return batch_size * _READ, batch_size * _READ
@@ -187,8 +183,6 @@ def _padded(rows: list[list[int]], fill: int) -> torch.Tensor:
     tensor([[5, 6, 7],
             [8, 0, 0]])
     """
-    import torch
-
     lengths = np.array([len(row) for row in rows])
     table = np.full((len(rows), max(1, lengths.max(initial=0))), fill, dtype=np.int64)
     table[np.arange(table.shape[1]) < lengths[:, None]] = np.fromiter(chain.from_iterable(rows), np.int64)

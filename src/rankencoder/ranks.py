@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
+import torch
 
 from rankencoder.errors import InputError
 
-if TYPE_CHECKING:
-    import torch
-
-Array = TypeVar("Array", "np.ndarray", "torch.Tensor")
+Array = TypeVar("Array", np.ndarray, torch.Tensor)
 Method = Literal["auto", "exact", "counting"]
 
 MEMORY_BUDGET = 256 * 2**20
@@ -66,8 +64,6 @@ def rank_vectors(similarities: Array, *, method: Method = "auto", tolerance: flo
     >>> round(float(z[0] @ z[1]), 3)  # Spearman's correlation of the two rows
     0.5
     """
-    import torch
-
     if method not in ("auto", "exact", "counting"):
         raise InputError(f"unknown method {method!r}: use 'auto', 'exact' or 'counting'")
     if isinstance(similarities, torch.Tensor):
@@ -111,8 +107,6 @@ def training_rank_vectors(similarities: torch.Tensor) -> torch.Tensor:
 
     :param similarities: ``[B, n]`` finite similarities to the reference corpus.
     """
-    import torch
-
     rows = similarities.detach().float()
     out = torch.empty_like(rows)
     counting = rows.shape[1] >= _counting_min(TOLERANCE)
@@ -133,8 +127,6 @@ def in_double(tensor: torch.Tensor) -> torch.Tensor:
 
 def _as_tensor(array: np.ndarray) -> torch.Tensor:
     """Return a tensor on an array's own memory, wherever possible."""
-    import torch
-
     array = np.asarray(array)
     if array.dtype.kind not in "fiub":
         raise InputError(f"similarities must be numbers, not {array.dtype}")
@@ -146,8 +138,6 @@ def _as_tensor(array: np.ndarray) -> torch.Tensor:
 
 
 def _rank_rows(rows: torch.Tensor, method: Method, tolerance: float) -> torch.Tensor:
-    import torch
-
     if rows.ndim == 1:
         return _rank_rows(rows[None], method, tolerance)[0]
     if rows.ndim != 2 or rows.shape[1] == 0:
@@ -171,8 +161,6 @@ def _rank_rows(rows: torch.Tensor, method: Method, tolerance: float) -> torch.Te
 
 def _count_or_sort(rows: torch.Tensor, out: torch.Tensor, start: int, tolerance: float) -> None:
     """Write the rank vectors of all rows: by counting, then by sorting where counting would not do."""
-    import torch
-
     n = rows.shape[1]
     bins = _number_of_bins(n, tolerance)
     cubes, bursts = _rank_by_counting(rows, out, bins)
@@ -190,8 +178,6 @@ def _count_or_sort(rows: torch.Tensor, out: torch.Tensor, start: int, tolerance:
 
 def _check_finite(total: float, rows: torch.Tensor, start: int) -> None:
     """Say which row is not finite, if their sum is not (which may also have overflowed)."""
-    import torch
-
     if not math.isfinite(total):
         bad = (~torch.isfinite(rows)).any(dim=1).nonzero()
         if len(bad):
@@ -209,8 +195,6 @@ def _rows_at_a_time(rows: torch.Tensor, *, bins: int) -> int:
 
 def _rank_exactly(rows: torch.Tensor, out: torch.Tensor, *, average: bool = True) -> None:
     """Write the rank vectors of all rows, by sorting; equal values get ranks by position if not average."""
-    import torch
-
     ordered, order = rows.sort(dim=1, stable=True)
     n = rows.shape[1]
     centred = torch.arange(n, dtype=rows.dtype, device=rows.device).expand_as(rows) - (n - 1) / 2
@@ -231,8 +215,6 @@ def _rank_by_counting(rows: torch.Tensor, out: torch.Tensor, bins: int) -> tuple
 
     On a GPU the steps here cost as much to start as to do: few and in place.
     """
-    import torch
-
     n = rows.shape[1]
     index = _even_bins(rows, bins)
     size = _count(index, bins, rows.dtype)
@@ -248,8 +230,6 @@ def _even_bins(rows: torch.Tensor, bins: int) -> torch.Tensor:
     Mean and deviation of a sample of the row place the bins along a logistic curve, whose tails hold outliers
     (as those of an arc tangent do, which takes six times as long on a CPU).
     """
-    import torch
-
     stride = max(1, rows.shape[1] // _SAMPLE)
     deviation, mean = torch.std_mean(rows[:, stride // 2 :: stride], dim=1, keepdim=True, correction=0)
     position = (rows - mean).div_(deviation).sigmoid_().mul_(bins * _BELOW_1)
@@ -272,8 +252,6 @@ def _number_of_bins(n: int, tolerance: float) -> int:
 
 def _count(index: torch.Tensor, bins: int, dtype: torch.dtype) -> torch.Tensor:
     """Count each row's indices: ``[B, n]`` indices below ``bins`` give ``[B, bins]`` counts."""
-    import torch
-
     zeros = torch.zeros(len(index), bins, dtype=dtype, device=index.device)
     return zeros.scatter_add_(1, index, zeros.new_ones(()).expand_as(index))
 
@@ -290,8 +268,6 @@ def _sum_of_cubes(size: torch.Tensor) -> torch.Tensor:
 
 def _inverse_norm(cubes: torch.Tensor, n: int) -> torch.Tensor:
     """Return 1 over the norm of the centred ranks, which is √((n³ − Σ c³) / 12)."""
-    import torch
-
     return torch.add(torch.tensor(n**3 / 12, dtype=cubes.dtype), cubes, alpha=-1 / 12).rsqrt_()
 
 

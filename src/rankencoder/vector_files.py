@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from tqdm.auto import tqdm
 
 from rankencoder.errors import InputError
 from rankencoder.fingerprints import digest
@@ -16,11 +16,10 @@ from rankencoder.io.corpus import LONGEST, Sentence, read_sentences, usable_sent
 from rankencoder.io.files import Place, fingerprint, is_address, list_files, whereabouts
 from rankencoder.io.parts import Parts, clear_leftover_parts, clear_parts, join_vectors
 from rankencoder.io.storage import check_free, import_pyarrow, new_file
-from rankencoder.model import open_model
+from rankencoder.model import RankEncoder, open_model
 
 if TYPE_CHECKING:
     from rankencoder.encoders import Encoder, EncoderLike
-    from rankencoder.model import RankEncoder
 
 PART = 2048  # sentences that are encoded and written together
 FORMATS = (".npy", ".parquet", ".jsonl")
@@ -48,8 +47,6 @@ def encode_file(
     :raises InputError: If the input is at fault. What was encoded so far is kept for the next try with the
         same model, input and column.
     """
-    from tqdm.auto import tqdm
-
     target = Path(target)
     clear_leftover_parts(target)
     _check_target(target, source, overwrite)
@@ -139,5 +136,4 @@ def _join(paths: list[Path], suffix: str, dimension: int, target: Path) -> None:
     else:
         with open(target, "wb") as out:
             for path in paths:
-                with open(path, "rb") as file:
-                    shutil.copyfileobj(file, out)
+                out.write(path.read_bytes())

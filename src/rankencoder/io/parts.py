@@ -71,8 +71,7 @@ def join_vectors(paths: list[Path], target: Path, dtype: str, dimension: int) ->
     with open(target, "wb") as out:
         np.lib.format.write_array_header_1_0(out, header)
         for path in paths:
-            with open(path, "rb") as file:
-                shutil.copyfileobj(file, out)
+            out.write(path.read_bytes())
 
 
 def clear_parts(target: str | Path) -> None:

@@ -8,15 +8,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tqdm.auto import tqdm
+
 from rankencoder.errors import InputError
 from rankencoder.io.files import Place, whereabouts
+from rankencoder.model import open_model
 from rankencoder.scale.cluster import RayCluster
 from rankencoder.scale.output import Note, Output
 from rankencoder.scale.pieces import PIECE, Numbered, Piece, find_slices, read_pieces
 from rankencoder.scale.shipped import Shipped
 from rankencoder.vector_files import PART, make_batch, source_stamp, vector_schema
-
-_SINGLE = (".npy", ".jsonl")  # formats of one file, which no two machines can write
 
 
 def encode_with_ray(
@@ -43,10 +44,6 @@ def encode_with_ray(
     :param cluster: In its ``with`` block.
     :param column: As for `encode_file`, like all that follows and what is returned.
     """
-    from tqdm.auto import tqdm
-
-    from rankencoder.model import open_model
-
     _check(source, target)
     stamp = source_stamp(source)
     opened = open_model(model, device="cpu", batch_size=batch_size)
@@ -79,7 +76,7 @@ def encode_with_ray(
 
 def _check(source: Place, target: Place) -> None:
     suffix = Path(target).suffix
-    if suffix in _SINGLE:
+    if suffix in (".npy", ".jsonl"):  # one file, which no two machines can write
         raise InputError(f"{target}: a cluster writes a folder of Parquet files, no {suffix} file")
     read, written = whereabouts(source), whereabouts(target)
     if read == written or read in written.parents or written in read.parents:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+
+from tqdm.auto import tqdm
 
 from rankencoder.errors import InputError
 from rankencoder.io.files import Place
@@ -11,11 +12,8 @@ from rankencoder.scale.cluster import RayCluster
 from rankencoder.scale.pieces import Numbered, Piece, find_slices, read_pieces
 from rankencoder.scale.shipped import Shipped
 from rankencoder.search.index_rows import Row, changed, distinct, make_rows
-from rankencoder.search.rank_index import COUNTS
+from rankencoder.search.rank_index import COUNTS, RankIndex
 from rankencoder.search.table import LanceRows
-
-if TYPE_CHECKING:
-    from rankencoder.search.rank_index import RankIndex
 
 _PIECE = 2048  # sentences that are encoded and committed together, as without a cluster
 
@@ -42,8 +40,6 @@ def index_with_ray(
     :param column: As for `RankIndex.add`, like ``id_column``, ``progress`` and what is returned.
     :raises InputError: If the corpus is at fault. What was added before that stays.
     """
-    from tqdm.auto import tqdm
-
     if index.about.model is None:
         raise InputError(f"{index.about.name!r} is not on disk: machines of a cluster cannot load it")
     counts = dict.fromkeys(COUNTS, 0)

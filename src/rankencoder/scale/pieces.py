@@ -60,7 +60,6 @@ def read_pieces(
     """Yield the pieces of a slice that are not finished yet.
 
     :param invalid: What to do with empty and over-long sentences (see `usable_sentences`).
-    :param size: Sentences of a piece.
     """
     counts = {"skipped": 0}
     sentences = read_slice(given.slice, column=column, max_chars=LONGEST, with_columns=with_columns)

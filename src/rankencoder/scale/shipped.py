@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rankencoder.encoder_sources import encoder_folder, join_prompt, rankencoder_folder, split_prompt
+from rankencoder.encoders import Encoder
 from rankencoder.io.files import fingerprint
 from rankencoder.io.storage import absolute
-
-if TYPE_CHECKING:
-    from rankencoder.encoders import Encoder
-    from rankencoder.model import RankEncoder
+from rankencoder.model import RankEncoder, open_model
 
 
 class Shipped:
-    """A model's folder as bytes in Ray's object store; a hub name stays a name.
-
-    :param device: Where to run the model on each machine.
-    """
+    """A model's folder as bytes in Ray's object store; a hub name stays a name."""
 
     def __init__(self, ray: Any, source: str | Path, *, device: str | None, batch_size: int) -> None:
         name, self.prompt = split_prompt(str(source))
@@ -43,8 +38,6 @@ class Shipped:
             return self._open(folder)
 
     def _open(self, source: str) -> RankEncoder | Encoder:
-        from rankencoder.model import open_model
-
         return open_model(join_prompt(source, self.prompt), device=self.device, batch_size=self.batch_size)
 
 

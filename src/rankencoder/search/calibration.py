@@ -6,14 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil, floor, log10
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from rankencoder.errors import InputError
-
-if TYPE_CHECKING:
-    from rankencoder.model import RankEncoder
+from rankencoder.model import RankEncoder
 
 REFERENCE = "the model's reference corpus"
 SENTENCES = 10_000  # whose pairs a calibration is made of, at most
@@ -130,13 +128,11 @@ class Calibration:
     def from_dict(cls, stored: dict[str, Any], path: Path) -> Calibration:
         """Read what `to_dict` returned and a file holds."""
         try:
-            similarities = np.asarray(stored["similarities"], dtype=np.float64)
-            shares = np.asarray(stored["shares"], dtype=np.float64)
+            similarities, shares = np.array([stored["similarities"], stored["shares"]], dtype=np.float64)
             highest, pairs, source = float(stored["highest"]), int(stored["pairs"]), str(stored["source"])
             finite = np.isfinite([*similarities, *shares, highest]).all() and pairs > 0
             in_order = (np.diff(similarities) >= 0).all() and (np.diff(shares) <= 0).all()
-            are_shares = similarities.shape == shares.shape and shares[0] <= 1 and shares[-1] > 0
-            if not (finite and in_order and are_shares):
+            if not (finite and in_order and 0 < shares[-1] <= shares[0] <= 1):
                 raise ValueError("no shares of random pairs")
         except (KeyError, TypeError, ValueError, OverflowError, IndexError) as error:
             raise InputError(f"{path} is damaged ({error}): delete it, it is made again") from error

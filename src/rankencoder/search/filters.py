@@ -24,7 +24,6 @@ from rankencoder.errors import InputError, nearest, shorten
 from rankencoder.io.storage import import_pyarrow
 
 _COMPARISONS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
-OPERATORS = (*_COMPARISONS, "prefix", "not")
 _EXAMPLE = '{"year": {"gte": 2020}}'
 
 
@@ -119,7 +118,7 @@ class _Column:
         if operator == "not":
             missing = "" if _has_none(value) else f"{self.quoted} IS NULL OR "
             return f"({missing}NOT {self.equals(value)})"
-        known = nearest(str(operator), OPERATORS)
+        known = nearest(str(operator), (*_COMPARISONS, "prefix", "not"))
         raise InputError(f"cannot filter by {self.name!r}: {operator!r} is no operator:{known}")
 
     def equals(self, value: Any) -> str:

@@ -35,7 +35,6 @@ class About:
 
     :param model: The path or hub name of its model; None for one that was only in memory.
     :param name: The model's name, for people.
-    :param dimension: Dimensions of a vector.
     :param table: Where its table is, if not in the folder.
     """
 

@@ -25,7 +25,6 @@ class Row:
     """A sentence to index.
 
     :param named: Whether its id was given, and is not the hash of its text.
-    :param vector: Its vector, if that was made already.
     """
 
     id: str

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tqdm.auto import tqdm
 
 from rankencoder.errors import InputError
 from rankencoder.io.corpus import LONGEST, read_sentences
+from rankencoder.model import RankEncoder, open_model
 from rankencoder.search.calibration import SENTENCES, Calibration
 from rankencoder.search.index_folder import CONFIG
 from rankencoder.search.rank_index import RankIndex
@@ -115,16 +117,13 @@ def find_duplicates(
     >>> [(found.sentences[pair.a], found.sentences[pair.b]) for pair in found.pairs]
     [('a banana', 'bananas')]
     """
-    from rankencoder.model import RankEncoder, open_model
-
-    parse_threshold(threshold)
+    wanted = parse_threshold(threshold)
     if isinstance(corpus, (str, Path)) and (Path(corpus) / CONFIG).exists():
         corpus = RankIndex.load(corpus, model, device=device, batch_size=batch_size)
     places: dict[str, list[str]] = {}
     skipped, calibration = 0, None
     if isinstance(corpus, RankIndex):
         vectors = _read_index(corpus, places)
-        _check_number(places)
         calibration = corpus.calibration
     elif model is None:
         raise InputError("which model? Set `model` to a RankEncoder or an encoder (an index has its own)")
@@ -133,15 +132,16 @@ def find_duplicates(
             if row.text:
                 places.setdefault(row.text, []).append(row.place)
             skipped += not row.text
-        _check_number(places)
         opened = open_model(model, device=device, batch_size=batch_size)
         vectors = opened.encode(list(places), progress=progress)
         if isinstance(opened, RankEncoder):
             calibration = Calibration.on_reference(opened)
+    if len(places) < 2:
+        raise InputError(f"only {len(places)} usable sentence(s): there is nothing to compare")
     if calibration is None:
         chosen = np.random.default_rng(0).permutation(len(vectors))[:SENTENCES]
         calibration = Calibration.measure(vectors[chosen], "this corpus")
-    level = _similarity_at(threshold, calibration)
+    level = _similarity_at(wanted, calibration)
     found = list(islice(_all_pairs(vectors, level, progress), None if most is None else most + 1))
     if most is not None and len(found) > most:
         raise InputError(f"more than {most:,} pairs are that similar: choose a higher threshold")
@@ -156,19 +156,12 @@ def _read_index(index: RankIndex, places: dict[str, list[str]]) -> np.ndarray:
     vectors = [np.zeros((0, index.about.dimension), np.float32)]
     for batch in index.rows.batches(["id", "text", "vector"]):
         first = []
-        for i, (identity, text) in enumerate(
-            zip(batch["id"].to_pylist(), batch["text"].to_pylist(), strict=True)
-        ):
-            if text not in places:
+        for i, row in enumerate(batch.select(["id", "text"]).to_pylist()):
+            if row["text"] not in places:
                 first.append(i)
-            places.setdefault(text, []).append(identity)
+            places.setdefault(row["text"], []).append(row["id"])
         vectors.append(vectors_of(batch)[first])
     return np.concatenate(vectors)
-
-
-def _check_number(places: dict[str, list[str]]) -> None:
-    if len(places) < 2:
-        raise InputError(f"only {len(places)} usable sentence(s): there is nothing to compare")
 
 
 def parse_threshold(threshold: str | float | None) -> tuple[float, bool] | None:
@@ -192,17 +185,12 @@ def parse_threshold(threshold: str | float | None) -> tuple[float, bool] | None:
     return number, percent
 
 
-def _similarity_at(threshold: str | float | None, calibration: Calibration) -> float:
-    parsed = parse_threshold(threshold)
-    if parsed is None:
-        return calibration.similarity_at(min(THRESHOLD, calibration.finest))
-    number, percent = parsed
+def _similarity_at(wanted: tuple[float, bool] | None, calibration: Calibration) -> float:
+    number, percent = wanted or (min(THRESHOLD, calibration.finest), True)
     return calibration.similarity_at(number) if percent else number
 
 
 def _all_pairs(vectors: np.ndarray, level: float, progress: bool) -> Iterator[tuple[int, int, float]]:
-    from tqdm.auto import tqdm
-
     for start in tqdm(range(0, len(vectors), _BLOCK), desc="Comparing", disable=not progress):
         for other in range(start, len(vectors), _WIDTH):
             block = vectors[start : start + _BLOCK] @ vectors[other : other + _WIDTH].T

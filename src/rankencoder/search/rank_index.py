@@ -5,23 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from tqdm.auto import tqdm
 
 from rankencoder.encoder_sources import check_model, join_prompt, split_prompt
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.io.corpus import LONGEST, Sentence, check_sentences, read_sentences
 from rankencoder.io.storage import absolute, import_pyarrow
+from rankencoder.model import RankEncoder, open_model
 from rankencoder.search.calibration import REFERENCE, SENTENCES, Calibration
 from rankencoder.search.hits import Hit
 from rankencoder.search.index_folder import About, IndexFolder
 from rankencoder.search.index_rows import Row, changed, check_vectors, columns_of, distinct, make_rows
 from rankencoder.search.table import LanceRows, import_lancedb
-
-if TYPE_CHECKING:
-    from rankencoder.model import RankEncoder
 
 _PART = 2048  # sentences that are encoded and committed together
 _GIVEN_PART = 32_768  # the same where vectors are given, and nothing is lost by an interruption
@@ -77,8 +76,6 @@ class RankIndex:
         :param device: Where to run a model that is loaded by name.
         :raises InputError: If the index that is there was made with another model.
         """
-        from rankencoder.model import open_model
-
         check_model(model)
         import_lancedb()
         if table is not None and "://" not in table:
@@ -143,8 +140,6 @@ class RankIndex:
     @property
     def model(self) -> RankEncoder | Encoder:
         """The model, loaded when it is first needed; it must be the one that the index was made with."""
-        from rankencoder.model import open_model
-
         if self._model is None:
             owner = f"the index {self.folder.path} was made with {self.about.name!r}"
             if not self.has_model:
@@ -179,8 +174,6 @@ class RankIndex:
         :return: How many sentences were ``added``, ``replaced``, ``unchanged``, ``empty`` and ``overlong``.
         :raises InputError: If the corpus is at fault. What was added before that stays.
         """
-        from tqdm.auto import tqdm
-
         counts = dict.fromkeys(COUNTS, 0)
         sentences: Iterable[Sentence]
         sentences = read_sentences(corpus, column=column, max_chars=LONGEST, with_columns=True)
@@ -213,7 +206,7 @@ class RankIndex:
         vectors = pa.FixedSizeListArray.from_arrays(pa.array(made.ravel()), self.about.dimension)
         own = {"id": [row.id for row in new], "text": [row.text for row in new], "vector": vectors}
         with self.folder.locked():
-            table = pa.table({**own, **columns_of(new, self.rows.schema)})
+            table = pa.table({**own, **columns_of(new, self.rows.table.schema)})
             self.rows.write(table, replace=any(row.named for row in new))
         replaced = sum(row.id in known for row in new)
         counts["replaced"] += replaced

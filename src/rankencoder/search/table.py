@@ -20,7 +20,6 @@ NAME = "rows"
 APPROXIMATE = 100_000  # rows from which on an approximate index is made; below, every search is exact
 _PARTITION = 8192  # rows of one partition of the approximate index
 _PROBES = 64  # partitions that are looked at: all of a small table, at least a quarter of a large one
-_REFINE = 10
 _ITERATIONS, _SAMPLE = 10, 64  # fewer than LanceDB has, whose training takes minutes even of small tables
 _COMMITS = 64  # after so many, twice as many and so on, small files are put together
 _KEPT = timedelta(minutes=10)  # old versions, for searches that are still at them
@@ -52,18 +51,13 @@ class LanceRows:
         return int(self.table.count_rows())
 
     @property
-    def schema(self) -> Any:
-        """The Arrow schema."""
-        return self.table.schema
-
-    @property
     def columns(self) -> list[str]:
         """The names of the users' columns."""
-        return [name for name in self.schema.names if name not in OWN]
+        return [name for name in self.table.schema.names if name not in OWN]
 
     def _to_sql(self, where: Mapping[str, Any]) -> str:
         _, pa = import_lancedb()
-        return to_sql(where, pa.schema(field for field in self.schema if field.name != "vector"))
+        return to_sql(where, pa.schema(field for field in self.table.schema if field.name != "vector"))
 
     def find(self, ids: list[str]) -> dict[str, dict[str, Any]]:
         """Return the rows with these ids, their vectors aside."""
@@ -79,7 +73,7 @@ class LanceRows:
         :param replace: Let rows with known ids take the place of these.
         """
         _, pa = import_lancedb()
-        known = self.schema.names
+        known = self.table.schema.names
         new = [field.with_nullable(True) for field in rows.schema if field.name not in known]
         with _lance_errors(f"cannot write to the table in {self.uri}"):
             if new:
@@ -87,7 +81,7 @@ class LanceRows:
             merge = self.table.merge_insert("id").when_not_matched_insert_all()
             if replace:
                 merge = merge.when_matched_update_all()
-            merge.execute(rows.cast(self.schema))
+            merge.execute(rows.cast(self.table.schema))
             self._commits += 1
             if self._commits == self._next:
                 self._next *= 2  # each time all rows are written anew
@@ -108,7 +102,7 @@ class LanceRows:
             query = query.bypass_vector_index()
         else:  # a filter may leave so few rows that more partitions must be looked at
             probes = max(_PROBES, ceil(len(self) / _PARTITION / 4))
-            query = query.minimum_nprobes(probes).maximum_nprobes(0).refine_factor(_REFINE)
+            query = query.minimum_nprobes(probes).maximum_nprobes(0).refine_factor(10)
         if where:
             query = query.where(self._to_sql(where))
         with _lance_errors(f"cannot search the table in {self.uri}"):
@@ -144,7 +138,7 @@ class LanceRows:
                 self.table.create_index("id", config=BTree())
             if "vector" in made:
                 return
-            dimension = self.schema.field("vector").type.list_size
+            dimension = self.table.schema.field("vector").type.list_size
             config = IvfPq(
                 distance_type="cosine",
                 num_sub_vectors=next(dimension // size for size in (4, 5, 3, 2, 1) if dimension % size == 0),
