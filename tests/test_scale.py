@@ -147,10 +147,7 @@ def test_samples_of_slices_are_the_sample_of_the_whole(tmp_path, monkeypatch, se
     path.write_text("\n".join([*sentences, "", *sentences[:100], "x" * 9000]))
     together = Sampler(50, 7)
     for part in reversed(cut(path)):
-        sampler = Sampler(50, 7)
-        for sentence in read_slice(part):
-            sampler.add(sentence)
-        together.merge(sampler)
+        together.merge(Sampler(50, 7).add(read_slice(part)))
     assert together.sample() == sample_sentences(read_sentences(path), 50, 7)
     assert together.sample().counts["duplicates"] == 100
 

@@ -12,7 +12,6 @@ from rankencoder.explorer.space_maps import draw
 from rankencoder.model import RankEncoder
 
 MOST_NEIGHBORS = 100
-_REMEMBERED = 512  # sentences
 
 
 class ExplorerState:
@@ -21,7 +20,7 @@ class ExplorerState:
     def __init__(self, model: RankEncoder, index: Any = None, name: str = "RankEncoder") -> None:
         self.model, self.index, self.name = model, index, name
         self.lock = threading.RLock()  # encoders are not for several threads at once
-        self._described = lru_cache(_REMEMBERED)(self._describe)
+        self._described = lru_cache(512)(lambda sentence: model.describe([sentence], MOST_NEIGHBORS)[0])
         self.pairs = RandomPairs(model)
         if index is not None:
             _ = index.model, index.calibration  # opened now, and not at the first search
@@ -41,6 +40,3 @@ class ExplorerState:
         """Encode a sentence, unless it was among the last ones, and find its nearest reference sentences."""
         with self.lock:
             return self._described(sentence)
-
-    def _describe(self, sentence: str) -> Described:
-        return self.model.describe([sentence], MOST_NEIGHBORS)[0]

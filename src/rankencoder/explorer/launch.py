@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from rankencoder.search import RankIndex
 
 LOG = logging.getLogger(__name__)
-_TIMEOUT, _GRACE = 30, 1  # seconds for headers to arrive, and at the end for requests in flight
 _REFERENCE = 2000  # sentences of an index that serve as a plain encoder's reference corpus
 
 
@@ -47,7 +46,7 @@ def explore(
     app = create_app(ExplorerState(opened, searched, name or Path(model).resolve().name))
     if host not in web_process.LOOPBACK:
         LOG.warning("everybody who reaches %s may read the reference corpus, and the index", host)
-    web_process.run(app, listener, timeout=_TIMEOUT, grace=_GRACE)
+    web_process.run(app, listener, timeout=30, grace=1)
 
 
 def open_explored(

@@ -139,8 +139,6 @@ def _errors_of(place: Place) -> Iterator[None]:
     """Turn the errors of a storage service into one line each."""
     try:
         yield
-    except InputError:
-        raise
     except FileNotFoundError:
         raise InputError(f"no such file or folder: {place}") from None
     except Exception as error:  # each service has its own

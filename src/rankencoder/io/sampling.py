@@ -31,10 +31,7 @@ def sample_sentences(sentences: Iterable[Sentence], size: int, seed: int) -> Sam
     >>> len(drawn.sentences), drawn.counts
     (2, {'seen': 5, 'empty': 1, 'overlong': 0, 'duplicates': 1, 'estimated': False})
     """
-    sampler = Sampler(size, seed)
-    for sentence in sentences:
-        sampler.add(sentence)
-    return sampler.sample()
+    return Sampler(size, seed).add(sentences).sample()
 
 
 class Sampler:
@@ -49,28 +46,28 @@ class Sampler:
         self._kept: set[int] = set()
         self._distinct: set[int] = set()
 
-    def add(self, sentence: Sentence) -> None:
-        """Take a sentence into account."""
-        self.seen += 1
-        if sentence.text is None:
-            self.overlong += 1
-        elif not sentence.text:
-            self.empty += 1
-        else:
-            value = _hash(sentence.text, self.key)
-            if len(self._distinct) < _EXACT_DISTINCT:
-                self._distinct.add(value)
-            self._keep(value, sentence.text)
+    def add(self, sentences: Iterable[Sentence]) -> Sampler:
+        """Take sentences into account."""
+        for sentence in sentences:
+            self.seen += 1
+            if sentence.text is None:
+                self.overlong += 1
+            elif not sentence.text:
+                self.empty += 1
+            else:
+                value = _hash(sentence.text, self.key)
+                if len(self._distinct) < _EXACT_DISTINCT:
+                    self._distinct.add(value)
+                self._keep(value, sentence.text)
+        return self
 
     def merge(self, other: Sampler) -> None:
         """Take all sentences of another stream into account, sampled with the same size and seed."""
         self.seen += other.seen
         self.empty += other.empty
         self.overlong += other.overlong
-        for value in other._distinct:
-            if len(self._distinct) >= _EXACT_DISTINCT:
-                break
-            self._distinct.add(value)
+        if len(self._distinct) < _EXACT_DISTINCT:
+            self._distinct |= other._distinct
         for negated, text in other._heap:
             self._keep(-negated, text)
 

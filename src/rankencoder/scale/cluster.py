@@ -12,8 +12,6 @@ from typing import Any
 
 from rankencoder.errors import InputError, first_line
 
-HERE = "local"  # a cluster of this machine alone, which is started and ended with the work
-_PATIENCE = 10  # seconds
 _READING = 0.25  # of a CPU: reading mostly waits
 _ENCODING = 0.75  # so that each CPU has an encoder, and a reader that feeds it
 
@@ -22,20 +20,20 @@ class RayCluster:
     """A Ray cluster to work on, to be used in a ``with`` block.
 
     :param address: Its address, such as "10.0.0.1:6379"; "auto" for the one that this machine belongs to;
-        "local", the default, for one of this machine alone. Where Ray is running in this process already,
-        that is used.
+        "local" for one of this machine alone, which is started and ended with the work. Where Ray is running
+        in this process already, that is used.
     :param workers: How many encoders to run at the same time: by default one for each GPU, or one for each
         CPU where there is none.
     """
 
-    def __init__(self, address: str | None = None, *, workers: int | None = None) -> None:
+    def __init__(self, address: str = "local", *, workers: int | None = None) -> None:
         try:
             import ray
             import ray.data
         except ImportError as error:
             raise InputError("a cluster needs Ray: pip install 'rankencoder[ray]'") from error
         self.ray = ray
-        self.address = address or HERE
+        self.address = address
         self._workers = workers
         self._started = False
 
@@ -44,13 +42,14 @@ class RayCluster:
         if not self.ray.is_initialized():
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # the rest comes as exceptions
-            _check_reachable(self.address)
             try:
-                self.ray.init(
-                    address=self.address, log_to_driver=False, logging_level="ERROR", include_dashboard=None
-                )
-            except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-                raise InputError(_unreachable(self.address, error)) from error
+                _check_reachable(self.address)
+                self.ray.init(address=self.address, log_to_driver=False, logging_level="ERROR")
+            except (OSError, RuntimeError, ValueError) as error:
+                raise InputError(
+                    f"no Ray cluster at {self.address!r} ({first_line(error)}): start one with "
+                    "`ray start --head`, or leave the address out to use this machine alone"
+                ) from error
             self._started = True
         return self
 
@@ -91,8 +90,7 @@ class RayCluster:
 
         :param items: What to read, each in a task of its own, such as slices of files.
         :param read: Yields the pieces of an item.
-        :param worker: Makes a function of a piece, once in each worker process.
-        :param arguments: What it is made with.
+        :param worker: Makes a function of a piece out of the arguments, once in each worker process.
         :param device: "cpu" leaves GPUs alone.
         :param ordered: Yield in the order of the items, which may let workers wait.
         """
@@ -128,17 +126,7 @@ def _check_reachable(address: str) -> None:
     """Make sure that somebody listens at an address: Ray itself would wait for minutes, and then exit."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if port.isdigit():
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE).close()
-        except OSError as error:
-            raise InputError(_unreachable(address, error)) from error
-
-
-def _unreachable(address: str, error: Exception) -> str:
-    return (
-        f"no Ray cluster at {address!r} ({first_line(error)}): start one with `ray start --head`, or leave "
-        "the address out to use this machine alone"
-    )
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 class _Box:

@@ -35,7 +35,4 @@ def sample_with_ray(
 
 
 def _draw(part: Slice, *, size: int, seed: int, column: str | None, max_chars: int) -> Sampler:
-    sampler = Sampler(size, seed)
-    for sentence in read_slice(part, column=column, max_chars=max_chars):
-        sampler.add(sentence)
-    return sampler
+    return Sampler(size, seed).add(read_slice(part, column=column, max_chars=max_chars))

@@ -62,10 +62,9 @@ class Output:
     def _state(self) -> dict[str, Any] | None:
         fs, root = file_system(self.work)
         try:
-            found = json.loads(fs.cat_file(f"{root}/{RESULT}"))
-        except (FileNotFoundError, ValueError):
+            return dict(json.loads(fs.cat_file(f"{root}/{RESULT}")))
+        except (FileNotFoundError, ValueError, TypeError):
             return None
-        return found if isinstance(found, dict) else None
 
     def _write_state(self, state: dict[str, Any]) -> None:
         with self._new(RESULT) as file:

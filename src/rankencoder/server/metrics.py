@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-_BATCH_SIZES = [2**power for power in range(12)]
-
 
 class Metrics:
     """The metrics of one server."""
@@ -24,7 +22,7 @@ class Metrics:
         self.batch = Histogram(
             "rankencoder_batch_sentences",
             "Sentences encoded together.",
-            buckets=_BATCH_SIZES,
+            buckets=[2**power for power in range(12)],
             registry=registry,
         )
         self.waiting = Gauge(

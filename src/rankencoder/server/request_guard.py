@@ -19,7 +19,6 @@ from rankencoder.server.server_settings import ServerSettings
 
 LOG = logging.getLogger(__name__)
 OPEN_PATHS = ("/health", "/openapi.json")  # they need no key
-_GONE = 499  # nginx's status for a client that left
 
 
 class RequestGuard:
@@ -67,7 +66,7 @@ class RequestGuard:
             if refusal is not None and not status:
                 await error_response(refusal)(scope, receive, watched)
         finally:
-            seconds, status = time.perf_counter() - started, status or _GONE
+            seconds, status = time.perf_counter() - started, status or 499  # nginx's, for a client that left
             path = scope["path"] if scope["path"] in self.paths else "other"  # that could hold anything
             self.metrics.requests.labels(path, str(status)).inc()
             self.metrics.seconds.labels(path).observe(seconds)
