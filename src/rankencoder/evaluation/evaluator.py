@@ -18,7 +18,7 @@ from rankencoder.evaluation.sts_data import DEV, SEVEN, MissingDataError, PairSe
 from rankencoder.evaluation.sts_figures import AGGREGATIONS
 from rankencoder.evaluation.subjects import open_subjects
 from rankencoder.evaluation.transfer_data import TRANSFER_TASKS, read_transfer_task
-from rankencoder.io.cache import cache_root
+from rankencoder.io.storage import cache_root
 from rankencoder.reference import SIZE
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from rankencoder.encoder_sources import quiet_hub
 from rankencoder.errors import InputError, first_line, nearest
-from rankencoder.io.cache import cache_root
-from rankencoder.io.storage import new_folder
+from rankencoder.io.storage import cache_root, new_folder
 
 _REPOSITORY = "princeton-nlp/datasets-for-simcse"
 _FILES = {"senteval": "senteval.tar", "wiki1m": "wiki1m_for_simcse.txt"}

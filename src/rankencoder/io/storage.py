@@ -165,6 +165,13 @@ def _sync(path: Path) -> None:
             os.close(handle)
 
 
+def cache_root(*parts: str) -> Path:
+    """Return ``$RANKENCODER_CACHE``, ``$XDG_CACHE_HOME/rankencoder`` or its default, or a folder in it."""
+    if given := os.environ.get("RANKENCODER_CACHE"):
+        return Path(given, *parts)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "rankencoder", *parts)
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write a value as JSON, never holding all of it as text."""
     with open(path, "w", encoding="utf-8") as file:
@@ -229,8 +236,6 @@ def read_array(path: Path, mmap_mode: Literal["r"] | None = None) -> np.ndarray:
     """Read an array of a ``.npy`` file, never a pickled one."""
     with damage_named(path, "a whole .npy file", Exception):  # numpy's parser of the header raises anything
         found: np.ndarray = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
-    if not isinstance(found, np.ndarray):
-        raise InputError(f"{path} is damaged (not a .npy file); build it again")
     return found
 
 

@@ -16,8 +16,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from rankencoder.errors import InputError
-from rankencoder.io.cache import cache_root
-from rankencoder.io.storage import new_file
+from rankencoder.io.storage import cache_root, new_file
 
 if TYPE_CHECKING:
     from datasets import Dataset
