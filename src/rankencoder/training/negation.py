@@ -40,18 +40,14 @@ def negate(doc: Doc) -> str:
     :param doc: A sentence with dependencies, tags and lemmas.
     """
     tokens = [token.text for token in doc]
+    verb = next((token for token in doc if token.dep_ in ("aux", "auxpass", "ROOT")), None)
     if "not" in tokens:
         tokens.remove("not")
-    elif (verb := _first_verb(doc)) is not None and (negated := _negated_verb(verb)):
+    elif verb is not None and (negated := _negated_verb(verb)):
         tokens[verb.i] = negated
     else:
         tokens.insert(0, "Not")
     return " ".join(tokens)
-
-
-def _first_verb(doc: Doc) -> Token | None:
-    """Return the first auxiliary or the main word of a sentence, whichever comes first."""
-    return next((token for token in doc if token.dep_ in ("aux", "auxpass", "ROOT")), None)
 
 
 def _negated_verb(verb: Token) -> str | None:
@@ -64,7 +60,7 @@ def _negated_verb(verb: Token) -> str | None:
 
 
 @cache
-def load_parser(name: str = "en_core_web_sm") -> Language:
+def load_parser(name: str) -> Language:
     """Load a spaCy model, a package or folder, that tells what `negate` needs to know."""
     try:
         import spacy
@@ -73,23 +69,16 @@ def load_parser(name: str = "en_core_web_sm") -> Language:
     try:
         parser = spacy.load(name, exclude=["ner"])
     except OSError as error:
-        if os.sep in name or Path(name).is_dir():
-            message = f"{name} is not the folder of a spaCy model: it needs config.cfg and meta.json"
-        else:
-            message = f"SNCSE negates sentences with the spaCy model {name}: python -m spacy download {name}"
-        raise InputError(message) from error
+        raise InputError(
+            f"{name} is neither a package nor a folder of a spaCy model: python -m spacy download {name}"
+        ) from error
     if missing := [component for component in _COMPONENTS if component not in parser.pipe_names]:
         raise InputError(f"the spaCy model {name} has no {missing[0]}: SNCSE needs {', '.join(_COMPONENTS)}")
     return parser
 
 
 def negate_sentences(
-    sentences: Sequence[str],
-    *,
-    fingerprint: str,
-    parser: str = "en_core_web_sm",
-    processes: int | None = None,
-    progress: bool = False,
+    sentences: Sequence[str], *, fingerprint: str, parser: str, progress: bool = False
 ) -> Dataset:
     """Return the negations of sentences, from the cache if they were made before.
 
@@ -99,7 +88,6 @@ def negate_sentences(
     :param sentences: A list, the column of a ``datasets`` dataset, or anything else that can be sliced.
     :param fingerprint: Identifies the sentences.
     :param parser: The spaCy model, an installed package or a folder.
-    :param processes: Processes that parse. By default, one per usable CPU for large corpora.
     :return: A memory-mapped dataset with one column, "negation": row i belongs to sentence i.
     """
     from datasets import Dataset, concatenate_datasets
@@ -113,10 +101,10 @@ def negate_sentences(
     starts = range(0, len(sentences), _PART)
     parts = {folder / f"part-{start:09d}.arrow": rows[start : start + _PART] for start in starts}
     with FileLock(folder.with_suffix(".lock")):
-        todo = {path: part for path, part in parts.items() if not _is_whole(path, len(part))}
+        todo = {path: part for path, part in parts.items() if not path.exists()}
         total = sum(map(len, todo.values()))
         with tqdm(total=total, desc="Negating", unit=" sentences", disable=not progress) as bar:
-            for number in _write_parts(todo, sentences, parser, processes or _usable_cpus()):
+            for number in _write_parts(todo, sentences, parser):
                 bar.update(number)
     return concatenate_datasets([Dataset.from_file(str(path)) for path in parts])
 
@@ -125,25 +113,14 @@ def _usable_cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _is_whole(path: Path, count: int) -> bool:
-    """Say whether a file holds so many negations."""
-    from datasets import Dataset
-
-    try:
-        return len(Dataset.from_file(str(path))) == count
-    except (OSError, ValueError):
-        return False
-
-
-def _write_parts(
-    parts: dict[Path, range], sentences: Sequence[str], parser: str, processes: int
-) -> Iterator[int]:
-    """Write parts of the negations, one or several at a time; yield the sizes of those that are done.
+def _write_parts(parts: dict[Path, range], sentences: Sequence[str], parser: str) -> Iterator[int]:
+    """Write parts of the negations, one for each usable CPU at a time; yield the sizes of finished ones.
 
     spaCy's own processes would wait forever for one that was killed, and go on if this one is.
     """
     work = [(path, sentences, part, parser) for path, part in parts.items()]
-    if min(processes, len(work)) < 2:
+    processes = min(_usable_cpus(), len(work))
+    if processes < 2:
         yield from starmap(_write_part, work)
         return
     with ProcessPoolExecutor(processes, initializer=_end_with_parent) as pool:
