@@ -146,7 +146,7 @@ def test_training_and_export_have_the_same_ids(encoders, kind):
     templated = templated_tokenizer(base, template, full_stop=full_stop)
     ids = templated(texts)["input_ids"]
     assert model.tokenizer(texts)["input_ids"] == ids
-    assert templated_ids(base, texts, template, full_stop=full_stop) == ids
+    assert templated_ids(base, texts, template, full_stop=full_stop, max_length=512) == ids
     before, after = template.tokens(base)
     empty = templated("")["input_ids"]
     start = templated("a").sequence_ids().index(0)
@@ -174,11 +174,11 @@ def test_real_bert_ids(shared):
     tokenizer = AutoTokenizer.from_pretrained(shared / "backbone")
     assert BERT.tokens(tokenizer) == ([2023, 6251, 1997, 1000], [1000, 2965, 103, 1012])
     whole = [101, 2023, 6251, 1997, 1000, 1000, 2965, 103, 1012, 102]
-    assert templated_ids(tokenizer, [""], BERT) == [whole]
+    assert templated_ids(tokenizer, [""], BERT, max_length=512) == [whole]
     other = Template('This sentence : "', '" means{mask}.')
     assert other.tokens(tokenizer) == ([2023, 6251, 1024, 1000], [1000, 2965, 103, 1012])
     assert SNCSE.tokens(tokenizer) == other.tokens(tokenizer)
-    assert len(templated_ids(tokenizer, [""], SNCSE)[0]) == 10
+    assert len(templated_ids(tokenizer, [""], SNCSE, max_length=512)[0]) == 10
     templated = templated_tokenizer(tokenizer, BERT, full_stop="promptbert")
     for text in TEXTS:
         ended = f"{text}." if text and text[-1] not in ".?\"'" else text
@@ -198,9 +198,9 @@ def test_special_tokens_in_a_sentence_are_text(encoders):
 def test_causal_templates_end_with_their_own_last_token():
     llama, gpt2 = llama_tokenizer(), gpt2_tokenizer()
     before, after = CAUSAL.tokens(llama)
-    assert templated_ids(llama, [""], CAUSAL) == [[0, *before, *after]]
+    assert templated_ids(llama, [""], CAUSAL, max_length=512) == [[0, *before, *after]]
     before, after = CAUSAL.tokens(gpt2)
-    assert templated_ids(gpt2, [""], CAUSAL) == [[*before, *after]]
+    assert templated_ids(gpt2, [""], CAUSAL, max_length=512) == [[*before, *after]]
     ending = llama_tokenizer(end="<|end|>")
     assert ending("Hi")["input_ids"] == [*llama("Hi")["input_ids"], 1]
     assert templated_tokenizer(ending, CAUSAL, full_stop="none")("Hi") == (

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,10 +14,7 @@ if TYPE_CHECKING:
     from sentence_transformers.sentence_transformer.modules import Transformer
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
-MAX_SEQ_LENGTH = 128  # tokens that a trained encoder reads, by default; it is trained on fewer
-_DROPOUT = 0.1
 _TASKS = ("classif", "seq_classif", "qa_", "summary_")  # dropout behind the encoder
-_LARGE = 1024  # hidden size
 
 
 @dataclass
@@ -63,14 +59,14 @@ class Backbone:
     @property
     def is_large(self) -> bool:
         """Whether it is of the "large" size, for which the authors chose other settings."""
-        return self.dimension >= _LARGE
+        return self.dimension >= 1024
 
 
 def load_backbone(
     name: str,
     *,
     revision: str | None = None,
-    max_seq_length: int = MAX_SEQ_LENGTH,
+    max_seq_length: int = 128,
     dropout: float | None = None,
 ) -> Backbone:
     """Load a backbone from a folder or the hub: safetensors only, no code from the repository.
@@ -78,20 +74,21 @@ def load_backbone(
     A model whose dropout is 0 everywhere (ModernBERT, Llama) gets a dropout of 0.1: without any, the two
     views of a sentence would be the same.
 
+    :param max_seq_length: Tokens that the trained encoder reads; it is trained on fewer.
     :param dropout: The dropout that it is to have everywhere, in place of its own.
     :raises InputError: If there is none, or it is no language model.
     """
+    import torch
     from sentence_transformers.sentence_transformer.modules import Transformer
+    from sentence_transformers.util import disable_logging
 
     config = _load_config(name, revision)
     kind = _kind(config, name)
     if dropout is None and not any(_dropouts(config).values()):
-        dropout = _DROPOUT
+        dropout = 0.1
     given = {} if dropout is None else dict.fromkeys(_dropouts(config), dropout)
     try:
-        import torch
-
-        with quiet_transformers():  # of heads that are not needed
+        with disable_logging(logging.WARNING):  # reports on heads that are not needed
             module = Transformer(
                 name,
                 model_kwargs={"revision": revision, "use_safetensors": True, "dtype": torch.float32},
@@ -112,9 +109,10 @@ def load_backbone(
 def load_masked_language_model(name: str, revision: str | None) -> tuple[Any, bool]:
     """Return a masked language model in single precision, and whether it came with a head of its own."""
     import torch
+    from sentence_transformers.util import disable_logging
     from transformers import AutoModelForMaskedLM
 
-    with quiet_transformers():
+    with disable_logging(logging.WARNING):
         model, info = AutoModelForMaskedLM.from_pretrained(
             name,
             revision=revision,
@@ -124,19 +122,6 @@ def load_masked_language_model(name: str, revision: str | None) -> tuple[Any, bo
             output_loading_info=True,
         )
     return model, not info["missing_keys"]
-
-
-@contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """Keep reports on weights that are there or not there to itself."""
-    from transformers.utils import logging
-
-    before = logging.get_verbosity()
-    logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(before)
 
 
 def _load_config(name: str, revision: str | None) -> PretrainedConfig:

@@ -36,7 +36,6 @@ _FULL_STOPS = {  # where each rule applies, the end of a text with certain chara
     "sncse": (rf"(?<=[^{_BLANKS}!-/:-@\[-`{{-~][{_BLANKS}]*)\z", " ."),  # blanks aside, no punctuation
 }
 _LEADING_BLANK = {"type": "Prepend", "prepend": " "}
-_NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 
 @dataclass(frozen=True)
@@ -83,26 +82,17 @@ def templated_ids(
     sentences: Sequence[str],
     template: Template,
     *,
-    max_length: int | None = None,
+    max_length: int,
     full_stop: FullStop = "none",
 ) -> list[list[int]]:
     """Return the ids of sentences, cut to ``max_length`` tokens, in a template that comes on top."""
     templated = training_tokenizer(tokenizer, template, full_stop)
-    length = None if max_length is None else max_length + templated.num_special_tokens_to_add()
-    encoded = templated(list(sentences), truncation=length is not None, max_length=length, verbose=False)
-    return list(encoded["input_ids"])
-
-
-@lru_cache(maxsize=8)
-def training_tokenizer(
-    tokenizer: PreTrainedTokenizerBase, template: Template, full_stop: FullStop = "none"
-) -> PreTrainedTokenizerFast:
-    """Return the templated tokenizer that training uses, made once; the encoder has one of its own."""
-    return templated_tokenizer(tokenizer, template, full_stop=full_stop)
+    length = max_length + templated.num_special_tokens_to_add()
+    return list(templated(list(sentences), truncation=True, max_length=length)["input_ids"])
 
 
 def templated_tokenizer(
-    tokenizer: PreTrainedTokenizerBase, template: Template, *, full_stop: FullStop
+    tokenizer: PreTrainedTokenizerBase, template: Template, full_stop: FullStop = "none"
 ) -> PreTrainedTokenizerFast:
     """Return a tokenizer that puts every sentence into the template; truncation cuts the sentence alone.
 
@@ -128,7 +118,7 @@ def templated_tokenizer(
     backend = _backend(state)
     pieces = {"BEGIN": begin, "PREFIX": prefix, "SUFFIX": suffix, "END": end if template.has_mask else []}
     _set_post_processor(backend, pieces)
-    named = {name: str(token) for name in _NAMED_TOKENS if (token := getattr(tokenizer, name, None))}
+    named = tokenizer.special_tokens_map
     for stand_in in ("eos_token", "unk_token", "bos_token"):  # many causal models have no padding token
         if "pad_token" not in named and stand_in in named:
             named["pad_token"] = named[stand_in]
@@ -142,6 +132,9 @@ def templated_tokenizer(
         model_input_names=["input_ids", "attention_mask"],
         **named,
     )
+
+
+training_tokenizer = lru_cache(maxsize=8)(templated_tokenizer)  # the encoder has one of its own
 
 
 def _plain_state(tokenizer: PreTrainedTokenizerBase) -> State:
@@ -224,7 +217,7 @@ def prompted_encoder(
     from sentence_transformers.sentence_transformer.modules import Pooling
 
     module = backbone.module
-    tokenizer = templated_tokenizer(backbone.tokenizer, template, full_stop=full_stop)
+    tokenizer = templated_tokenizer(backbone.tokenizer, template, full_stop)
     length, added = module.max_seq_length, tokenizer.num_special_tokens_to_add()
     if length is not None and length <= added:
         raise InputError(
