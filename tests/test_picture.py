@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rankencoder.errors import InputError
 from rankencoder.training.loss_picture import draw_losses, running_mean
 
 
@@ -102,13 +101,3 @@ def test_running_mean_is_that_of_pandas(n):
     window = 2 * (n // 40) + 1
     expected = pd.Series(values).rolling(window, center=True, min_periods=1).mean()
     np.testing.assert_allclose(running_mean(values), expected, atol=1e-12)
-
-
-def test_nothing_to_draw(tmp_path, monkeypatch):
-    for history in ([], [{"stage": 1, "step": 1, "dev": 80.0}]):
-        with pytest.raises(InputError, match="no losses were logged"):
-            draw_losses(history, tmp_path / "a.svg", title="")
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match=r"pip install 'rankencoder\[train\]'"):
-        draw_losses(list(records(1, NOISY)), tmp_path / "a.svg", title="")
-    assert not list(tmp_path.iterdir())

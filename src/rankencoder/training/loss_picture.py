@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure  # draws without a window, and knows nothing of pyplot
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
 
-from rankencoder.errors import InputError
 from rankencoder.io.storage import new_file
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.lines import Line2D
 
 # colours of Okabe and Ito, which colour-blind people can tell apart; the green is darker, as it colours text
 _LOSSES = {"contrastive": ("contrastive loss", "#0072B2"), "weighted_rank": ("λ · rank loss", "#D55E00")}
 _DEV_COLOUR = "#007A5A"
-_FEW = 50  # points that are drawn without a running mean
 
 
 def draw_losses(history: Sequence[Mapping[str, float]], path: Path, *, title: str) -> None:
@@ -31,15 +30,7 @@ def draw_losses(history: Sequence[Mapping[str, float]], path: Path, *, title: st
         times the rank loss) and "dev".
     :param path: The SVG file to write.
     """
-    try:
-        from matplotlib import rc_context
-        from matplotlib.figure import Figure  # draws without a window, and knows nothing of pyplot
-        from matplotlib.layout_engine import ConstrainedLayoutEngine
-    except ImportError as error:
-        raise InputError("pictures need matplotlib: pip install 'rankencoder[train]'") from error
     stages = sorted({int(record["stage"]) for record in history if _LOSSES.keys() & record.keys()})
-    if not stages:
-        raise InputError("no losses were logged, so there are none to draw: lower `logging_steps`")
     # a salt for the ids and no date: the same losses make the same file
     with rc_context({"svg.hashsalt": "rankencoder"}), new_file(path) as temporary:
         figure = Figure(
@@ -85,7 +76,7 @@ def _draw_stage(axes: Axes, records: list[Mapping[str, float]], stage: int) -> N
 
 def _draw_curve(axes: Axes, points: list[tuple[float, float]], gid: str, **style: Any) -> Line2D:
     steps, values = np.transpose(points)
-    if len(values) <= _FEW:
+    if len(values) <= 50:  # so few need no running mean
         return axes.plot(steps, values, "o-", markersize=3.5, linewidth=1.8, gid=gid, **style)[0]
     axes.plot(steps, values, linewidth=0.7, alpha=0.35, gid=f"{gid}-raw", **style)
     return axes.plot(steps, running_mean(values), linewidth=2.2, gid=gid, **style)[0]

@@ -84,9 +84,10 @@ def _check_free(output: Path, config: TrainConfig, overwrite: bool) -> None:
     if not output.exists() or not any(output.iterdir()):
         return
     if not overwrite:
-        raise InputError(
-            f"{output} already holds {_content(output)}: use `resume`, `overwrite` or another folder"
-        )
+        found = "something else"
+        if (output / RUN).exists():
+            found = f"{'a finished' if read_json(output / RUN).get('finished') else 'an unfinished'} training"
+        raise InputError(f"{output} already holds {found}: use `resume`, `overwrite` or another folder")
     check_free(output, overwrite=True)
     read = [("corpus", config.corpus), ("backbone", config.backbone)]
     read += [("base_encoder", name) for name in config.base_encoder]
@@ -95,9 +96,3 @@ def _check_free(output: Path, config: TrainConfig, overwrite: bool) -> None:
     for name, value in read:
         if value and Path(split_prompt(value)[0]).is_relative_to(output):
             raise InputError(f"{name} {value} is in the folder that would be overwritten: use another output")
-
-
-def _content(folder: Path) -> str:
-    if not (folder / RUN).exists():
-        return "something else"
-    return "a finished training" if read_json(folder / RUN).get("finished") else "an unfinished training"

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _BATCH = 4096
 _FEW = 10_000
-_SAMPLE = 1000
-_MANY_UNKNOWN = 0.1
 
 
 @dataclass
@@ -118,12 +116,12 @@ def check_language(sentences: Sentences, tokenizer: PreTrainedTokenizerBase) -> 
     """Warn if a tokenizer does not know much of what is in the sentences."""
     if tokenizer.unk_token_id is None:
         return
-    step = max(1, len(sentences) // _SAMPLE)
+    step = max(1, len(sentences) // 1000)
     sample = sentences.rows[slice(0, None, step)]["text"]
     ids = tokenizer(list(sample), add_special_tokens=False, truncation=True, max_length=128)["input_ids"]
     tokens = sum(map(len, ids))
     unknown = sum(row.count(tokenizer.unk_token_id) for row in ids)
-    if unknown > _MANY_UNKNOWN * tokens:
+    if unknown > 0.1 * tokens:
         _warn(
             f"the backbone's tokenizer does not know {unknown / tokens:.0%} of the tokens: is the corpus in "
             "another language than the backbone? Choose a backbone for it, e.g. xlm-roberta-base"
