@@ -313,13 +313,14 @@ def test_what_to_do_without_a_complementary_encoder(tmp_path, monkeypatch):
     for call, what in (
         (lambda: method.check(None), "'princeton-nlp/unsup-simcse-bert-base-uncased'.*no hub within reach"),
         (lambda: DCLR(complementary=str(tmp_path / "empty")).check(None), "empty is no encoder"),
-        (lambda: DCLR(complementary=str(tmp_path / "damaged")).companion("cpu"), "cannot load.*damaged'"),
     ):
         with pytest.raises(InputError) as caught:
             call()
         assert "\n" not in str(caught.value)
         caught.match(f"method 'dclr' needs a complementary encoder: .*{what}.*; set `options`")
         caught.match("`options` complementary=NAME, for example the folder 'base' of a SimCSE run$")
+    with pytest.raises(InputError, match="^cannot load.*damaged'"):
+        DCLR(complementary=str(tmp_path / "damaged")).companion("cpu")
 
 
 # --- settings ---

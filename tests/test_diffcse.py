@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from rankencoder.errors import InputError
 from rankencoder.training.backbones.backbone import load_backbone
-from rankencoder.training.backbones.frozen import Frozen
+from rankencoder.training.losses.contrastive import Frozen
 from rankencoder.training.methods.diffcse import DiffCSE, Projector, detection_loss, share
 from rankencoder.training.methods.method import make_method
 

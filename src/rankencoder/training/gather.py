@@ -61,14 +61,6 @@ class _Gather(torch.autograd.Function):
         return gradient[start : start + ctx.rows]
 
 
-def total(value: torch.Tensor) -> torch.Tensor:
-    """Return the sum of a number over all processes, without a gradient."""
-    value = value.detach().clone()
-    if world_size() > 1:
-        distributed.all_reduce(value)
-    return value
-
-
 def average_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
     """Average the gradients of parameters that DistributedDataParallel does not know: those of the loss."""
     if world_size() == 1:

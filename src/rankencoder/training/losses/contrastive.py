@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import nn
@@ -29,6 +29,22 @@ class Head(nn.Sequential):
         super().__init__(linear, nn.Tanh())
 
 
+class Frozen(nn.Module):
+    """A second model that a loss looks at: not trained, and in evaluation mode whoever calls `train`."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.frozen = model.eval().requires_grad_(False)  # as "model" sentence-transformers would replace it
+
+    def train(self, mode: bool = True) -> Frozen:
+        """Stay as it is."""
+        return self
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the model returns."""
+        return self.frozen(*args, **kwargs)
+
+
 def mean_cosines(cosines: torch.Tensor) -> Features:
     """Return the mean cosine of positive pairs, on the diagonal, and of negative ones, to log."""
     cosines, n = cosines.detach(), len(cosines)
@@ -50,6 +66,8 @@ class Objective:
 
 class ContrastiveLoss(nn.Module):
     """Let the views of one sentence be nearer to each other than to those of the batch's other sentences."""
+
+    head_class: ClassVar[type[nn.Module]] = Head  # the layer between encoder and loss
 
     def __init__(self, model: SentenceTransformer, method: Any) -> None:
         """
@@ -86,12 +104,8 @@ class ContrastiveLoss(nn.Module):
         super().__init__()
         self.model = model
         self.method = method
-        self.head = self.make_head(int(model.get_embedding_dimension() or 0))
+        self.head = self.head_class(int(model.get_embedding_dimension() or 0))
         self.logged: dict[str, torch.Tensor] = {}
-
-    def make_head(self, dimension: int) -> nn.Module:
-        """Return the layer between encoder and loss."""
-        return Head(dimension)
 
     def forward(self, features: list[dict[str, Any]], labels: torch.Tensor | None = None) -> torch.Tensor:
         """Return the loss of a batch; its parts are in ``logged`` then."""

@@ -177,15 +177,12 @@ class ConSERTLoss(ContrastiveLoss):
     """NT-Xent of the augmented views' means of the last layer."""
 
     method: ConSERT
+    head_class = nn.Identity
 
     def __init__(self, model: SentenceTransformer, method: ConSERT, backbone: Backbone) -> None:
         super().__init__(model, method)
         self.on_embeddings = backbone.embeddings.register_forward_hook
         self.padding: int | None = getattr(backbone.embeddings, "padding_idx", None)
-
-    def make_head(self, dimension: int) -> nn.Module:
-        """Return nothing."""
-        return nn.Identity()
 
     def encode(self, inputs: Features, sentences: int) -> torch.Tensor:
         """Return the vectors of the augmented views, ``[N, 2, dimension]``."""

@@ -22,11 +22,6 @@ from rankencoder.training.methods.simcse import SimCSE
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-_COMPLEMENTARY = (
-    *("a complementary encoder", "dclr", "complementary"),
-    "the folder 'base' of a SimCSE run",
-)
-
 
 @register
 @dataclass(frozen=True)
@@ -71,12 +66,11 @@ class DCLR(SimCSE):
             "noise_ratio": (5.0 if large else 2.5) if roberta else (3.0 if large else 1.0),
         }
 
-    @needed(*_COMPLEMENTARY)
+    @needed("a complementary encoder", "dclr", "complementary", "the folder 'base' of a SimCSE run")
     def check(self, backbone: Backbone) -> None:
         """Make sure that the complementary encoder is there."""
         check_encoder_name(self.complementary)
 
-    @needed(*_COMPLEMENTARY)
     def companion(self, device: str | None) -> Encoder:
         """Return the complementary encoder."""
         from sentence_transformers.util import is_sentence_transformer_model

@@ -15,10 +15,9 @@ from torch.nn import functional
 from rankencoder.encoder_sources import check_hub
 from rankencoder.errors import InputError, first_line
 from rankencoder.training.backbones.backbone import Backbone, load_masked_language_model
-from rankencoder.training.backbones.frozen import Frozen
 from rankencoder.training.backbones.masking import TokenMask
 from rankencoder.training.backbones.templates import check_mask_token
-from rankencoder.training.losses.contrastive import ContrastiveLoss, Features
+from rankencoder.training.losses.contrastive import ContrastiveLoss, Features, Frozen
 from rankencoder.training.methods.method import Share, Traits, cite, needed, register
 from rankencoder.training.methods.simcse import SimCSE
 
@@ -107,20 +106,39 @@ def _vocabulary(tokenizer: Any, config: Any) -> tuple[dict[str, int], list[int],
     return tokenizer.get_vocab(), tokenizer.all_special_ids, config.vocab_size
 
 
+class Projector(nn.Sequential):
+    """The layers between encoder and loss, ``[N, 2, dimension]``, with statistics of both views together.
+
+    These are always the batch's own: nothing goes through here but in training.
+    """
+
+    def __init__(self, dimension: int) -> None:
+        first = nn.Linear(dimension, 2 * dimension, bias=False)
+        second = nn.Linear(2 * dimension, dimension, bias=False)
+        for linear in (first, second):
+            nn.init.normal_(linear.weight, std=0.02)
+        super().__init__(
+            nn.Flatten(0, 1),
+            first,
+            nn.BatchNorm1d(2 * dimension, track_running_stats=False),
+            nn.ReLU(),
+            second,
+            nn.BatchNorm1d(dimension, affine=False, track_running_stats=False),
+            nn.Unflatten(0, (-1, 2)),
+        )
+
+
 class DiffCSELoss(ContrastiveLoss):
     """The contrastive loss, and that of detecting which tokens of both views were replaced."""
 
     method: DiffCSE
+    head_class = Projector
 
     def __init__(self, model: SentenceTransformer, method: DiffCSE, backbone: Backbone) -> None:
         super().__init__(model, method)
         self.mask = TokenMask(backbone, method.mask_ratio)
         self.generator = Frozen(method.load_generator(backbone))
         self.discriminator = Discriminator(backbone)
-
-    def make_head(self, dimension: int) -> nn.Module:
-        """Return the projector."""
-        return Projector(dimension)
 
     def auxiliary(self, inputs: Features, outputs: torch.Tensor, logged: Features) -> Features:
         """Return the weighted loss of the detection, a mean over this process' tokens."""
@@ -162,28 +180,6 @@ def detection_loss(logits: torch.Tensor, replaced: torch.Tensor, counted: torch.
 def share(these: torch.Tensor, among: torch.Tensor) -> torch.Tensor:
     """Return how many of some are these; 0 if there are none."""
     return (these & among).sum() / among.sum().clamp(min=1)
-
-
-class Projector(nn.Sequential):
-    """The layers between encoder and loss, ``[N, 2, dimension]``, with statistics of both views together.
-
-    These are always the batch's own: nothing goes through here but in training.
-    """
-
-    def __init__(self, dimension: int) -> None:
-        first = nn.Linear(dimension, 2 * dimension, bias=False)
-        second = nn.Linear(2 * dimension, dimension, bias=False)
-        for linear in (first, second):
-            nn.init.normal_(linear.weight, std=0.02)
-        super().__init__(
-            nn.Flatten(0, 1),
-            first,
-            nn.BatchNorm1d(2 * dimension, track_running_stats=False),
-            nn.ReLU(),
-            second,
-            nn.BatchNorm1d(dimension, affine=False, track_running_stats=False),
-            nn.Unflatten(0, (-1, 2)),
-        )
 
 
 class Discriminator(nn.Module):

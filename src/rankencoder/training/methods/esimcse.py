@@ -13,17 +13,14 @@ from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from rankencoder.training.backbones.backbone import Backbone
-from rankencoder.training.backbones.frozen import Frozen
 from rankencoder.training.gather import gather
-from rankencoder.training.losses.contrastive import INPUTS, ContrastiveLoss, Features, mean_cosines
+from rankencoder.training.losses.contrastive import INPUTS, ContrastiveLoss, Features, Frozen, mean_cosines
 from rankencoder.training.losses.formulas import cosine_matrix, info_nce
 from rankencoder.training.methods.method import Rows, Share, Traits, Views, cite, register
 from rankencoder.training.methods.simcse import SimCSE
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-
-_MOST = 10  # repeated tokens, exclusive
 
 
 @register
@@ -83,7 +80,7 @@ def repeat_tokens(ids: list[int], rate: float, draw: random.Random, longest: int
     >>> repeat_tokens([101, 7, 8, 9, 10, 11, 102], 0.5, random.Random(5))
     [101, 7, 8, 9, 9, 10, 11, 11, 102]
     """
-    bound = min(_MOST, int(rate * len(ids)))
+    bound = min(10, int(rate * len(ids)))
     inner = range(1, len(ids) - 1)
     room = len(inner) if longest is None else min(len(inner), longest - len(ids))
     count = min(draw.randrange(bound), max(0, room)) if bound else 0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import os
+import pkgutil
 import re
 import sys
 from collections.abc import Iterator
@@ -156,17 +156,14 @@ def register(method: type[Method]) -> type[Method]:
     missing = [n for n in ("name", "about", "citation") if not hasattr(method, n)]
     if missing:
         raise InputError(f"method {method.__name__} does not say its {', '.join(missing)}")
-    known = _METHODS.get(method.name)
-    if known is not None and _origin(known) != _origin(method):
-        raise InputError(f"there is a method {method.name!r} already ({_origin(known)})")
+    known = _METHODS.get(method.name, method)
+    origin = f"{known.__module__}.{known.__qualname__}"
+    if origin != f"{method.__module__}.{method.__qualname__}":
+        raise InputError(f"there is a method {method.name!r} already ({origin})")
     if "__dataclass_params__" not in vars(method):
         method = dataclass(frozen=True)(method)  # or new options and defaults would be passed over
     _METHODS[method.name] = method
     return method
-
-
-def _origin(method: type[Method]) -> str:
-    return f"{method.__module__}.{method.__qualname__}"
 
 
 def methods() -> dict[str, type[Method]]:
@@ -181,13 +178,12 @@ def find_method(name: str) -> type[Method]:
     """
     if name in _METHODS:
         return _METHODS[name]
-    module, separator, attribute = name.partition(":")
-    if not separator:
+    if ":" not in name:
         raise InputError(f"unknown method {name!r}:{nearest(name, _METHODS)}")
     path = sys.path
     sys.path = [os.getcwd(), *path]  # as for python -m
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        found = pkgutil.resolve_name(name)
     except Exception as error:  # whatever is wrong with the module
         raise InputError(f"cannot import method {name!r}: {error}") from error
     finally:

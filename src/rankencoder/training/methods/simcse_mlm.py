@@ -15,7 +15,7 @@ from rankencoder.errors import TrainingWarning
 from rankencoder.training.backbones.backbone import Backbone, load_masked_language_model
 from rankencoder.training.backbones.masking import TokenMask
 from rankencoder.training.backbones.templates import check_mask_token
-from rankencoder.training.gather import total, world_size
+from rankencoder.training.gather import gather, world_size
 from rankencoder.training.losses.contrastive import ContrastiveLoss, Features
 from rankencoder.training.methods.method import register
 from rankencoder.training.methods.simcse import SimCSE
@@ -69,7 +69,7 @@ class MlmContrastiveLoss(ContrastiveLoss):
         states = self.model({**inputs, "input_ids": ids})["token_embeddings"][selected]
         logits = self.language_head(states)
         summed = functional.cross_entropy(logits.float(), inputs["input_ids"][selected], reduction="sum")
-        count = total(selected.sum()).clamp(min=1)
+        count = gather(selected.sum()[None]).sum().clamp(min=1)
         # the mean over the processes' gradients shall be that of one process with the whole batch
         return {"mlm": self.method.mlm_weight * summed * world_size() / count}
 

@@ -97,7 +97,9 @@ class SNCSE(Method):
         texts, negations = rows["text"], rows["negation"]
         if self.lookup == "authors":
             pairs = zip(texts, negations, strict=True)
-            negations = [right if _is_ended(text) else f"Not {text}" for text, right in pairs]
+            negations = [
+                right if text.rstrip()[-1:] in string.punctuation else f"Not {text}" for text, right in pairs
+            ]
         views = ((texts, _COLON), (texts, _OF), (negations, _OF))
         cut: dict[str, Any] = {"max_length": max_length - longest, "full_stop": "sncse"}
         return [templated_ids(backbone.tokenizer, *view, **cut) for view in views]
@@ -105,10 +107,6 @@ class SNCSE(Method):
     def loss(self, model: SentenceTransformer, backbone: Backbone) -> SNCSELoss:
         """Return the contrastive loss and the bidirectional margin loss."""
         return SNCSELoss(model, self)
-
-
-def _is_ended(text: str) -> bool:
-    return text.rstrip()[-1:] in string.punctuation
 
 
 def margin_loss(difference: torch.Tensor, alpha: float, beta: float) -> torch.Tensor:
