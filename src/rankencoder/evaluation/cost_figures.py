@@ -1,4 +1,4 @@
-"""What rank vectors cost: time for the reference corpus, time and memory for each sentence."""
+"""What rank vectors cost: time for the reference corpus, time and bytes for each sentence."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ def build(state: ExplorerState, tab: gr.Tab) -> None:
     """Lay out the tab; the first search is made when it is first looked at."""
     index = state.index
     lead = (
-        f"Searches {plural(len(index), 'sentence')} by meaning, with the model’s rank weight "
-        f"{state.model.rank_weight:g}. Columns: {', '.join(['id', 'text', *index.columns])}."
+        f"Searches {plural(len(index), 'sentence')} by meaning. "
+        f"Columns: {', '.join(['id', 'text', *index.columns])}."
     )
     gr.HTML(render("lead", text=lead), apply_default_css=False)
     with gr.Row(elem_classes="re-controls"):

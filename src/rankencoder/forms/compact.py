@@ -9,7 +9,7 @@ from rankencoder.forms.form import Form, held_out
 from rankencoder.ranks import in_double, rank_vectors
 
 DIM = 256
-_FIT_ROWS = 2048
+_FIT_ROWS, _CHUNK = 2048, 64
 _FIT_BYTES = 2**30  # of their rank vectors: fewer rows of more than 131,072 references
 
 
@@ -37,7 +37,10 @@ class CompactForm(Form):
 
         :param dim: How many components to keep; fewer where the reference corpus is too small for them.
         """
-        ranks = rank_vectors(reference[_rows_to_fit(len(reference), dim)] @ reference.T)
+        rows = _rows_to_fit(len(reference), dim)
+        ranks = reference.new_empty(len(rows), len(reference))
+        for chunk, filled in zip(rows.split(_CHUNK), ranks.split(_CHUNK), strict=True):
+            filled.copy_(rank_vectors(reference[chunk] @ reference.T))
         # eigenvectors of the small Gram matrix give those of the large one
         values, vectors = torch.linalg.eigh(in_double(ranks @ ranks.T))
         keep = torch.arange(len(values) - 1, -1, -1, device=values.device)[:dim]

@@ -48,7 +48,7 @@ class RayCluster:
             except (OSError, RuntimeError, ValueError) as error:
                 raise InputError(
                     f"no Ray cluster at {self.address!r} ({first_line(error)}): start one with "
-                    "`ray start --head`, or leave the address out to use this machine alone"
+                    "`ray start --head`, or use this machine alone: local"
                 ) from error
             self._started = True
         return self
