@@ -177,7 +177,10 @@ def test_an_interrupted_call_can_be_repeated(hub, data, tmp_path):
     hub.stops_after = 12_000_000
     environment = {key: value for key, value in os.environ.items() if not key.startswith("HF_")}
     environment |= {"HF_ENDPOINT": hub.url, "HF_HUB_CACHE": constants.HF_HUB_CACHE}
-    code = "from rankencoder.cli.data import data; data(prog_name='rankencoder data')"
+    code = (  # a shell in the background lets its processes ignore Ctrl-C
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from rankencoder.cli.data import data; data(prog_name='rankencoder data')"
+    )
     command = [sys.executable, "-c", code, "fetch", "wiki1m"]
     process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
     while not any(path.stat().st_size >= 10 * 2**20 for path in tmp_path.rglob("*.incomplete")):

@@ -79,10 +79,12 @@ def test_cross_validation_is_the_plain_loop():
             [spearmanr(judged.gold[rows], s[rows]).statistic for s in judged.similarities] for rows in others
         ]
         assert chosen[i] == np.mean(scores, axis=0).argmax()
+        of_sets = []
         for own in (part & (folds == i) for part in parts):
             ours, cosines = (judged.similarities[c][own] for c in (chosen[i], 0))
-            gains += [np.diff([spearmanr(judged.gold[own], s).statistic for s in (cosines, ours)])]
-    assert gain.value == pytest.approx(np.mean(gains), abs=1e-12)
+            of_sets += [np.diff([spearmanr(judged.gold[own], s).statistic for s in (cosines, ours)])]
+        gains.append(np.mean(of_sets))
+    assert gain.value == pytest.approx(np.average(gains, weights=np.bincount(folds)), abs=1e-12)
 
 
 def test_what_is_truly_better_is_chosen():
@@ -111,6 +113,32 @@ def test_where_cosine_is_best_the_words_say_so():
     assert choice.chosen.is_cosine
     assert choice.gain == (0, 0, 0)
     assert "its Spearman of 100.0 is the best" in choice.sentence()
+
+
+def test_no_sentence_is_in_two_folds():
+    """Sixty clusters of five paraphrases, all pairs of each: no cluster is parted."""
+    pairs = [
+        ScoredPair(f"{cluster}-{a}", f"{cluster}-{b}", 0.0)
+        for cluster in range(60)
+        for a in range(5)
+        for b in range(a)
+    ]
+    judged = judged_sets((pairs, np.zeros((1, len(pairs)))))
+    folds = assign_folds(judged)
+    assert judged.groups.max() + 1 == 60
+    at = {}
+    for pair, fold in zip(pairs, folds, strict=True):
+        assert {at.setdefault(text, fold) for text in pair[:2]} == {fold}
+    assert np.ptp(np.bincount(folds)) <= 10  # one cluster more or less
+
+
+def test_folds_are_of_one_size_beside_a_large_query():
+    pairs = [ScoredPair("query", f"d{i}", 0.0) for i in range(140)]
+    pairs += [ScoredPair(f"a{i}", f"b{i}", 0.0) for i in range(160)]
+    folds = assign_folds(judged_sets((pairs, np.zeros((1, len(pairs))))))
+    large, *others = sorted(np.bincount(folds), reverse=True)
+    assert large == 140
+    assert max(others) - min(others) <= 1
 
 
 @pytest.mark.parametrize("texts", [10, 80, 1000])

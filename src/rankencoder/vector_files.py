@@ -84,8 +84,9 @@ def _check_target(target: Path, source: Place, overwrite: bool) -> None:
     check_free(target, overwrite=overwrite)
     if target.is_dir():
         raise InputError(f"{target} is a folder: give the name of a file to write")
-    if whereabouts(source) in whereabouts(target).parents:
-        raise InputError(f"{target} lies in {source}, which is read: write it somewhere else")
+    read, written = whereabouts(source), whereabouts(target)
+    if read == written or read in written.parents:
+        raise InputError(f"{target} is or lies in {source}, which is read: write it somewhere else")
 
 
 def source_stamp(source: Place) -> list[str]:

@@ -78,7 +78,7 @@ class WebServer(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """End at a signal, and at a second Ctrl-C at once, without uvicorn's raising it again afterwards."""
-        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.force_exit |= self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

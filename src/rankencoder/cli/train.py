@@ -76,6 +76,8 @@ def train(
     """
     given = {name: value for name, value in settings.items() if value not in (None, [])}
     given |= (chosen := _parse_pairs(set or [], "--set"))
+    if missing := [name for name, value in chosen.items() if value is None]:
+        raise InputError(f"--set {missing[0]}: no value given")
     for name in chosen:
         if name not in TrainConfig.model_fields:
             raise InputError(f"--set {name}: unknown setting:{nearest(name, TrainConfig.model_fields)}")

@@ -74,13 +74,11 @@ def tune(
 
 def _check_output(output: Path, has_dev: bool, overwrite: bool) -> None:
     """Refuse what could not be written, before the long work."""
-    from rankencoder.io.storage import RUN, check_free
+    from rankencoder.io.storage import check_free
 
     if not has_dev:
         raise InputError("without --dev nothing is chosen, so there is nothing to write: leave -o out")
     check_free(output, overwrite=overwrite)
-    if (output / RUN).exists():
-        raise InputError(f"{output} holds a training, which would be lost: choose another name")
 
 
 def _print_candidates(choice: Choice) -> None:

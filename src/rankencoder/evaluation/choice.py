@@ -11,7 +11,6 @@ Where both 95% intervals are above 0, the best candidate on all pairs is taken; 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -208,32 +207,46 @@ class Judged:
 
 
 def group_pairs(pairs: Sequence[ScoredPair]) -> np.ndarray:
-    """Return the group of each pair: those that share their more frequent sentence, a query say.
+    """Return the group of each pair: folds and resampling never part a group, its pairs are not independent.
 
-    Folds and resampling never part a group, for its pairs are not independent.
+    Pairs that hang together by shared sentences are one group. Where that would be most of them, pairs that
+    share their more frequent sentence are: a query, say. Then some sentences are in several folds.
     """
-    seen = Counter(text for pair in pairs for text in {pair.a, pair.b})
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     ids: dict[str, int] = {}
-    groups = []
-    for pair in pairs:
-        _, shared = max((seen[text], text) for text in (pair.a, pair.b))
-        groups.append(ids.setdefault(shared, len(ids)))
-    if len(ids) < _FEWEST_GROUPS:
-        raise InputError(f"all pairs share one of {len(ids)} sentence(s): pairs of more sentences are needed")
-    return np.array(groups)
+    ends = np.array([[ids.setdefault(text, len(ids)) for text in (pair.a, pair.b)] for pair in pairs])
+    graph = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(len(ids), len(ids)))
+    connected = connected_components(graph, directed=False)[1][ends[:, 0]]
+    _, groups, sizes = np.unique(connected, return_inverse=True, return_counts=True)
+    if len(sizes) < _FEWEST_GROUPS or sizes.max() > len(pairs) / 2:
+        others = ends[ends[:, 0] != ends[:, 1], 1]  # a sentence with itself is one sight of it
+        seen = np.bincount(np.concatenate([ends[:, 0], others]))
+        frequent = np.where(seen[ends[:, 0]] >= seen[ends[:, 1]], ends[:, 0], ends[:, 1])
+        _, groups, sizes = np.unique(frequent, return_inverse=True, return_counts=True)
+    if len(sizes) < _FEWEST_GROUPS:
+        message = f"all pairs share one of {len(sizes)} sentence(s): pairs of more sentences are needed"
+        raise InputError(message)
+    return np.asarray(groups)
 
 
 def assign_folds(judged: Judged) -> np.ndarray:
-    """Return the fold of each pair: groups are dealt out at random, the large ones first, set by set.
+    """Return the fold of each pair: whole groups, at random, folds of about equal size in every set.
 
     Ten folds, or as few as three where a set is so small that they would hold fewer than 50 of its pairs.
     """
-    smallest = int(np.bincount(judged.sets).min())
-    _, first, sizes = np.unique(judged.groups, return_index=True, return_counts=True)
-    number = min(len(sizes), max(FEWEST_FOLDS, min(FOLDS, smallest // _PER_FOLD)))
-    order = np.lexsort((np.random.default_rng(0).random(len(sizes)), judged.sets[first], -sizes))
-    folds = np.empty(len(sizes), dtype=np.int64)
-    folds[order] = np.arange(len(sizes)) % number
+    counts = np.zeros((judged.sets.max() + 1, judged.groups.max() + 1))
+    np.add.at(counts, (judged.sets, judged.groups), 1)
+    groups = counts.shape[1]
+    number = min(groups, max(FEWEST_FOLDS, min(FOLDS, int(counts.sum(axis=1).min()) // _PER_FOLD)))
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    order = np.random.default_rng(0).permutation(groups)
+    order = order[np.argsort(-shares[:, order].sum(axis=0), kind="stable")]  # large ones first
+    folds, load = np.empty(groups, dtype=np.int64), np.zeros((len(shares), number))
+    for group in order:
+        folds[group] = load[shares[:, group] > 0].sum(axis=0).argmin()
+        load[:, folds[group]] += shares[:, group]
     return np.asarray(folds[judged.groups])
 
 
@@ -248,7 +261,8 @@ def cross_validate(judged: Judged, folds: np.ndarray) -> tuple[list[int], Interv
     parts = [judged.part(folds == number, [0, chosen[number]]) for number in numbers]
 
     def gains(counts: np.ndarray) -> np.ndarray:
-        return np.asarray(np.mean([part.gains(counts) for part in parts], axis=0))
+        sizes = [len(part.gold) for part in parts]
+        return np.asarray(np.average([part.gains(counts) for part in parts], axis=0, weights=sizes))
 
     return chosen, gain_intervals(gains, judged.groups.max() + 1)[0]
 

@@ -152,6 +152,8 @@ def senteval_home(folder: Path, *tasks: str) -> Path | None:
 
 def _make_set(name: str, subsets: dict[str, list[ScoredPair]], source: Path) -> PairSet:
     """Return an STS set, with notes where it is not as published."""
+    if len({pair.score for pairs in subsets.values() for pair in pairs}) < 2:
+        raise InputError(f"{source}: fewer than two different scores, so nothing can correlate with them")
     notes = []
     for subset, number in SUBSETS[name].items():
         if len(subsets[subset]) != number:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import re
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
@@ -15,7 +18,7 @@ from rankencoder.io.storage import import_pyarrow
 
 Place = str | Path  # or an address such as s3://bucket/corpus.parquet
 TABLES = (".jsonl", ".ndjson", ".csv", ".tsv")
-_COMPRESSED = (".gz", ".bz2", ".xz")
+_COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _SUFFIXES = (".txt", *TABLES, ".parquet")
 _SLICE_BYTES = 32 * 2**20
 _SLICE_ROWS = 131_072
@@ -113,13 +116,14 @@ def bare_suffix(path: Place) -> str:
 @contextmanager
 def open_file(place: Place) -> Iterator[IO[bytes]]:
     """Open a file to be read, decompressed if its name says that it is compressed."""
-    from fsspec.core import OpenFile, get_compression
-
     fs, path = file_system(place)
-    opened = OpenFile(fs, path, compression=get_compression(path, "infer"))
-    with closing(opened):
+    with ExitStack() as stack:
         with _errors_of(place):
-            file = opened.open()
+            # a pipe can be opened, but not by fsspec, which seeks its end
+            opened = fs.open(path, "rb") if is_address(place) else open(path, "rb")  # noqa: SIM115
+            file = stack.enter_context(opened)
+            if unpack := _COMPRESSED.get(PurePosixPath(path).suffix):
+                file = stack.enter_context(unpack(file))
         yield file
 
 

@@ -109,12 +109,17 @@ def check_local(target: str | Path) -> None:
         )
 
 
-def check_free(target: str | Path, *, overwrite: bool) -> Path:
-    """Return where to write, links followed, once nothing is there that must stay."""
+def check_free(target: str | Path, *, overwrite: bool, training: bool = False) -> Path:
+    """Return where to write, links followed, once nothing is there that must stay.
+
+    :param training: Whether a training may be overwritten.
+    """
     check_local(target)
     target = Path(target).resolve()
     if target.exists() and not overwrite:
         raise InputError(f"{target} already exists: choose another name or set `overwrite`")
+    if (target / RUN).exists() and not training:
+        raise InputError(f"{target} holds a training, which would be lost: choose another name")
     if target.is_dir() and any(target.iterdir()) and not any((target / name).exists() for name in _OURS):
         raise InputError(
             f"{target} is a folder of something else: it is not overwritten, choose another name"
@@ -130,7 +135,12 @@ def replace_folder(temporary: Path, target: Path) -> None:
         os.replace(target, previous)
     elif target.exists():
         raise InputError(f"{target} is a file: choose another name")
-    os.replace(temporary, target)
+    try:
+        os.replace(temporary, target)
+    except OSError:
+        if previous.is_dir() and not target.exists():
+            os.replace(previous, target)
+        raise
     _sync(target.parent)
     shutil.rmtree(previous, ignore_errors=True)
 

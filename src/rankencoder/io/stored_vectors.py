@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, KeysView, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -26,11 +27,12 @@ class StoredVectors:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._places: dict[bytes, tuple[Path, int]] = {}
-        for file in folder.glob("*.safetensors"):
-            if hashlib.sha256(file.read_bytes()).hexdigest() == file.stem:
-                self._index(file)
-            else:
-                file.unlink(missing_ok=True)
+        for file in folder.glob(f"{'?' * 64}.safetensors"):  # earlier versions had shorter names
+            with suppress(FileNotFoundError, PermissionError):  # another process was faster
+                if hashlib.sha256(file.read_bytes()).hexdigest() == file.stem:
+                    self._index(file)
+                else:
+                    file.unlink()
 
     def keys(self) -> KeysView[bytes]:
         """Return the keys of all stored vectors."""
@@ -46,8 +48,9 @@ class StoredVectors:
                 wanted.setdefault(self._places[key][0], []).append(key)
         found: dict[bytes, np.ndarray] = {}
         for file, some in wanted.items():
-            rows = load_file(file)["vectors"]
-            found |= {key: rows[self._places[key][1]].copy() for key in some}
+            with suppress(FileNotFoundError):
+                rows = load_file(file)["vectors"]
+                found |= {key: rows[self._places[key][1]].copy() for key in some}
         return found
 
     def add(self, keys: Sequence[bytes], rows: np.ndarray) -> None:

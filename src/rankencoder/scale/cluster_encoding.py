@@ -76,7 +76,7 @@ def encode_with_ray(
 
 def _check(source: Place, target: Place) -> None:
     suffix = Path(target).suffix
-    if suffix in (".npy", ".jsonl"):  # one file, which no two machines can write
+    if suffix in (".npy", ".jsonl", ".lance"):
         raise InputError(f"{target}: a cluster writes a folder of Parquet files, no {suffix} file")
     read, written = whereabouts(source), whereabouts(target)
     if read == written or read in written.parents or written in read.parents:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from io import BytesIO
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from rankencoder.errors import InputError
@@ -77,11 +77,12 @@ class Output:
             with new_file(Path(self.work, name)) as temporary, open(temporary, "wb") as file:
                 yield file
             return
-        held = BytesIO()
-        yield held
-        fs, root = file_system(self.work)
-        fs.makedirs(root, exist_ok=True)
-        fs.pipe_file(f"{root}/{name}", held.getvalue())
+        with TemporaryDirectory(prefix="rankencoder-") as folder:
+            with open(Path(folder, "file"), "wb") as file:
+                yield file
+            fs, root = file_system(self.work)
+            fs.makedirs(root, exist_ok=True)
+            fs.put_file(str(Path(folder, "file")), f"{root}/{name}")
 
     def note(self, name: str) -> Note | None:
         """Return what is to be known of a piece, if it is finished."""

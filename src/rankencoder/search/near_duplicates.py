@@ -20,7 +20,7 @@ from rankencoder.search.rank_index import RankIndex
 from rankencoder.search.table import vectors_of
 
 THRESHOLD = 99.9999  # the percentile of random pairs above which two sentences are listed by default
-_BLOCK, _WIDTH = 1024, 65_536  # sentences that are compared at once with so many others
+_BLOCK, _WIDTH = 1024, 8192  # sentences that are compared at once with so many others
 
 
 @dataclass(frozen=True)
@@ -132,12 +132,12 @@ def find_duplicates(
             if row.text:
                 places.setdefault(row.text, []).append(row.place)
             skipped += not row.text
+        _check_number(places)
         opened = open_model(model, device=device, batch_size=batch_size)
         vectors = opened.encode(list(places), progress=progress)
         if isinstance(opened, RankEncoder):
             calibration = Calibration.on_reference(opened)
-    if len(places) < 2:
-        raise InputError(f"only {len(places)} usable sentence(s): there is nothing to compare")
+    _check_number(places)
     if calibration is None:
         chosen = np.random.default_rng(0).permutation(len(vectors))[:SENTENCES]
         calibration = Calibration.measure(vectors[chosen], "this corpus")
@@ -151,17 +151,22 @@ def find_duplicates(
     return Duplicates(list(places), list(places.values()), pairs, level, calibration, skipped)
 
 
+def _check_number(places: dict[str, list[str]]) -> None:
+    if len(places) < 2:
+        raise InputError(f"only {len(places)} usable sentence(s): there is nothing to compare")
+
+
 def _read_index(index: RankIndex, places: dict[str, list[str]]) -> np.ndarray:
     """Return the vectors of an index's different sentences, and fill in their ids."""
-    vectors = [np.zeros((0, index.about.dimension), np.float32)]
+    vectors = np.empty((len(index), index.about.dimension), np.float32)
     for batch in index.rows.batches(["id", "text", "vector"]):
         first = []
         for i, row in enumerate(batch.select(["id", "text"]).to_pylist()):
             if row["text"] not in places:
                 first.append(i)
             places.setdefault(row["text"], []).append(row["id"])
-        vectors.append(vectors_of(batch)[first])
-    return np.concatenate(vectors)
+        vectors[len(places) - len(first) : len(places)] = vectors_of(batch)[first]
+    return vectors[: len(places)]
 
 
 def parse_threshold(threshold: str | float | None) -> tuple[float, bool] | None:
@@ -195,6 +200,6 @@ def _all_pairs(vectors: np.ndarray, level: float, progress: bool) -> Iterator[tu
         for other in range(start, len(vectors), _WIDTH):
             block = vectors[start : start + _BLOCK] @ vectors[other : other + _WIDTH].T
             rows, columns = np.nonzero(block >= level)
-            for row, column in zip(rows.tolist(), columns.tolist(), strict=True):
+            for row, column in zip(rows, columns, strict=True):
                 if start + row < other + column:
-                    yield start + row, other + column, float(block[row, column])
+                    yield int(start + row), int(other + column), float(block[row, column])

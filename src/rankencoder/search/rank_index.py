@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from rankencoder.encoder_sources import check_model, join_prompt, split_prompt
+from rankencoder.encoder_sources import check_model, join_prompt, rankencoder_folder, split_prompt
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.io.corpus import LONGEST, Sentence, check_sentences, read_sentences
@@ -269,9 +269,10 @@ class RankIndex:
 
     def calibrate(self) -> Calibration | None:
         """Measure what scores mean: on the model's reference corpus, or else on the index's sentences."""
-        rows, model = len(self), self.model if self.has_model else None
-        if model is not None and not isinstance(model, Encoder):
-            calibration = Calibration.on_reference(model)
+        rows = len(self)
+        source = self.about.model if self._source is None else self._source
+        if isinstance(source, RankEncoder) or rankencoder_folder(source) is not None:
+            calibration = Calibration.on_reference(self.model)  # type: ignore[arg-type]
         elif rows < 2:
             return None
         else:

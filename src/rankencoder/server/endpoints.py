@@ -92,7 +92,8 @@ class Endpoints:
         try:
             found = await self.batcher.call(lambda: index.search(vector, request.k, where=request.where))
         except InputError as error:
-            raise Refusal(422, str(error), param="where", code="invalid_value") from error
+            param = None if request.where is None else "where"
+            raise Refusal(422, str(error), param=param, code="invalid_value") from error
         return _json({"model": self.name, "results": [hit.to_dict() for hit in found]})
 
     async def health(self) -> schemas.Health:
@@ -125,4 +126,4 @@ def _usage(encoded: Encoded) -> dict[str, int]:
 
 
 def _json(value: Any) -> Response:
-    return Response(to_json(value), media_type="application/json")
+    return Response(to_json(value, inf_nan_mode="null"), media_type="application/json")

@@ -107,7 +107,8 @@ class RequestGuard:
     def _check_key(self, request: Request) -> None:
         if self.authorization is None or request.scope["path"] in OPEN_PATHS:
             return
-        given = request.headers.get("authorization", "").encode("latin-1")
+        scheme, _, key = request.headers.get("authorization", "").partition(" ")
+        given = f"{scheme.capitalize()} {key.strip()}".encode("latin-1")
         if not hmac.compare_digest(given, self.authorization):
             raise Refusal(
                 401,

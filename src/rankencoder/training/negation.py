@@ -16,7 +16,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 from rankencoder.errors import InputError
-from rankencoder.io.storage import cache_root, new_file
+from rankencoder.io.storage import cache_root, import_pyarrow, new_file
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -94,19 +94,30 @@ def negate_sentences(
     from filelock import FileLock
     from tqdm.auto import tqdm
 
-    key = json.dumps([fingerprint, load_parser(parser).meta, _RULES], sort_keys=True, default=str)
+    key = json.dumps([fingerprint, load_parser(parser).meta, _RULES, _PART], sort_keys=True, default=str)
     folder = cache_root("negations") / hashlib.sha256(key.encode()).hexdigest()[:32]
     folder.mkdir(parents=True, exist_ok=True)
     rows = range(len(sentences))
     starts = range(0, len(sentences), _PART)
     parts = {folder / f"part-{start:09d}.arrow": rows[start : start + _PART] for start in starts}
     with FileLock(folder.with_suffix(".lock")):
-        todo = {path: part for path, part in parts.items() if not path.exists()}
+        todo = {path: part for path, part in parts.items() if not _is_whole(path, len(part))}
         total = sum(map(len, todo.values()))
         with tqdm(total=total, desc="Negating", unit=" sentences", disable=not progress) as bar:
             for number in _write_parts(todo, sentences, parser):
                 bar.update(number)
     return concatenate_datasets([Dataset.from_file(str(path)) for path in parts])
+
+
+def _is_whole(path: Path, rows: int) -> bool:
+    """Return whether a part is there and can be read."""
+    from datasets import Dataset
+
+    pa, _ = import_pyarrow()
+    try:
+        return len(Dataset.from_file(str(path))) == rows
+    except (OSError, pa.ArrowException):
+        return False
 
 
 def _usable_cpus() -> int:

@@ -70,7 +70,11 @@ def new_run(output: Path, given: Given, config: TrainConfig, *, overwrite: bool)
         yield new
         write_record(new, {"finished": False})
         given.write(new / SETTINGS, config)
-        replace_folder(new, output)
+        if output.is_dir() and not any(output.iterdir()):  # a mount point, or where we stand: it stays
+            for path in sorted(new.iterdir(), key=lambda path: path.name == SETTINGS):  # that comes last
+                shutil.move(path, output / path.name)
+        else:
+            replace_folder(new, output)
     except KeyboardInterrupt:
         raise KeyboardInterrupt("nothing was written yet") from None
     finally:
@@ -88,7 +92,7 @@ def _check_free(output: Path, config: TrainConfig, overwrite: bool) -> None:
         if (output / RUN).exists():
             found = f"{'a finished' if read_json(output / RUN).get('finished') else 'an unfinished'} training"
         raise InputError(f"{output} already holds {found}: use `resume`, `overwrite` or another folder")
-    check_free(output, overwrite=True)
+    check_free(output, overwrite=True, training=True)
     read = [("corpus", config.corpus), ("backbone", config.backbone)]
     read += [("base_encoder", name) for name in config.base_encoder]
     read += [("dev", file) for file in config.dev]

@@ -116,11 +116,19 @@ def tune(
 def _read_dev(dev: Any) -> dict[str, list[ScoredPair]]:
     """Return the scored pairs of each set by name: files by their path."""
     if isinstance(dev, Mapping):
-        return {name: [make_pair(a, b, score, name) for a, b, score in pairs] for name, pairs in dev.items()}
+        return {name: [make_pair(*_three(pair, name), name) for pair in pairs] for name, pairs in dev.items()}
     given = [dev] if isinstance(dev, (str, Path)) else list(dev)
     if all(isinstance(one, (str, Path)) for one in given):
         return {str(file): read_scored_pairs(file) for file in given}
     return _read_dev({"pairs": given})
+
+
+def _three(pair: Any, name: str) -> tuple[Any, Any, Any]:
+    try:
+        a, b, score = pair
+    except (TypeError, ValueError):
+        raise InputError(f"{name}: a scored pair is two sentences and a score, not {pair!r}") from None
+    return a, b, score
 
 
 def _apply(model: RankEncoder, candidate: Candidate) -> RankEncoder:

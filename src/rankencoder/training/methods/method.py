@@ -87,6 +87,8 @@ class Method:
     def paper(cls) -> tuple[str, int]:
         """Return the citation in one line, and its year."""
         fields = dict(re.findall(r'(\w+) = "([^"]*)"', re.sub(r"[{}]", "", cls.citation)))
+        if not {"author", "title", "year"} <= fields.keys():
+            return cls.__name__, 0
         authors = [author.partition(",")[0] for author in re.split(r"\s+and\s+", fields["author"])]
         who = " and ".join(authors) if len(authors) < 3 else f"{authors[0]} et al."
         return f"{fields['title']} ({who}, {fields['year']})", int(fields["year"])
