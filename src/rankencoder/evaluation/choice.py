@@ -59,7 +59,7 @@ class Choice:
     :param results: All candidates, plain cosine first.
     :param gain: What choosing gains over plain cosine on pairs that had no part in it, with 95% interval.
     :param pairs: How many pairs each set has.
-    :param groups: How many groups of pairs do not share their more frequent sentence.
+    :param groups: How many groups of pairs hang together by shared sentences (see :func:`group_pairs`).
     """
 
     chosen: Result
