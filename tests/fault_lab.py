@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from fault_runs import call, run
@@ -159,7 +160,8 @@ class Lab:
 def _digest(path, folder):
     data = path.read_bytes().replace(str(folder).encode(), b"FOLDER")
     if path.suffix == ".json":
-        data = json.dumps(_timeless(json.loads(data)), sort_keys=True).encode()
+        with suppress(ValueError):  # it is damaged, and stays so
+            data = json.dumps(_timeless(json.loads(data)), sort_keys=True).encode()
     return hashlib.sha256(data).hexdigest()
 
 

@@ -75,6 +75,16 @@ def test_damaged_targets_are_made_again(train, train_killed, tmp_path):
     assert same_weights(whole.encoder, resumed.encoder)
 
 
+def test_a_damaged_e1_of_a_begun_stage_2_is_told_of(train_killed, tmp_path):
+    train_killed("cut", stage=2, step=1, max_steps=2)
+    file = tmp_path / "cut/base/model.safetensors"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(InputError, match=r"base/model\.safetensors is damaged.*train anew"):
+        rankencoder.train(output=tmp_path / "cut", resume=True, progress=False)
+
+
 def test_vectors_count_only_when_they_are_whole(tmp_path, sentences, callable_encoder):
     stored = store_sentences(sentences, tmp_path, column=None, progress=False)
     folder = tmp_path / "companion"

@@ -17,11 +17,16 @@ def write_manifest(folder: Path, files: Iterable[Path] | None = None) -> None:
 
     :param files: The files of the folder that do not change after this; by default all of them.
     """
-    given = (path for path in folder.rglob("*") if path.is_file()) if files is None else files
-    listed = {path.relative_to(folder).as_posix(): path for path in given if path != folder / MANIFEST}
-    entries = {name: file_entry(listed[name]) for name in sorted(listed)}
+    entries = folder_entries(folder, files)
     with new_file(folder / MANIFEST) as path:
         write_json(path, {"files": entries})
+
+
+def folder_entries(folder: Path, files: Iterable[Path] | None = None) -> dict[str, dict[str, Any]]:
+    """Return what a manifest says of the files of a folder, by default of all."""
+    given = (path for path in folder.rglob("*") if path.is_file()) if files is None else files
+    listed = {path.relative_to(folder).as_posix(): path for path in given if path != folder / MANIFEST}
+    return {name: file_entry(listed[name]) for name in sorted(listed)}
 
 
 def check_manifest(
@@ -29,13 +34,13 @@ def check_manifest(
     *,
     skip: str = "",
     advice: str = "build it again",
-    older: dict[str, str] | None = None,
+    older: dict[str, Any] | None = None,
 ) -> bool:
     """Check that the files of a folder are those that were saved.
 
     :param skip: Do not check files of this sub-folder.
     :param advice: What to do about a damaged folder.
-    :param older: SHA-256 of files of a folder that an earlier version saved without a manifest.
+    :param older: What is known of a folder without a manifest: entries, or as earlier versions SHA-256 alone.
     :return: Whether there is a manifest; folders of earlier versions have none.
     """
     exists = (folder / MANIFEST).exists()

@@ -19,6 +19,7 @@ from transformers import set_seed
 
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
+from rankencoder.io.manifest import check_manifest, folder_entries
 from rankencoder.io.storage import new_file, read_json, write_json
 from rankencoder.reference import Reference
 from rankencoder.training.checks import check_batches, check_compile
@@ -104,6 +105,9 @@ class Execution:
             if not done:
                 with self._timed(step.output):
                     run[type(step)](step)
+            elif isinstance(step, TrainEncoder):
+                saved = read_json(self._about(step)).get("files")
+                check_manifest(self.folder / step.output, older=saved, advice="train anew with `overwrite`")
         self._close()
         return self.record
 
@@ -134,9 +138,10 @@ class Execution:
             progress=self.progress,
         )
         if self.is_main:
-            with new_file(self._about(step)) as path:
-                write_json(path, trained.about)
-            save_encoder(trained, self.folder / step.output, step.config, self.sentences)
+            output = self.folder / step.output
+            self._write_about(step, trained.about)
+            save_encoder(trained, output, step.config, self.sentences)
+            self._write_about(step, {**trained.about, "files": folder_entries(output)})
         self.processes.wait_for_everyone()
         if trained.interrupted:
             raise KeyboardInterrupt
@@ -198,6 +203,10 @@ class Execution:
             write_record(self.folder, self.record)  # from now on the run is finished
             shutil.rmtree(self.work)
         self.processes.wait_for_everyone()
+
+    def _write_about(self, step: TrainEncoder, about: dict[str, Any]) -> None:
+        with new_file(self._about(step)) as path:
+            write_json(path, about)
 
     def _about(self, step: TrainEncoder) -> Path:
         """Return where what is to be known of a finished stage is kept."""

@@ -87,6 +87,7 @@ def close_record(
     """Complete the record of a run with its trainings; return the history of its own losses."""
     own, history = [], []
     for step, about in stages:
+        about.pop("files", None)
         logged = [{"stage": step.number, **entry} for entry in about.pop("history")]
         about = {"stage": step.number, **about}
         if step.output.startswith("teachers/"):
