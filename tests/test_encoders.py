@@ -1,3 +1,4 @@
+import json
 import logging
 import os
 import shutil
@@ -156,6 +157,14 @@ def test_not_an_encoder(tmp_path, tiny_folder):
     shutil.rmtree(tmp_path / "unpooled" / "1_Pooling")
     with pytest.raises(InputError, match="damaged or not an encoder"):
         Encoder(tmp_path / "unpooled")
+
+
+def test_a_damaged_number_of_layers_does_not_fill_the_memory(tmp_path, tiny_folder):
+    folder = shutil.copytree(tiny_folder, tmp_path / "encoder")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 10**8}))
+    with pytest.raises(InputError, match="100,000,000 hidden layers, more than any encoder"):
+        Encoder(folder)
 
 
 def test_pickled_weights_are_not_loaded(tmp_path, tiny_folder):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 _PROMPT = "?prompt="
+_MOST_LAYERS = 10_000
 _READ = [
     *("*config*.json", "modules.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.*", "merges.txt", "*.model", "*.safetensors"),
@@ -96,6 +97,7 @@ def load_sentence_transformer(name: str, *, revision: str | None, device: str | 
     folder = Path(name)
     check_readable(folder)
     try:
+        check_layers(folder)
         model = SentenceTransformer(
             name, revision=revision, device=device, model_kwargs={"use_safetensors": True}
         )
@@ -113,6 +115,14 @@ def check_readable(folder: Path) -> None:
             path.open("rb").close()
         except OSError as error:
             raise InputError(f"cannot read {path}: {error.strerror}") from error
+
+
+def check_layers(folder: Path) -> None:
+    """Check that a damaged number of layers does not keep transformers busy until memory is full."""
+    for path in (*folder.glob("config.json"), *folder.glob("*/config.json")):
+        layers = read_json(path).get("num_hidden_layers")
+        if isinstance(layers, (int, float)) and layers > _MOST_LAYERS:
+            raise InputError(f"{path} has {layers:,} hidden layers, more than any encoder")
 
 
 def check_device(device: str) -> None:
