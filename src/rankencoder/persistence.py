@@ -82,7 +82,7 @@ def read_config(folder: Path, *, skip: str = "") -> dict[str, Any]:
             raise InputError(f"{folder} is a plain encoder: build a RankEncoder from it first")
         raise InputError(missing(folder / CONFIG))
     config = read_json(folder / CONFIG, _FORMAT)
-    check_manifest(folder, skip=skip, older=config.get("sha256"))
+    check_manifest(folder, skip=skip, known=config.get("sha256"))
     return {"prompt": "", **config}  # earlier versions knew no prompts
 
 

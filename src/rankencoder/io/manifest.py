@@ -34,20 +34,20 @@ def check_manifest(
     *,
     skip: str = "",
     advice: str = "build it again",
-    older: dict[str, Any] | None = None,
+    known: dict[str, Any] | None = None,
 ) -> bool:
     """Check that the files of a folder are those that were saved.
 
     :param skip: Do not check files of this sub-folder.
     :param advice: What to do about a damaged folder.
-    :param older: What is known of a folder without a manifest: entries, or as earlier versions SHA-256 alone.
+    :param known: What is known of a folder without a manifest: entries, or as earlier versions SHA-256 alone.
     :return: Whether there is a manifest; folders of earlier versions have none.
     """
     exists = (folder / MANIFEST).exists()
     if exists:
         entries = check_kinds(read_json(folder / MANIFEST), folder / MANIFEST, files=dict)["files"]
     else:
-        entries = older or {}
+        entries = known or {}
     for name, entry in entries.items():
         path = folder / name
         if skip and name.startswith(f"{skip}/"):

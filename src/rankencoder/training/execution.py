@@ -107,7 +107,7 @@ class Execution:
                     run[type(step)](step)
             elif isinstance(step, TrainEncoder):
                 saved = read_json(self._about(step)).get("files")
-                check_manifest(self.folder / step.output, older=saved, advice="train anew with `overwrite`")
+                check_manifest(self.folder / step.output, known=saved, advice="train anew with `overwrite`")
         self._close()
         return self.record
 
@@ -139,7 +139,7 @@ class Execution:
         )
         if self.is_main:
             output = self.folder / step.output
-            self._write_about(step, trained.about)
+            self._write_about(step, trained.about)  # before the encoder, which says that the step is done
             save_encoder(trained, output, step.config, self.sentences)
             self._write_about(step, {**trained.about, "files": folder_entries(output)})
         self.processes.wait_for_everyone()
