@@ -49,7 +49,8 @@ def fusion_weights(spreads: Sequence[float], weights: Sequence[float] | None = N
     [0.3333, 0.6667]
     """
     if min(spreads) <= 0:
-        raise InputError(f"encoder {1 + int(np.argmin(spreads))} gives all pairs the same cosine: leave it out")
+        number = 1 + int(np.argmin(spreads))
+        raise InputError(f"encoder {number} gives all pairs the same cosine: leave it out")
     wanted = np.ones(len(spreads)) if weights is None else np.asarray(weights, dtype=np.float64)
     scaled = wanted / np.asarray(spreads, dtype=np.float64)
     return np.asarray(scaled / scaled.sum())
