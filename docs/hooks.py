@@ -249,7 +249,8 @@ def settings_table() -> str:
     from rankencoder.training.config import TrainConfig, default_text
 
     rows, group = ["| setting | default | |", "|---|---|---|"], ""
-    for name, field in TrainConfig.model_fields.items():
+    for name in TrainConfig.by_group():
+        field = TrainConfig.model_fields[name]
         about: Any = field.json_schema_extra
         if about["group"] != group:
             group = about["group"]

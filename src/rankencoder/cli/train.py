@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import inspect
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any
 
 import typer
 
 from rankencoder.cli.console import console, is_watched, log_to_stderr, prepare, print_json
 from rankencoder.cli.options import Json, Overwrite
-from rankencoder.errors import InputError, nearest
+from rankencoder.cli.setting_options import (
+    ConfigFile,
+    HelpAll,
+    Resume,
+    Set,
+    add_options,
+    given_settings,
+    parse_pairs,
+)
+from rankencoder.errors import InputError
 from rankencoder.training.config import TrainConfig, default_text
 
 _FLAGS = {"teachers": ["--teacher"], "only_base": ["--only-base"]}
 _NO_OPTION = ("corpus", "output", "options")  # given in another way
-
-_TYPES: dict[Any, Any] = {int: int | None, float: float | None, bool: bool | None, list: list[str] | None}
-
-
-def _help_all(context: typer.Context, wanted: bool) -> None:
-    if wanted:
-        for option in context.command.params:
-            option.hidden = False  # type: ignore[attr-defined]
-        typer.echo(context.get_help())
-        raise typer.Exit()
 
 
 def train(
@@ -33,12 +31,8 @@ def train(
         typer.Argument(help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet, or a folder of them."),
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to write.")] = None,
-    config: Annotated[
-        Path | None, typer.Option(help="YAML or TOML file of settings; options override it.")
-    ] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the interrupted training in the output folder.")
-    ] = False,
+    config: ConfigFile = None,
+    resume: Resume = False,
     overwrite: Overwrite = False,
     plan: Annotated[bool, typer.Option("--plan", help="Print the steps of the training and stop.")] = False,
     options: Annotated[
@@ -47,12 +41,8 @@ def train(
             "--option", help="Option of the method, as NAME=VALUE. Repeatable.", rich_help_panel="Method"
         ),
     ] = None,
-    set: Annotated[
-        list[str] | None, typer.Option("--set", help="Any setting, as NAME=VALUE. Repeatable.")
-    ] = None,
-    help_all: Annotated[
-        bool, typer.Option("--help-all", is_eager=True, callback=_help_all, help="Show all settings.")
-    ] = False,
+    set: Set = None,
+    help_all: HelpAll = False,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -74,16 +64,10 @@ def train(
     - `rankencoder train --config my-run/train.yaml --seed 1 -o other-run`
 
     """
-    given = {name: value for name, value in settings.items() if value not in (None, [])}
-    given |= (chosen := _parse_pairs(set or [], "--set"))
-    if missing := [name for name, value in chosen.items() if value is None]:
-        raise InputError(f"--set {missing[0]}: no value given")
-    for name in chosen:
-        if name not in TrainConfig.model_fields:
-            raise InputError(f"--set {name}: unknown setting:{nearest(name, TrainConfig.model_fields)}")
+    given = given_settings(settings, set, TrainConfig)
     corpus, output = given.pop("corpus", corpus), given.pop("output", output)
     if options:
-        given["options"] = _parse_pairs(options, "--option")
+        given["options"] = parse_pairs(options, "--option")
     prepare()
     from rankencoder.training.gather import is_first_process
     from rankencoder.training.run import plan_training
@@ -109,53 +93,7 @@ def train(
         _print(run)
 
 
-def _parse_pairs(pairs: list[str], flag: str) -> dict[str, Any]:
-    """Return names and values of "name=value", the values read as YAML."""
-    import yaml
-
-    found = {}
-    for pair in pairs:
-        name, separator, value = pair.partition("=")
-        if not separator or not name:
-            raise InputError(f"{flag} {pair!r} is not of the form NAME=VALUE")
-        try:
-            found[name.strip().replace("-", "_")] = yaml.safe_load(value)
-        except (yaml.YAMLError, ValueError) as error:
-            raise InputError(f"{flag} {pair!r}: {value!r} is not a value") from error
-    return found
-
-
-def _option_of(name: str) -> inspect.Parameter:
-    field = TrainConfig.model_fields[name]
-    about: Any = field.json_schema_extra
-    option = typer.Option(
-        *_FLAGS.get(name, ()),
-        help=f"{field.description} \\[{default}]" if (default := default_text(name)) else field.description,
-        rich_help_panel=about["group"],
-        hidden=not about["common"],
-        metavar="|".join(get_args(field.annotation)) if get_origin(field.annotation) is Literal else None,
-    )
-    kind = get_origin(field.annotation) or field.annotation
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[_TYPES.get(kind, str | None), option],
-    )
-
-
-def _add_options(command: Any) -> None:
-    """Give the command an option for each setting, in place of its keyword arguments."""
-    signature = inspect.signature(command, eval_str=True)
-    own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    made = [_option_of(name) for name in TrainConfig.model_fields if name not in _NO_OPTION]
-    own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
-    parameters = [*own[:-1], *made, own[-1]]
-    command.__signature__ = inspect.Signature(parameters, return_annotation=None)
-    command.__annotations__ = {p.name: p.annotation for p in parameters}
-
-
-_add_options(train)
+add_options(train, TrainConfig, default_text, flags=_FLAGS, left_out=_NO_OPTION)
 
 
 def _stage_line(name: str, stage: dict[str, Any]) -> str:

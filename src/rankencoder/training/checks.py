@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import warnings
 
-from rankencoder.encoder_sources import check_device, check_encoder_name
+from rankencoder.encoder_sources import check_device
 from rankencoder.errors import InputError, TrainingWarning, nearest
 from rankencoder.training.backbones.backbone import Backbone
 from rankencoder.training.config import TrainConfig
 from rankencoder.training.gather import world_size
 from rankencoder.training.loop.stage import make_evaluator, no_graphs
 from rankencoder.training.methods.method import Method
+from rankencoder.training.run_settings import RunSettings
 
 
-def check_machine(config: TrainConfig) -> None:
-    """Make sure that device, loggers, dev files and given encoders are there."""
+def check_machine(config: RunSettings) -> None:
+    """Make sure that device, loggers and dev files are there."""
     from transformers.integrations import integration_utils
 
     if config.device != "auto":
@@ -25,8 +26,6 @@ def check_machine(config: TrainConfig) -> None:
             advice = f" not installed (pip install {name})" if name in known else nearest(name, known)
             raise InputError(f"cannot report to {name!r}:{advice}")
     make_evaluator(config.dev)
-    for name in config.base_encoder:
-        check_encoder_name(name)
 
 
 def check_backbone(config: TrainConfig, method: type[Method], backbone: Backbone) -> None:
@@ -40,7 +39,7 @@ def check_backbone(config: TrainConfig, method: type[Method], backbone: Backbone
         raise InputError(f"max_length {config.max_length} is more than the backbone's {backbone.positions}")
 
 
-def check_batches(config: TrainConfig, sentences: int) -> None:
+def check_batches(config: RunSettings, sentences: int) -> None:
     """Make sure that there is a batch."""
     needed = config.batch_size * world_size()
     if sentences < needed:

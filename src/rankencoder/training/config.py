@@ -8,64 +8,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import model_validator
 
 from rankencoder.errors import InputError
 from rankencoder.training.presets import PRESETS, PRESETS_BY_METHOD
-from rankencoder.training.settings_file import read_settings, write_settings
-from rankencoder.training.settings_model import Settings, validate
+from rankencoder.training.run_settings import (
+    METHOD,
+    RUNNING,
+    STAGE_2,
+    TRAINING,
+    Correlation,
+    Count,
+    Existing,
+    GivenSettings,
+    Power,
+    RunSettings,
+    Seed,
+    setting,
+)
+from rankencoder.training.settings_file import read_settings
+from rankencoder.training.settings_model import validate
 
 if TYPE_CHECKING:
     from rankencoder.training.methods.method import Method, Traits
 
-DATA, METHOD, TRAINING = "Data", "Method", "Training"
-STAGE_2, RUNNING = "Stage 2 and RankEncoder", "Running"
 
-
-def _existing(name: str) -> str:
-    from rankencoder.encoder_sources import absolute_name
-
-    return str(absolute_name(name))
-
-
-def _path(name: str) -> str:
-    return str(Path(name).expanduser().resolve()) if name else ""
-
-
-Existing = Annotated[str, AfterValidator(_existing)]  # a path if there is one, else a hub name
-FilePath = Annotated[str, AfterValidator(_path)]
-Seed = Annotated[int, Field(ge=0, lt=2**32)]
-Count = Annotated[int, Field(le=10**12)]
-Correlation = Annotated[float, Field(ge=-1, le=1)]
-Power = Annotated[float, Field(ge=-2, le=2)]
-
-
-def setting(
-    default: Any, help: str, group: str, *, common: bool = False, by_method: bool = False, **bounds: Any
-) -> Any:
-    """Declare a setting.
-
-    :param common: Whether the short help lists it.
-    :param by_method: Whether methods have a choice of their own.
-    :param bounds: ``ge``, ``gt``, ``le`` or ``lt``.
-    """
-    about: Any = {"group": group, "common": common, "by_method": by_method}
-    return Field(default, description=help, json_schema_extra=about, **bounds)
-
-
-class TrainConfig(Settings):
+class TrainConfig(RunSettings):
     """The settings of a training, each with its type, default, bounds and help."""
-
-    corpus: Existing = setting("", "Sentences: a file or folder; empty for sentences in memory.", DATA)
-    output: FilePath = setting("", "Folder to write.", DATA)
-    column: str = setting(
-        "", "Column or key that holds the sentences, where there are several.", DATA, common=True
-    )
-    dev: list[FilePath] = setting(
-        [], "File of scored pairs; the weights that do best on them are kept. Repeatable.", DATA, common=True
-    )
 
     preset: Literal["best", "paper", "authors-code"] = setting(
         "best",
@@ -87,34 +58,8 @@ class TrainConfig(Settings):
     )
     only_base: bool = setting(False, "Stop after stage 1.", METHOD, common=True)
 
-    seed: Seed = setting(42, "Random seed for initialisation, data order and dropout.", TRAINING, common=True)
     stage2_seed: Seed = setting(42, "Random seed of stage 2; by default the same.", TRAINING)
-    epochs: float = setting(1.0, "Passes over the sentences.", TRAINING, by_method=True, common=True, gt=0)
-    max_steps: Count = setting(0, "Stop after so many steps; 0 for no limit.", TRAINING, common=True, ge=0)
-    batch_size: Count = setting(
-        64, "Sentences per step and process.", TRAINING, by_method=True, common=True, ge=2
-    )
-    gradient_accumulation: Count = setting(1, "Batches per step of the optimiser.", TRAINING, ge=1)
-    learning_rate: float = setting(
-        3e-5,
-        "Initial learning rate; it falls linearly to 0.",
-        TRAINING,
-        by_method=True,
-        common=True,
-        gt=0,
-    )
-    weight_decay: float = setting(0.0, "Weight decay of AdamW.", TRAINING, by_method=True, ge=0)
-    warmup_steps: float = setting(
-        0.0, "Steps of warm-up; below 1, a share of all steps.", TRAINING, by_method=True, ge=0
-    )
-    max_grad_norm: float = setting(1.0, "Gradients are clipped to this norm.", TRAINING, gt=0)
-    max_length: Count = setting(
-        32, "Tokens of a sentence that training reads.", TRAINING, by_method=True, ge=3
-    )
     max_seq_length: Count = setting(128, "Tokens of a sentence that the encoder reads.", TRAINING, ge=3)
-    precision: Literal["fp32", "fp16", "bf16"] = setting(
-        "fp16", "fp16, bf16 or fp32; on a CPU always fp32.", TRAINING, by_method=True
-    )
 
     rank_loss_weight: float = setting(0.05, "Weight of the rank loss, λ_train of Eq. 6.", STAGE_2, ge=0)
     lower: Correlation = setting(-1.0, "τ_l: least similarity of a pair that stage 2 learns.", STAGE_2)
@@ -140,24 +85,15 @@ class TrainConfig(Settings):
         "compact", "Form of the RankEncoder written: exact, compact or linear.", STAGE_2
     )
 
-    logging_steps: Count = setting(10, "Steps between log entries.", RUNNING, ge=1)
-    eval_steps: Count = setting(
-        125, "Steps between evaluations on the scored pairs.", RUNNING, by_method=True, ge=1
-    )
-    patience: Count = setting(
-        0, "Stop after so many evaluations without a gain; 0 never stops.", RUNNING, by_method=True, ge=0
-    )
-    save_steps: Count = setting(500, "Steps between checkpoints.", RUNNING, ge=1)
-    report_to: list[str] = setting([], "Also log to tensorboard, trackio or wandb. Repeatable.", RUNNING)
     cuda_graphs: bool = setting(True, "Replay steps as CUDA graphs, on a GPU.", RUNNING)
     compile: bool = setting(False, "Compile the layers of those steps, for long runs.", RUNNING)
-    workers: Count = setting(-1, "Processes that make batches; -1 chooses.", RUNNING, ge=-1)
-    device: str = setting("auto", "auto, cpu or cuda.", RUNNING, common=True)
 
-    @property
-    def torch_device(self) -> str | None:
-        """The device to name to torch; None lets it choose."""
-        return None if self.device == "auto" else self.device
+    def inputs(self) -> list[tuple[str, str]]:
+        """Return what is read, by the names of settings."""
+        read = [*super().inputs(), ("backbone", self.backbone)]
+        read += [("base_encoder", name) for name in self.base_encoder]
+        texts = ((name, value) for name, value in self.options.items() if isinstance(value, str))
+        return read + [(f"option {name}", value) for name, value in texts]
 
     @model_validator(mode="after")
     def _check(self) -> TrainConfig:
@@ -181,10 +117,8 @@ _REMOVED = {  # settings of earlier versions: the default, which may still be gi
 
 
 @dataclass(frozen=True)
-class Given:
-    """The settings that somebody gave, valid, and without those that were left out."""
-
-    values: Mapping[str, Any]
+class Given(GivenSettings):
+    """The settings of a training that somebody gave, valid, and without those that were left out."""
 
     @property
     def preset(self) -> str:
@@ -224,10 +158,6 @@ class Given:
         merged.setdefault("stage2_seed", merged.get("seed", 42))
         values = {**merged, "preset": self.preset, **own}
         return TrainConfig.model_construct(**validate(values, TrainConfig, {}))
-
-    def write(self, path: Path, config: TrainConfig) -> None:
-        """Write what was given as YAML, and the other settings as comments; `read_given` reads it back."""
-        write_settings(path, self.values, config.model_dump())
 
 
 def read_given(values: Mapping[str, Any], file: str | Path | None = None) -> Given:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 
+from rankencoder.encoder_sources import check_encoder_name
 from rankencoder.training.backbones.backbone import Backbone, load_backbone
 from rankencoder.training.checks import check_backbone, check_machine
 from rankencoder.training.config import Given, TrainConfig
@@ -120,6 +121,8 @@ def make_plan(given: Given) -> Plan:
     """Resolve the settings of a training, check all that can be checked, and list its steps."""
     shelf = BackboneShelf(given.draft)
     check_machine(given.draft)
+    for name in given.draft.base_encoder:
+        check_encoder_name(name)
     config, method = _resolve(given, None, shelf)
     steps: list[Step] = [StoreSentences("work/sentences.json", config.corpus)]
     teachers = list(config.base_encoder)

@@ -86,7 +86,7 @@ def train(
 
     with locked(folder) if is_first_process() else nullcontext():
         if resume:
-            given = resumed_settings(folder, given)
+            given = resumed_settings(folder, given, read_given)
         plan = make_plan(given)
         run = Execution(plan, folder, sys.stderr.isatty() if progress is None else progress)
         if not resume:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from rankencoder.encoder_sources import split_prompt
 from rankencoder.errors import InputError
 from rankencoder.io.storage import RUN, check_free, check_kinds, previous_folder, read_json, replace_folder
-from rankencoder.training.config import Given, TrainConfig, read_given
-from rankencoder.training.run_outputs import SETTINGS, write_record
+from rankencoder.training.run_outputs import write_record
+from rankencoder.training.run_settings import GivenSettings, RunSettings
 
 WORK = "work"
+G = TypeVar("G", bound=GivenSettings)
 
 
 @contextmanager
@@ -34,9 +36,13 @@ def locked(output: Path) -> Iterator[None]:
         raise InputError(f"another process is training into {output}: wait for it, or stop it") from None
 
 
-def resumed_settings(output: Path, given: Given) -> Given:
-    """Return the settings of the run to resume; those that are given again must be the same."""
-    if not (output / SETTINGS).exists():
+def resumed_settings(output: Path, given: G, read: Callable[[dict[str, str], Path], G]) -> G:
+    """Return the settings of the run to resume; those that are given again must be the same.
+
+    :param read: Reads the settings of a file, the output folder being given.
+    """
+    file = output / type(given.draft).file
+    if not file.exists():
         raise InputError(f"there is no training to resume in {output}: leave `resume` out")
     shutil.rmtree(previous_folder(output), ignore_errors=True)  # that it replaced
     record = read_json(output / RUN)
@@ -46,7 +52,7 @@ def resumed_settings(output: Path, given: Given) -> Given:
     config = check_kinds({"config": {}, **record}, output / RUN, config=dict)["config"]
     if "rounds" in config:
         raise InputError(f"the training in {output} was begun by an earlier version: set `overwrite`")
-    stored = read_given({"output": str(output)}, output / SETTINGS)
+    stored = read({"output": str(output)}, file)
     for name, value in sorted(given.values.items()):
         before = stored.values.get(name, config.get(name, getattr(stored.draft, name)))
         if value != before:
@@ -58,7 +64,7 @@ def resumed_settings(output: Path, given: Given) -> Given:
 
 
 @contextmanager
-def new_run(output: Path, given: Given, config: TrainConfig, *, overwrite: bool) -> Iterator[Path]:
+def new_run(output: Path, given: GivenSettings, config: RunSettings, *, overwrite: bool) -> Iterator[Path]:
     """Give a folder to store a new run's input in, which takes the output's place when the block ends well.
 
     With the settings written, a run can be resumed.
@@ -69,9 +75,9 @@ def new_run(output: Path, given: Given, config: TrainConfig, *, overwrite: bool)
     try:
         yield new
         write_record(new, {"finished": False})
-        given.write(new / SETTINGS, config)
+        given.write(new / config.file, config)
         if output.is_dir() and not any(output.iterdir()):  # a mount point, or where we stand: it stays
-            for path in sorted(new.iterdir(), key=lambda path: path.name == SETTINGS):  # that comes last
+            for path in sorted(new.iterdir(), key=lambda path: path.name == config.file):  # that comes last
                 shutil.move(path, output / path.name)
         else:
             replace_folder(new, output)
@@ -81,7 +87,7 @@ def new_run(output: Path, given: Given, config: TrainConfig, *, overwrite: bool)
         shutil.rmtree(new, ignore_errors=True)
 
 
-def _check_free(output: Path, config: TrainConfig, overwrite: bool) -> None:
+def _check_free(output: Path, config: RunSettings, overwrite: bool) -> None:
     """Check that nothing is in the output folder but a run that may be replaced."""
     if output.exists() and not output.is_dir():
         raise InputError(f"{output} is a file: choose another name for the output folder")
@@ -93,10 +99,6 @@ def _check_free(output: Path, config: TrainConfig, overwrite: bool) -> None:
             found = f"{'a finished' if read_json(output / RUN).get('finished') else 'an unfinished'} training"
         raise InputError(f"{output} already holds {found}: use `resume`, `overwrite` or another folder")
     check_free(output, overwrite=True, training=True)
-    read = [("corpus", config.corpus), ("backbone", config.backbone)]
-    read += [("base_encoder", name) for name in config.base_encoder]
-    read += [("dev", file) for file in config.dev]
-    read += [(f"option {name}", value) for name, value in config.options.items() if isinstance(value, str)]
-    for name, value in read:
+    for name, value in config.inputs():
         if value and Path(split_prompt(value)[0]).is_relative_to(output):
             raise InputError(f"{name} {value} is in the folder that would be overwritten: use another output")

@@ -14,7 +14,6 @@ from rankencoder.training.loop.stage import Trained
 from rankencoder.training.plan import Plan, TrainEncoder
 from rankencoder.training.sentences import Sentences
 
-SETTINGS = "train.yaml"
 PICTURE = "losses.svg"
 
 

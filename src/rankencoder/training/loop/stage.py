@@ -28,6 +28,7 @@ from rankencoder.training.gather import WAIT, world_size
 from rankencoder.training.loop.callbacks import Progress, StopAtSignal
 from rankencoder.training.loop.trainer import DEV, EncoderTrainer, drop_incomplete, last_checkpoint
 from rankencoder.training.methods.method import Method
+from rankencoder.training.run_settings import RunSettings
 
 
 @dataclass
@@ -91,7 +92,7 @@ def train_stage(
     return Trained(model, loss, _about(trainer, seconds, checkpoint), stop.stopped)
 
 
-def training_arguments(config: TrainConfig, folder: Path, seed: int) -> SentenceTransformerTrainingArguments:
+def training_arguments(config: RunSettings, folder: Path, seed: int) -> SentenceTransformerTrainingArguments:
     """Return the trainer's arguments for our settings."""
     gpu = on_gpu(config)
     automatic = min(4, os.cpu_count() or 1) if gpu else 0
@@ -128,7 +129,7 @@ def training_arguments(config: TrainConfig, folder: Path, seed: int) -> Sentence
     return args
 
 
-def on_gpu(config: TrainConfig) -> bool:
+def on_gpu(config: RunSettings) -> bool:
     """Say whether training runs on a GPU."""
     return config.device != "cpu" and torch.cuda.is_available()
 

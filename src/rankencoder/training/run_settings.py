@@ -1,0 +1,133 @@
+"""The settings that every training has, and how a setting is declared: type, default, bounds and help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
+
+from rankencoder.training.settings_file import write_settings
+from rankencoder.training.settings_model import Settings
+
+DATA, METHOD, TEACHING, TRAINING = "Data", "Method", "Teachers and student", "Training"
+STAGE_2, RUNNING = "Stage 2 and RankEncoder", "Running"
+_GROUPS = (DATA, METHOD, TEACHING, TRAINING, STAGE_2, RUNNING)  # as help and documentation list them
+
+
+def _existing(name: str) -> str:
+    from rankencoder.encoder_sources import absolute_name
+
+    return str(absolute_name(name))
+
+
+def _path(name: str) -> str:
+    return str(Path(name).expanduser().resolve()) if name else ""
+
+
+Existing = Annotated[str, AfterValidator(_existing)]  # a path if there is one, else a hub name
+FilePath = Annotated[str, AfterValidator(_path)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Count = Annotated[int, Field(le=10**12)]
+Correlation = Annotated[float, Field(ge=-1, le=1)]
+Power = Annotated[float, Field(ge=-2, le=2)]
+
+
+def setting(
+    default: Any, help: str, group: str, *, common: bool = False, by_method: bool = False, **bounds: Any
+) -> Any:
+    """Declare a setting.
+
+    :param common: Whether the short help lists it.
+    :param by_method: Whether methods have a choice of their own.
+    :param bounds: ``ge``, ``gt``, ``le`` or ``lt``.
+    """
+    about: Any = {"group": group, "common": common, "by_method": by_method}
+    return Field(default, description=help, json_schema_extra=about, **bounds)
+
+
+class RunSettings(Settings):
+    """The settings that every training has: its data, the loop and the machine."""
+
+    file: ClassVar[str] = "train.yaml"  # that keeps them in a run's folder
+
+    corpus: Existing = setting("", "Sentences: a file or folder; empty for sentences in memory.", DATA)
+    output: FilePath = setting("", "Folder to write.", DATA)
+    column: str = setting(
+        "", "Column or key that holds the sentences, where there are several.", DATA, common=True
+    )
+    dev: list[FilePath] = setting(
+        [], "File of scored pairs; the weights that do best on them are kept. Repeatable.", DATA, common=True
+    )
+
+    seed: Seed = setting(42, "Random seed for initialisation, data order and dropout.", TRAINING, common=True)
+    epochs: float = setting(1.0, "Passes over the sentences.", TRAINING, by_method=True, common=True, gt=0)
+    max_steps: Count = setting(0, "Stop after so many steps; 0 for no limit.", TRAINING, common=True, ge=0)
+    batch_size: Count = setting(
+        64, "Sentences per step and process.", TRAINING, by_method=True, common=True, ge=2
+    )
+    gradient_accumulation: Count = setting(1, "Batches per step of the optimiser.", TRAINING, ge=1)
+    learning_rate: float = setting(
+        3e-5,
+        "Initial learning rate; it falls linearly to 0.",
+        TRAINING,
+        by_method=True,
+        common=True,
+        gt=0,
+    )
+    weight_decay: float = setting(0.0, "Weight decay of AdamW.", TRAINING, by_method=True, ge=0)
+    warmup_steps: float = setting(
+        0.0, "Steps of warm-up; below 1, a share of all steps.", TRAINING, by_method=True, ge=0
+    )
+    max_grad_norm: float = setting(1.0, "Gradients are clipped to this norm.", TRAINING, gt=0)
+    max_length: Count = setting(
+        32, "Tokens of a sentence that training reads.", TRAINING, by_method=True, ge=3
+    )
+    precision: Literal["fp32", "fp16", "bf16"] = setting(
+        "fp16", "fp16, bf16 or fp32; on a CPU always fp32.", TRAINING, by_method=True
+    )
+
+    logging_steps: Count = setting(10, "Steps between log entries.", RUNNING, ge=1)
+    eval_steps: Count = setting(
+        125, "Steps between evaluations on the scored pairs.", RUNNING, by_method=True, ge=1
+    )
+    patience: Count = setting(
+        0, "Stop after so many evaluations without a gain; 0 never stops.", RUNNING, by_method=True, ge=0
+    )
+    save_steps: Count = setting(500, "Steps between checkpoints.", RUNNING, ge=1)
+    report_to: list[str] = setting([], "Also log to tensorboard, trackio or wandb. Repeatable.", RUNNING)
+    workers: Count = setting(-1, "Processes that make batches; -1 chooses.", RUNNING, ge=-1)
+    device: str = setting("auto", "auto, cpu or cuda.", RUNNING, common=True)
+
+    @property
+    def torch_device(self) -> str | None:
+        """The device to name to torch; None lets it choose."""
+        return None if self.device == "auto" else self.device
+
+    def inputs(self) -> list[tuple[str, str]]:
+        """Return what is read, by the names of settings."""
+        return [("corpus", self.corpus), *(("dev", file) for file in self.dev)]
+
+    @classmethod
+    def by_group(cls) -> list[str]:
+        """Return the names of all settings, group by group."""
+        fields: Any = cls.model_fields
+        return sorted(fields, key=lambda name: _GROUPS.index(fields[name].json_schema_extra["group"]))
+
+
+@dataclass(frozen=True)
+class GivenSettings:
+    """The settings that somebody gave, valid, and without those that were left out."""
+
+    values: Mapping[str, Any]
+
+    @property
+    def draft(self) -> RunSettings:
+        """The settings, right in all that depends on no model."""
+        raise NotImplementedError
+
+    def write(self, path: Path, config: RunSettings) -> None:
+        """Write what was given as YAML, and the other settings as comments."""
+        write_settings(path, self.values, config.model_dump())
