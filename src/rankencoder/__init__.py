@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rankencoder._version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from rankencoder.distillation.distiller import distill as distill
     from rankencoder.evaluation.evaluator import evaluate as evaluate
     from rankencoder.integrations.sklearn import RankTransformer as RankTransformer
     from rankencoder.model import RankEncoder as RankEncoder
@@ -24,6 +25,7 @@ _HOME = {
     "RankIndex": "rankencoder.search.rank_index",
     "RankTransformer": "rankencoder.integrations.sklearn",
     "Reference": "rankencoder.reference",
+    "distill": "rankencoder.distillation.distiller",
     "evaluate": "rankencoder.evaluation.evaluator",
     "find_duplicates": "rankencoder.search.near_duplicates",
     "rank_similarity": "rankencoder.ranks",

@@ -12,6 +12,7 @@ from rankencoder.cli.compare import explain, neighbors, similarity
 from rankencoder.cli.console import OneLineCommand, fail
 from rankencoder.cli.data import data
 from rankencoder.cli.demo import demo
+from rankencoder.cli.distill import distill
 from rankencoder.cli.duplicates import duplicates
 from rankencoder.cli.encode import encode
 from rankencoder.cli.evaluate import evaluate
@@ -34,6 +35,7 @@ app = typer.Typer(
 )
 app.callback()(version)
 _COMMANDS = (
+    distill,
     train,
     methods,
     build,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # what continues the interrupted work of a command
 RESUMED_BY = dict.fromkeys(("build", "encode", "evaluate", "index"), "the same command")
-RESUMED_BY["train"] = "rankencoder train --resume -o OUTPUT"
+RESUMED_BY |= {name: f"rankencoder {name} --resume -o OUTPUT" for name in ("train", "distill")}
 
 
 class OneLineCommand(TyperCommand):

@@ -45,6 +45,7 @@ from rankencoder.training.teaching.students import write_rankencoder
 from rankencoder.training.teaching.targets import Targets
 from rankencoder.training.teaching.teachers import (
     BATCH,
+    EncodedSentences,
     encode_teacher,
     is_whole,
     load_targets,
@@ -155,7 +156,8 @@ class Execution:
                     self.sentences.rows, fingerprint=self.sentences.sha256, progress=self.progress
                 )
                 if self.is_main and not is_whole(folder) and (companion := method.companion(self.device)):
-                    write_vectors(companion, self.sentences, folder, progress=self.progress)
+                    source = EncodedSentences(companion, self.sentences)
+                    write_vectors(source, self.sentences, folder, progress=self.progress)
             vectors = {"companion": load_vectors(folder)} if folder.exists() else {}
             self.prepared[method.name] = rows, vectors
         return self.prepared[method.name]

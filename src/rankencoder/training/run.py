@@ -116,7 +116,7 @@ def _given(
     corpus: Any, output: str | Path | None, config: str | Path | None, settings: dict[str, Any]
 ) -> Given:
     """Return the settings that were given, checked one by one."""
-    _need_libraries()
+    need_libraries("training")
     if corpus is not None:  # sentences in memory have no name
         settings = {**settings, "corpus": str(corpus) if isinstance(corpus, (str, Path)) else ""}
     if output is not None:
@@ -124,10 +124,11 @@ def _given(
     return read_given(settings, None if config is None else Path(config))
 
 
-def _need_libraries() -> None:
+def need_libraries(work: str) -> None:
+    """Check that the libraries of training are installed."""
     try:
         import accelerate  # noqa: F401
         import datasets  # noqa: F401
         import matplotlib  # noqa: F401
     except ImportError as error:
-        raise InputError(f"training needs {error.name}: pip install 'rankencoder[train]'") from error
+        raise InputError(f"{work} needs {error.name}: pip install 'rankencoder[train]'") from error

@@ -114,18 +114,22 @@ def _check_number(counts: dict[str, int]) -> None:
 
 def check_language(sentences: Sentences, tokenizer: PreTrainedTokenizerBase) -> None:
     """Warn if a tokenizer does not know much of what is in the sentences."""
+    share = unknown_share(sentences, tokenizer)
+    if share > 0.1:
+        _warn(
+            f"the backbone's tokenizer does not know {share:.0%} of the tokens: is the corpus in "
+            "another language than the backbone? Choose a backbone for it, e.g. xlm-roberta-base"
+        )
+
+
+def unknown_share(sentences: Sentences, tokenizer: PreTrainedTokenizerBase) -> float:
+    """Return the share of unknown tokens in a thousand of the sentences; 0 where no token stands for them."""
     if tokenizer.unk_token_id is None:
-        return
+        return 0.0
     step = max(1, len(sentences) // 1000)
     sample = sentences.rows[slice(0, None, step)]["text"]
     ids = tokenizer(list(sample), add_special_tokens=False, truncation=True, max_length=128)["input_ids"]
-    tokens = sum(map(len, ids))
-    unknown = sum(row.count(tokenizer.unk_token_id) for row in ids)
-    if unknown > 0.1 * tokens:
-        _warn(
-            f"the backbone's tokenizer does not know {unknown / tokens:.0%} of the tokens: is the corpus in "
-            "another language than the backbone? Choose a backbone for it, e.g. xlm-roberta-base"
-        )
+    return sum(row.count(tokenizer.unk_token_id) for row in ids) / max(1, sum(map(len, ids)))
 
 
 def _warn(message: str) -> None:

@@ -1,8 +1,8 @@
-"""The similarities that E2 learns: of one teacher or the mean of several, by ranks or by a linear map."""
+"""The similarities that a student learns: of one teacher or several, by ranks or by a linear map."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,10 +10,52 @@ import numpy as np
 import torch
 from torch import nn
 
+from rankencoder.errors import InputError
 from rankencoder.forms.linear import LinearForm
 from rankencoder.training.losses.formulas import rank_targets
 
 Target = Literal["ranks", "cosine"] | float
+
+
+@dataclass(frozen=True)
+class Mix:
+    """How the teachers' similarities become one: ``offset + Σ factors_i · s_i``."""
+
+    factors: Sequence[float]
+    offset: float = 0.0
+
+
+def standardised_mix(
+    similarities: Sequence[np.ndarray], weights: Sequence[float], mean: float, deviation: float
+) -> Mix:
+    """Return the mean of the teachers' z-scores, brought to the scale of the student's own cosines.
+
+    With ``t`` the weighted mean of the teachers' z-scores (s_i − μ_i)/σ_i, the target of a pair is
+    μ_s + σ_s · (t − mean t)/std t. Each step is linear, so that all of it is one `Mix`.
+
+    :param similarities: Of each teacher, those of the same random pairs.
+    :param weights: How much each teacher counts; only their proportions matter.
+    :param mean: μ_s, the mean of the student's cosines of random pairs, before it is taught.
+    :param deviation: σ_s, their standard deviation.
+
+    >>> a, b = np.array([0.1, 0.2, 0.3]), np.array([0.7, 0.9, 0.8])
+    >>> mix = standardised_mix([a, b], [1, 1], mean=0.5, deviation=0.1)
+    >>> target = mix.offset + mix.factors[0] * a + mix.factors[1] * b
+    >>> round(float(target.mean()), 6), round(float(target.std()), 6)
+    (0.5, 0.1)
+    """
+    rows = np.stack([np.asarray(row, dtype=np.float64) for row in similarities])
+    means, deviations = rows.mean(axis=1), rows.std(axis=1)
+    if (constant := deviations < 1e-9).any():
+        raise InputError(
+            f"teacher {1 + int(constant.argmax())} finds all pairs equally similar: leave it out"
+        )
+    factors = np.asarray(weights, dtype=np.float64) / deviations
+    spread = float((factors @ (rows - means[:, None])).std())
+    if spread < 1e-9:
+        raise InputError("the teachers cancel each other out: nothing can be learnt from all of them at once")
+    factors *= deviation / spread
+    return Mix(factors.tolist(), float(mean - factors @ means))
 
 
 @dataclass
@@ -25,24 +67,35 @@ class Targets:
 
 
 class TeacherSimilarity(nn.Module):
-    """The similarity of every two sentences of a batch, as the teachers see them on average.
+    """The similarity of every two sentences of a batch, as the teachers see them together.
 
     Rank vectors are over one reference corpus whatever an encoder's dimension, so that those of several
     encoders can be compared.
 
     :param references: Each teacher's unit vectors of the reference corpus, ``[n, its dimension]``.
     :param target: "ranks" (Eq. 3), "cosine", or a power of the covariance of the reference vectors.
+    :param mix: How their similarities become one; by default the mean.
     """
 
-    def __init__(self, references: Sequence[torch.Tensor], target: Target = "ranks") -> None:
+    def __init__(
+        self, references: Sequence[torch.Tensor], target: Target = "ranks", mix: Mix | None = None
+    ) -> None:
         super().__init__()
         self.target = target
         self.teachers = nn.ModuleList(_Teacher(reference.float(), target) for reference in references)
+        self.mix = mix or Mix([1 / len(references)] * len(references))
 
     def forward(self, vectors: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Return the mean similarities, ``[N, N]``, of the teachers' vectors ``[N, its dimension]``."""
-        pairs = zip(self.teachers, vectors, strict=True)
-        return torch.stack([teacher(batch) for teacher, batch in pairs]).mean(dim=0)
+        """Return the teachers' similarities as one, ``[N, N]``, of their vectors ``[N, its dimension]``."""
+        total = torch.zeros((), device=vectors[0].device)
+        for factor, similarities in zip(self.mix.factors, self.each(vectors), strict=True):
+            total = total + factor * similarities
+        return total + self.mix.offset
+
+    def each(self, vectors: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
+        """Yield each teacher's similarities of the sentences, ``[N, N]``."""
+        for teacher, batch in zip(self.teachers, vectors, strict=True):
+            yield teacher(batch)
 
 
 class _Teacher(nn.Module):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -13,13 +14,62 @@ from rankencoder.errors import InputError
 from rankencoder.io.manifest import check_manifest, write_manifest
 from rankencoder.io.parts import Parts, clear_parts, join_vectors
 from rankencoder.io.storage import new_folder, read_array
+from rankencoder.model import RankEncoder
 from rankencoder.reference import Reference
 from rankencoder.training.sentences import Sentences
 from rankencoder.training.teaching.targets import Targets
 
 BATCH = 128  # sentences
-_PART = 65_536  # sentences encoded between two saves
+_PART = 8192  # sentences encoded between two saves: a minute or so of a CPU
 _VECTORS = "vectors.npy"
+
+
+class VectorSource(Protocol):
+    """Whatever has a vector for each training sentence: an encoder, or a file that one has written."""
+
+    @property
+    def dimension(self) -> int:
+        """Dimensions of the vectors."""
+        ...
+
+    def fingerprint(self) -> str:
+        """Return a digest of what the vectors depend on."""
+        ...
+
+    def rows(self, start: int, stop: int) -> np.ndarray:
+        """Return the unit vectors of the sentences from one row up to another."""
+        ...
+
+
+class EncodedSentences:
+    """The training sentences as an encoder sees them; a GPU encodes in half precision."""
+
+    def __init__(self, encoder: Encoder | RankEncoder, sentences: Sentences) -> None:
+        self.encoder, self.sentences = encoder, sentences
+
+    @property
+    def dimension(self) -> int:
+        """Dimensions of the vectors."""
+        return self.encoder.dimension
+
+    def fingerprint(self) -> str:
+        """Return a digest of what the vectors depend on."""
+        return self.encoder.fingerprint()
+
+    def rows(self, start: int, stop: int) -> np.ndarray:
+        """Return the unit vectors of the sentences from one row up to another."""
+        import torch
+
+        texts = self.sentences.texts(start, stop)
+        own = self.encoder.encoder if isinstance(self.encoder, RankEncoder) else self.encoder
+        half = own.device.type == "cuda" and getattr(own.model, "dtype", None) == torch.float32
+        try:
+            with torch.autocast("cuda", torch.float16, enabled=half):
+                return self.encoder.encode(texts)
+        except InputError:
+            if not half:
+                raise
+            return self.encoder.encode(texts)  # some values are too large for half precision
 
 
 def encode_teacher(
@@ -34,7 +84,8 @@ def encode_teacher(
     encoder = Encoder(source, device=device, batch_size=BATCH)
     beside = folder.with_name(f"{folder.name}-reference")
     reference = Reference.build(encoder, sentences, size=references, progress=progress, resume_beside=beside)
-    write_vectors(encoder, sentences, folder, reference=reference, progress=progress)
+    source_rows = EncodedSentences(encoder, sentences)
+    write_vectors(source_rows, sentences, folder, reference=reference, progress=progress)
 
 
 def load_targets(folders: Sequence[Path]) -> Targets:
@@ -56,50 +107,38 @@ def load_vectors(folder: Path) -> np.ndarray:
 
 
 def write_vectors(
-    encoder: Encoder,
+    source: VectorSource,
     sentences: Sentences,
     folder: Path,
     *,
     reference: Reference | None = None,
     progress: bool,
+    title: str = "Vectors",
 ) -> None:
-    """Write an encoder's unit vectors of the training sentences to a folder: ``[n, dimension]``, float16.
+    """Write unit vectors of the training sentences to a folder: ``[n, dimension]``, float16.
 
-    Finished parts are kept beside it and not encoded again.
+    Finished parts are kept beside it and not made again.
 
     :param reference: A reference corpus to write beside them.
+    :param title: Of the progress bar.
     """
     from tqdm.auto import tqdm
 
-    key = {"encoder": encoder.fingerprint(), "sentences": sentences.sha256, "part": _PART}
+    key = {"encoder": source.fingerprint(), "sentences": sentences.sha256, "part": _PART}
     parts = Parts(folder, key)
     starts = range(0, len(sentences), _PART)
-    with tqdm(total=len(sentences), desc="Vectors", unit=" sentences", disable=not progress) as bar:
+    with tqdm(total=len(sentences), desc=title, unit=" sentences", disable=not progress) as bar:
         for number, start in enumerate(starts):
-            texts = sentences.texts(start, start + _PART)
+            stop = min(start + _PART, len(sentences))
             if not parts.is_finished(number):
                 with parts.write(number) as path:
-                    _encode(encoder, texts).astype("<f2").tofile(path)
-            bar.update(len(texts))
+                    source.rows(start, stop).astype("<f2").tofile(path)
+            bar.update(stop - start)
     shutil.rmtree(folder, ignore_errors=True)  # it is damaged
     with new_folder(folder) as new:
         if reference is not None:
             reference.write(new)
         paths = [parts.path(number) for number, _ in enumerate(starts)]
-        join_vectors(paths, new / _VECTORS, "<f2", encoder.dimension)
+        join_vectors(paths, new / _VECTORS, "<f2", source.dimension)
         write_manifest(new)
     clear_parts(folder)
-
-
-def _encode(encoder: Encoder, texts: list[str]) -> np.ndarray:
-    """Encode in half precision where a GPU is fast at it and the encoder stays finite."""
-    import torch
-
-    half = encoder.device.type == "cuda" and getattr(encoder.model, "dtype", None) == torch.float32
-    try:
-        with torch.autocast("cuda", torch.float16, enabled=half):
-            return np.asarray(encoder(texts).cpu().numpy())
-    except InputError:
-        if not half:
-            raise
-        return np.asarray(encoder(texts).cpu().numpy())  # some values are too large for half precision

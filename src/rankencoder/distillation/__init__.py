@@ -1,0 +1,1 @@
+"""Distillation: any encoders in, one better or faster encoder out, on unlabelled text."""

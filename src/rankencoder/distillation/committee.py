@@ -1,0 +1,90 @@
+"""The committee of teachers: their vectors on disk, and the similarities that they agree on."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from rankencoder.distillation.agreement import Dissent, find_dissent
+from rankencoder.distillation.distill_config import DistillConfig
+from rankencoder.errors import TrainingWarning
+from rankencoder.fusion import random_cosines
+from rankencoder.training.teaching.targets import Mix, TeacherSimilarity, standardised_mix
+
+_REFERENCES = 10_000  # sentences that ranks are taken over
+_SAMPLE = 2000  # sentences whose pairs give means and standard deviations
+
+
+def spread_rows(rows: np.ndarray, most: int) -> np.ndarray:
+    """Return at most so many of some rows, evenly spread."""
+    return rows if len(rows) <= most else rows[np.arange(most) * len(rows) // most]
+
+
+@dataclass
+class Committee:
+    """Some teachers, seen as one similarity.
+
+    :param tables: Each teacher's unit vectors of all sentences, on disk.
+    :param rows: The sentences that the student is taught.
+    """
+
+    names: Sequence[str]
+    tables: Sequence[np.ndarray]
+    rows: np.ndarray
+    config: DistillConfig
+
+    def similarity(self, mean: float, deviation: float) -> TeacherSimilarity:
+        """Return the similarity that the student learns.
+
+        :param mean: Of the student's cosines of random pairs: with the deviation, the scale to keep.
+        """
+        target = self.config.target
+        references = [torch.from_numpy(self._vectors(i, _REFERENCES)) for i in range(len(self.tables))]
+        weights = self.config.weight or [1.0] * len(self.tables)
+        similarity = TeacherSimilarity(references, "ranks" if target == "ranks" else "cosine")
+        similarity.mix = Mix([weight / sum(weights) for weight in weights])
+        if target != "cosine":
+            similarity.mix = standardised_mix(self._pairs(similarity), weights, mean, deviation)
+        return similarity
+
+    def scale(self, number: int) -> tuple[float, float]:
+        """Return mean and standard deviation of one teacher's cosines of random pairs."""
+        return cosine_scale(self._vectors(number, _SAMPLE))
+
+    def targets(self, similarity: TeacherSimilarity, rows: np.ndarray) -> np.ndarray:
+        """Return the teachers' similarities of some sentences, ``[n, n]``."""
+        vectors = [torch.from_numpy(np.asarray(table[rows], dtype=np.float32)) for table in self.tables]
+        return np.asarray(similarity.cpu()(vectors).numpy())
+
+    def warn_of_dissent(self, similarity: TeacherSimilarity) -> Dissent | None:
+        """Warn of a teacher that disagrees with the rest, and say what leaving it out would do."""
+        pairs = self._pairs(similarity)
+        found = find_dissent([(row - row.mean()) / row.std() for row in pairs])
+        if found is not None:
+            warnings.warn(
+                f"teacher {self.names[found.teacher]} disagrees with the rest (correlation "
+                f"{found.agreement:.2f}): without it the others agree by {found.without:.2f} in place of "
+                f"{found.others:.2f}; a weaker teacher drags the student down, so try without it",
+                TrainingWarning,
+                stacklevel=3,
+            )
+        return found
+
+    def _vectors(self, number: int, most: int) -> np.ndarray:
+        return np.asarray(self.tables[number][spread_rows(self.rows, most)], dtype=np.float32)
+
+    def _pairs(self, similarity: TeacherSimilarity) -> list[np.ndarray]:
+        """Return each teacher's similarities of the same pairs of sentences."""
+        vectors = [torch.from_numpy(self._vectors(i, _SAMPLE)) for i in range(len(self.tables))]
+        upper = np.triu_indices(len(vectors[0]), k=1)
+        return [matrix.numpy()[upper] for matrix in similarity.each(vectors)]
+
+
+def cosine_scale(vectors: np.ndarray) -> tuple[float, float]:
+    """Return mean and standard deviation of the cosines of random pairs of unit vectors."""
+    cosines = random_cosines(vectors)
+    return float(cosines.mean()), float(cosines.std())

@@ -1,0 +1,56 @@
+"""Fail-fast checks that run before a distillation starts, and the question of an API's cost."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from rankencoder.distillation.distill_config import DistillConfig, Kind
+from rankencoder.distillation.student_sources import load_student
+from rankencoder.distillation.teacher_sources import API, check_teacher, is_file, open_api, open_teacher
+from rankencoder.encoders import Encoder
+from rankencoder.errors import InputError
+from rankencoder.training.checks import check_machine
+from rankencoder.training.sentences import Sentences
+
+LOG = logging.getLogger("rankencoder.distillation")
+
+
+def check_distillation(config: DistillConfig, kind: Kind) -> None:
+    """Make sure that the teachers are there, that they are different, and that something can be learnt."""
+    if not config.teacher:
+        raise InputError("no teacher: set `teacher` to one encoder or several")
+    if len(set(config.teacher)) < len(config.teacher):
+        twice = next(name for name in config.teacher if config.teacher.count(name) > 1)
+        raise InputError(f"{twice} is a teacher twice: to let it count more, set `weight`")
+    check_machine(config)
+    for name in config.teacher:
+        check_teacher(name)
+        if name.startswith(API):
+            open_api(name, config)  # says that there is no key
+    if kind == "encoder" and len(config.teacher) == 1 and _is_own_teacher(config):
+        raise InputError(
+            f"{config.student} would learn from itself, and one teacher alone has nothing new to say: add "
+            "other teachers, or choose a smaller student"
+        )
+
+
+def _is_own_teacher(config: DistillConfig) -> bool:
+    (name,) = config.teacher
+    if name.startswith((API, "python:")) or is_file(name):
+        return False
+    teacher = open_teacher(name, None, config)
+    return (
+        isinstance(teacher, Encoder) and teacher.fingerprint() == Encoder(load_student(config)).fingerprint()
+    )
+
+
+def confirm_cost(config: DistillConfig, sentences: Sentences, confirm: Callable[[str], bool] | None) -> None:
+    """Say what an API will cost, and ask before the first sentence is sent."""
+    for name in config.teacher:
+        if not name.startswith(API):
+            continue
+        estimate = open_api(name, config).estimate(sentences)
+        LOG.info("%s", estimate)
+        if confirm is not None and estimate.sentences and not confirm(str(estimate)):
+            raise InputError("nothing was sent: resume the run to go on")

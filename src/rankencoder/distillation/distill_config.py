@@ -1,0 +1,148 @@
+"""The settings of a distillation, each declared once, and the recipe of each kind of student."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from rankencoder.training.run_settings import (
+    RUNNING,
+    TEACHING,
+    TRAINING,
+    Count,
+    Existing,
+    GivenSettings,
+    RunSettings,
+    setting,
+)
+from rankencoder.training.settings_file import read_settings
+from rankencoder.training.settings_model import validate
+
+STATIC = "static"
+Kind = Literal["encoder", "backbone", "layers", "static"]
+Weight = Annotated[float, Field(gt=0, strict=False)]  # "0.5" of a command line will do
+
+
+class DistillConfig(RunSettings):
+    """The settings of a distillation, each with its type, default, bounds and help."""
+
+    file: ClassVar[str] = "distill.yaml"
+
+    teacher: list[Existing] = setting(
+        [],
+        "Encoder to learn from: folder, hub name (NAME?prompt=TEXT), file of vectors or openai:MODEL. "
+        "Repeatable.",
+        TEACHING,
+        common=True,
+    )
+    weight: list[Weight] = setting([], "How much each teacher counts; by default all the same.", TEACHING)
+    student: Existing = setting(
+        "", "Encoder to teach: folder or hub name, or 'static' for a static one.", TEACHING, common=True
+    )
+    layers: Count = setting(
+        0, "Keep so many of the student's layers; 0 keeps all.", TEACHING, common=True, ge=0
+    )
+    dim: Count = setting(256, "Dimensions of a static student.", TEACHING, common=True, ge=1)
+    target: Literal["standardised", "ranks", "cosine"] = setting(
+        "standardised",
+        "What the student learns: the mean of the teachers' standardised cosines, of their standardised rank "
+        "similarities, or of their cosines as they are.",
+        TEACHING,
+        common=True,
+    )
+    space: Literal["own", "teacher"] = setting(
+        "own", "teacher maps the student into the first teacher's vector space.", TEACHING, common=True
+    )
+    vector_weight: float = setting(
+        0.0, "Weight of also learning the vectors of the encoder whose layers are kept.", TEACHING, ge=0
+    )
+    api_base: str = setting(
+        "", "Address of an OpenAI-compatible API, for openai:MODEL.", TEACHING, common=True
+    )
+    api_price: float = setting(
+        0.0, "Dollars per million tokens, for the estimate.", TEACHING, common=True, ge=0
+    )
+
+    batch_size: Count = setting(256, "Sentences per step.", TRAINING, common=True, ge=2)
+    learning_rate: float = setting(
+        3e-5, "Highest learning rate; it falls linearly to 0.", TRAINING, common=True, gt=0
+    )
+    epochs: float = setting(1.0, "Passes over the sentences.", TRAINING, common=True, gt=0)
+    warmup_steps: float = setting(0.1, "Steps of warm-up; below 1, a share of all steps.", TRAINING, ge=0)
+    max_length: Count = setting(64, "Tokens of a sentence that training reads.", TRAINING, ge=3)
+    precision: Literal["fp32", "fp16", "bf16"] = setting(
+        "bf16", "bf16, fp16 or fp32; on a CPU always fp32.", TRAINING
+    )
+    eval_steps: Count = setting(125, "Steps between evaluations on the scored pairs.", RUNNING, ge=1)
+    patience: Count = setting(
+        0, "Stop after so many evaluations without a gain; 0 never stops.", RUNNING, ge=0
+    )
+    strict: bool = setting(False, "Fail if the student ends no nearer to its teachers.", RUNNING, common=True)
+
+    def inputs(self) -> list[tuple[str, str]]:
+        """Return what is read, by the names of settings."""
+        return [*super().inputs(), ("student", self.student), *(("teacher", name) for name in self.teacher)]
+
+    @model_validator(mode="after")
+    def _check(self) -> DistillConfig:
+        if self.weight and len(self.weight) != len(self.teacher):
+            raise ValueError(
+                f"{len(self.weight)} weights for {len(self.teacher)} teachers: give one for each"
+            )
+        if self.layers and self.student == STATIC:
+            raise ValueError("a static student has no layers: leave `layers` out")
+        return self
+
+
+RECIPES: dict[Kind, dict[str, Any]] = {  # what a kind of student has in place of the defaults
+    "encoder": {},
+    "backbone": {"learning_rate": 5e-5},
+    "layers": {"learning_rate": 1e-4, "vector_weight": 10.0},
+    "static": {"learning_rate": 2e-3, "epochs": 8.0, "batch_size": 512},
+}
+
+
+@dataclass(frozen=True)
+class GivenDistillation(GivenSettings):
+    """The settings of a distillation that somebody gave."""
+
+    @property
+    def draft(self) -> DistillConfig:
+        """The settings before those of the kind of student."""
+        return self.resolve("encoder")
+
+    def resolve(self, kind: Kind) -> DistillConfig:
+        """Return all settings: what was given, else the recipe's choice or the default."""
+        return DistillConfig.model_construct(**validate({**RECIPES[kind], **self.values}, DistillConfig, {}))
+
+
+def read_distillation(values: Mapping[str, Any], file: str | Path | None = None) -> GivenDistillation:
+    """Return the settings of a file and those given, which go before; None stands for "not given"."""
+    stored, places = read_settings(Path(file)) if file is not None else ({}, {})
+    given = {name: value for name, value in values.items() if value is not None}
+    chosen = {name: value for name, value in {**stored, **given}.items() if value is not None}
+    where = {name: place for name, place in places.items() if name not in given}
+    found = validate(chosen, DistillConfig, where)
+    return GivenDistillation({name: found[name] for name in DistillConfig.model_fields if name in found})
+
+
+def default_text(name: str) -> str:
+    """Return the default of a setting, and those of kinds of students, as the help shows them.
+
+    >>> default_text("learning_rate")
+    '3e-05; backbone: 5e-05; layers: 0.0001; static: 0.002'
+    """
+    default = DistillConfig.model_fields[name].default
+    others = {kind: recipe[name] for kind, recipe in RECIPES.items() if name in recipe}
+    texts = [_shown(default), *(f"{kind}: {_shown(value)}" for kind, value in others.items())]
+    return "; ".join(text for text in texts if text)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, (list, bool)):
+        return ""
+    return f"{value:g}" if isinstance(value, float) else str(value)

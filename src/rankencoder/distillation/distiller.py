@@ -1,0 +1,133 @@
+"""`distill`: any encoders in, one better or faster encoder out, on unlabelled text."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rankencoder.distillation.distill_config import GivenDistillation, read_distillation
+from rankencoder.errors import InputError
+from rankencoder.io.storage import check_local
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+    from rankencoder.encoders import EncoderLike
+
+
+@dataclass(frozen=True)
+class Distillation:
+    """The folder that a distillation wrote, and its record: settings, teachers, agreement, timings."""
+
+    folder: Path
+    record: dict[str, Any]
+
+    @property
+    def encoder(self) -> Path:
+        """The student, an ordinary SentenceTransformer."""
+        return self.folder / "encoder"
+
+    @property
+    def is_nearer(self) -> bool:
+        """Whether the student ended nearer to its teachers than it began, on held-out text."""
+        from rankencoder.distillation.distill_summary import is_nearer
+
+        return is_nearer(self.record)
+
+    def load(self) -> SentenceTransformer:
+        """Return the student."""
+        from sentence_transformers import SentenceTransformer
+
+        return SentenceTransformer(str(self.encoder))
+
+
+def distill(
+    corpus: Any = None,
+    output: str | Path | None = None,
+    *,
+    teacher: EncoderLike | Sequence[EncoderLike] | None = None,
+    student: str | Path | None = None,
+    config: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    progress: bool | None = None,
+    confirm: Callable[[str], bool] | None = None,
+    **settings: Any,
+) -> Distillation:
+    """Teach a student the similarities that its teachers agree on, on unlabelled text.
+
+    :param corpus: A text, ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet`` file, a folder of them, a
+        ``datasets`` dataset, or an iterable of strings.
+    :param output: The folder to write: ``encoder`` (the student), ``rankencoder-run.json`` (what was done and
+        measured) and ``distill.yaml`` (the settings).
+    :param teacher: One teacher or several: a SentenceTransformer, its folder or hub name (with a prompt:
+        ``"intfloat/e5-small-v2?prompt=query: "``), a RankEncoder or its folder, a training run, a callable
+        from a list of strings to an array, a file of vectors of the corpus, or ``"openai:MODEL"``.
+    :param student: An encoder's folder or hub name, or "static".
+    :param config: A YAML or TOML file of settings, such as the ``distill.yaml`` of an earlier run.
+    :param resume: Continue an interrupted run in ``output``; it ends as if it had never been interrupted.
+    :param overwrite: Replace an earlier run in ``output``.
+    :param progress: Show progress; by default on a terminal.
+    :param confirm: Asked with the estimate of an API's cost before a sentence is sent; by default nobody is.
+    :param settings: Any of `DistillConfig`: ``layers``, ``dim``, ``target``, ``epochs``, ``dev``, ``seed``, …
+    :raises InputError: If a setting, the corpus, the student or a teacher is not usable.
+
+    >>> run = distill(corpus, folder / "student", teacher=encoder, student="static", dim=16, batch_size=64)
+    >>> run.load().encode(["A cat sleeps."]).shape
+    (1, 16)
+    """
+    if resume and config is not None:
+        raise InputError("a resumed run has its own settings: leave the `config` file out")
+    objects, given = _given(corpus, output, teacher, student, config, settings)
+    if "output" not in given.values:
+        raise InputError("no output folder: set `output`")
+    folder = Path(given.values["output"])
+    check_local(folder)
+    from rankencoder.distillation.distill_checks import check_distillation, confirm_cost
+    from rankencoder.distillation.distillation_run import DistillationRun
+    from rankencoder.distillation.student_sources import student_kind
+    from rankencoder.training.run_folder import locked, resumed_settings
+
+    with locked(folder):
+        if resume:
+            given = resumed_settings(folder, given, read_distillation)
+        kind = student_kind(given.draft)
+        resolved = given.resolve(kind)
+        check_distillation(resolved, kind)
+        objects = objects or [None] * len(resolved.teacher)
+        run = DistillationRun(
+            resolved, kind, folder, objects, sys.stderr.isatty() if progress is None else progress
+        )
+        if not resume:
+            in_memory = corpus is not None and not isinstance(corpus, (str, Path))
+            run.begin(corpus if in_memory else resolved.corpus or None, given, overwrite=overwrite)
+        confirm_cost(resolved, run.sentences, confirm)
+        return Distillation(folder, run.finish())
+
+
+def _given(
+    corpus: Any,
+    output: str | Path | None,
+    teacher: Any,
+    student: str | Path | None,
+    config: str | Path | None,
+    settings: dict[str, Any],
+) -> tuple[list[Any], GivenDistillation]:
+    """Return the teachers as they were given, and all settings, checked one by one."""
+    from rankencoder.distillation.teacher_sources import name_of
+    from rankencoder.training.run import need_libraries
+
+    need_libraries("distilling")
+    objects = [] if teacher is None else list(teacher) if isinstance(teacher, (list, tuple)) else [teacher]
+    if objects:
+        settings = {**settings, "teacher": [name_of(one) for one in objects]}
+    if student is not None:
+        settings = {**settings, "student": str(student)}
+    if corpus is not None:  # sentences in memory have no name
+        settings = {**settings, "corpus": str(corpus) if isinstance(corpus, (str, Path)) else ""}
+    if output is not None:
+        settings = {**settings, "output": str(output)}
+    return objects, read_distillation(settings, config)

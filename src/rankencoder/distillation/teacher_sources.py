@@ -1,0 +1,74 @@
+"""Whatever can teach: an encoder, a RankEncoder, a training run, a callable, a file of vectors, an API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rankencoder.distillation.api_encoder import ApiEncoder
+from rankencoder.distillation.distill_config import DistillConfig
+from rankencoder.distillation.vector_file import VectorFile
+from rankencoder.encoder_sources import check_model, split_prompt
+from rankencoder.encoders import Encoder
+from rankencoder.errors import InputError
+from rankencoder.model import RankEncoder, open_model
+from rankencoder.training.sentences import Sentences
+from rankencoder.training.teaching.teachers import BATCH
+
+API = "openai:"
+_SENT = 8192  # sentences per call of an API's encoder, which makes requests of them
+_FILES = (".npy", ".parquet")
+_OBJECT = "python:"  # begins the name of a teacher that is an object, not a name
+
+
+def name_of(teacher: Any) -> str:
+    """Return the name of a teacher for settings and records."""
+    if isinstance(teacher, (str, Path)):
+        return str(teacher)
+    return _OBJECT + str(
+        getattr(teacher, "__qualname__", None) or getattr(teacher, "name", None) or type(teacher).__qualname__
+    )
+
+
+def is_file(name: str) -> bool:
+    """Return whether a teacher is a file of vectors."""
+    return name.endswith(_FILES) and not Path(name).is_dir()
+
+
+def check_teacher(name: str) -> None:
+    """Check that there is a teacher of this name, without loading it."""
+    if name.startswith((API, _OBJECT)):
+        return
+    if is_file(name):
+        if not Path(name).is_file():
+            raise InputError(f"no such file of vectors: {name}")
+        return
+    check_model(split_prompt(name)[0])
+
+
+def open_teacher(name: str, given: Any, config: DistillConfig) -> Encoder | RankEncoder:
+    """Open a teacher that encodes sentences.
+
+    :param given: The object itself, where it is one.
+    """
+    if name.startswith(_OBJECT):
+        if given is None:
+            raise InputError(f"teacher {name.removeprefix(_OBJECT)} is a Python object: give it again")
+        return open_model(given, device=config.torch_device, batch_size=BATCH)
+    if name.startswith(API):
+        opened = Encoder(open_api(name, config), batch_size=_SENT)
+        opened.name = name
+        return opened
+    return open_model(name, device=config.torch_device, batch_size=BATCH)
+
+
+def open_api(name: str, config: DistillConfig) -> ApiEncoder:
+    """Return the client of an API."""
+    return ApiEncoder(
+        name.removeprefix(API), base_url=config.api_base or None, price=config.api_price or None
+    )
+
+
+def open_vectors(name: str, sentences: Sentences) -> VectorFile:
+    """Open a file of vectors of the training sentences."""
+    return VectorFile(Path(name), sentences)

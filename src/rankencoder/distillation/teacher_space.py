@@ -1,0 +1,42 @@
+"""The linear map into a teacher's space: index with the teacher, query with the student."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+_RIDGE = 1e-3  # of the mean variance: rare directions of the student do not blow up
+
+
+def fit_map(student: np.ndarray, teacher: np.ndarray) -> np.ndarray:
+    """Return W, ``[teacher's dimension, student's]``, with the least ‖W s − t‖², all but a little ridge.
+
+    >>> s = np.random.default_rng(0).normal(size=(100, 3))
+    >>> turn = np.array([[0.0, 1, 0], [1, 0, 0], [0, 0, -1]])
+    >>> bool(np.abs(fit_map(s, s @ turn.T) - turn).max() < 0.01)
+    True
+    """
+    s, t = (np.asarray(rows, dtype=np.float64) for rows in (student, teacher))
+    gram = s.T @ s
+    gram += _RIDGE * np.trace(gram) / len(gram) * np.eye(len(gram))
+    return np.asarray(np.linalg.solve(gram, s.T @ t).T)
+
+
+def map_into_space(model: SentenceTransformer, weight: np.ndarray) -> None:
+    """Append the map to a model: built-in modules, so that it loads without custom code."""
+    from sentence_transformers.base.modules import Dense, Normalize
+
+    dense = Dense(
+        weight.shape[1],
+        weight.shape[0],
+        bias=False,
+        activation_function=None,
+        init_weight=torch.from_numpy(weight).float(),
+    )
+    for module in (Normalize(), dense, Normalize()):
+        model.append(module.to(model.device))

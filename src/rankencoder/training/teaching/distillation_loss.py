@@ -1,0 +1,101 @@
+"""The loss of distillation: the student's cosines follow what its teachers agree on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from rankencoder.training.losses.formulas import cosine_matrix, rank_loss, select_pairs
+from rankencoder.training.methods.method import cite
+from rankencoder.training.teaching.targets import TeacherSimilarity
+
+SCALE = 100.0  # squared differences of cosines are small numbers
+
+
+def vector_loss(vectors: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Return the mean of 1 − cosine of each vector and its target.
+
+    >>> vector_loss(torch.tensor([[2.0, 0.0], [0.0, 1.0]]), torch.tensor([[1.0, 0.0], [1.0, 0.0]])).item()
+    0.5
+    """
+    with torch.autocast(vectors.device.type, enabled=False):
+        return 1 - functional.cosine_similarity(vectors.float(), targets.float(), dim=1).mean()
+
+
+class DistillationLoss(nn.Module):
+    """Let the cosines of all pairs of a batch follow the teachers' similarities."""
+
+    def __init__(self, model: Any, similarity: TeacherSimilarity, *, vector_weight: float = 0.0) -> None:
+        """
+        The squared error of Eq. 5 over all pairs of two different sentences, times 100.
+
+        Args:
+            model: The student, a SentenceTransformer.
+            similarity: The teachers' similarities of a batch, as one.
+            vector_weight: Weight of a second loss, 1 − cosine with the vectors of the encoder that the
+                student is made of, where both have the same dimension.
+
+        References:
+            - Ranking-Enhanced Unsupervised Sentence Representation Learning: https://aclanthology.org/2023.acl-long.879/
+
+        Requirements:
+            1. The teachers' vectors of the batch, sent along by `TextCollator` as "teacher0", "teacher1", …,
+               and those of the student's origin as "origin" where ``vector_weight`` is not 0.
+
+        Inputs:
+            +-----------------------+---------------------------------+
+            | Texts                 | Labels                          |
+            +=======================+=================================+
+            | sentences, as tokens  | none; the teachers' vectors     |
+            +-----------------------+---------------------------------+
+
+        Relations:
+            - `RankEncoderLoss` learns the same similarities beside a contrastive loss.
+            - ``MSELoss`` of sentence-transformers learns one teacher's vectors; this one learns similarities,
+              which several teachers of any dimension can agree on.
+
+        Example:
+            ::
+
+                similarity = TeacherSimilarity([vectors_a[:1000], vectors_b[:1000]], "cosine")
+                loss = DistillationLoss(SentenceTransformer("all-MiniLM-L6-v2"), similarity)
+
+        """  # noqa: D212
+        super().__init__()
+        self.model = model
+        self.similarity = similarity
+        self.vector_weight = vector_weight
+        self.logged: dict[str, torch.Tensor] = {}
+
+    def forward(self, features: list[dict[str, Any]], labels: torch.Tensor | None = None) -> torch.Tensor:
+        """Return the loss of a batch; its parts are in ``logged`` then."""
+        inputs = dict(features[0])
+        taught = [inputs.pop(f"teacher{i}") for i in range(len(self.similarity.teachers))]
+        origin = inputs.pop("origin", None)
+        targets = self.similarity(taught)
+        vectors = self.model(inputs)["sentence_embedding"]
+        everyone = select_pairs(targets, -torch.inf, torch.inf, "never")
+        loss = SCALE * rank_loss(cosine_matrix(vectors, vectors), targets, everyone)
+        self.logged = {"similarities": loss.detach(), "target": targets.mean()}
+        if self.vector_weight:
+            distance = vector_loss(vectors, origin)
+            self.logged["vectors"] = distance.detach()
+            loss = loss + self.vector_weight * distance
+        return loss
+
+    def state(self) -> dict[str, torch.Tensor]:
+        """Return what changes without a gradient: nothing."""
+        return {}
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Return the options, for the model card."""
+        teachers = {"target": self.similarity.target, "teachers": len(self.similarity.teachers)}
+        return {**teachers, "scale": SCALE, "vector_weight": self.vector_weight}
+
+    @property
+    def citation(self) -> str:
+        """The BibTeX entry of RankEncoder, for the model card."""
+        return cite("seonwoo-etal-2023-ranking")

@@ -1,0 +1,323 @@
+"""`distill` as its users meet it: teachers of every kind, students of every kind, resuming, bad input."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from rankencoder import RankEncoder, distill
+from rankencoder.errors import InputError, TrainingWarning
+
+pytestmark = pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
+QUICK = {"batch_size": 64, "max_steps": 6, "progress": False, "device": "cpu"}
+
+
+@pytest.fixture(scope="module")
+def other_folder(tmp_path_factory, tiny_folder):
+    """A second encoder: the tiny BERT with other weights."""
+    model = SentenceTransformer(str(tiny_folder), device="cpu")
+    torch.manual_seed(5)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    folder = tmp_path_factory.mktemp("other") / "model"
+    model.save_pretrained(str(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def better(tmp_path_factory, tiny_folder, other_folder, corpus_file):
+    """A student taught by two teachers, itself among them."""
+    out = tmp_path_factory.mktemp("better") / "out"
+    teachers = [str(tiny_folder), str(other_folder)]
+    settings = {**QUICK, "max_steps": 40, "learning_rate": 1e-3}
+    return distill(corpus_file, out, teacher=teachers, student=tiny_folder, **settings)
+
+
+def weights(folder):
+    model = SentenceTransformer(str(folder), device="cpu")
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def test_a_student_comes_nearer_to_its_teachers(better):
+    agreement = better.record["agreement"]
+    assert better.is_nearer
+    assert agreement["after"]["spearman"] > agreement["before"]["spearman"]
+    assert sorted(path.name for path in better.folder.iterdir()) == [
+        "distill.yaml",
+        "encoder",
+        "rankencoder-run.json",
+    ]
+    assert json.loads((better.folder / "rankencoder-run.json").read_text())["finished"] is True
+
+
+def test_the_student_loads_without_our_code(better):
+    code = (
+        "import sys; sys.modules['rankencoder'] = None\n"
+        "from sentence_transformers import SentenceTransformer\n"
+        f"print(SentenceTransformer({str(better.encoder)!r}, device='cpu').encode(['The cat sees']).shape)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "(1, 32)"
+
+
+def test_the_card_names_teachers_text_and_figures(better, tiny_folder):
+    card = (better.encoder / "README.md").read_text()
+    assert "`model`" in card
+    assert "corpus.txt: 1,200 sentences" in card
+    assert "nearer to its teachers by" in card
+    assert "better" not in card.replace("tests/better", "").lower().split("## how it was made")[0]
+
+
+def test_cosines_keep_their_scale(better, tiny_folder, sentences):
+    """Old thresholds hold: mean and spread of the student's cosines are what they were."""
+
+    def scale(folder):
+        vectors = SentenceTransformer(str(folder), device="cpu").encode(
+            sentences[::4], normalize_embeddings=True
+        )
+        cosines = (vectors @ vectors.T)[np.triu_indices(len(vectors), 1)]
+        return cosines.mean(), cosines.std()
+
+    (mean, deviation), (new_mean, new_deviation) = scale(tiny_folder), scale(better.encoder)
+    assert abs(mean - new_mean) < 0.5 * deviation
+    assert 0.5 < new_deviation / deviation < 2
+
+
+@pytest.mark.parametrize("target", ["ranks", "cosine"])
+def test_other_targets(target, tmp_path, tiny_folder, other_folder, corpus_file):
+    run = distill(
+        corpus_file,
+        tmp_path / "out",
+        teacher=[tiny_folder, other_folder],
+        student=other_folder,
+        target=target,
+        weight=[3.0, 1.0],
+        **QUICK,
+    )
+    assert run.record["config"]["target"] == target
+    assert run.load().encode(["The cat"]).shape == (1, 32)
+
+
+def test_teachers_of_every_kind(tmp_path, tiny_folder, tiny_saved, sentences, callable_encoder):
+    """An encoder with a prompt, a RankEncoder's folder, an open RankEncoder, a callable, a model in memory."""
+    teachers = [
+        f"{tiny_folder}?prompt=the ",
+        tiny_saved,
+        RankEncoder(callable_encoder, sentences, form="linear", progress=False),
+        callable_encoder,
+        SentenceTransformer(str(tiny_folder), device="cpu"),
+    ]
+    run = distill(sentences, tmp_path / "out", teacher=teachers, student=tiny_folder, **QUICK)
+    assert len(run.record["teachers"]) == 5
+    assert run.record["teachers"][1]["dimension"] == RankEncoder.load(tiny_saved).dimension
+
+
+def test_layers_of_an_encoder(tmp_path, tiny_folder, corpus_file):
+    run = distill(
+        corpus_file, tmp_path / "out", teacher=tiny_folder, student=tiny_folder, layers=1, **QUICK
+    )
+    model = run.load()
+    assert model[0].auto_model.config.num_hidden_layers == len(model[0].auto_model.encoder.layer) == 1
+    assert run.record["config"]["vector_weight"] > 0
+
+
+def test_a_static_student(tmp_path, tiny_folder, corpus_file):
+    run = distill(
+        corpus_file, tmp_path / "out", teacher=tiny_folder, student="static", dim=16, **QUICK
+    )
+    model = run.load()
+    assert type(model[0]).__name__ == "StaticEmbedding"
+    assert model.encode(["The cat sees the dog", "never seen: xylophone"]).shape == (2, 16)
+    assert run.record["sentences_per_second"] > 0
+
+
+def test_a_plain_backbone_takes_its_teachers_scale(tmp_path, backbone, tiny_folder, corpus_file):
+    run = distill(corpus_file, tmp_path / "out", teacher=tiny_folder, student=backbone, **QUICK)
+    assert run.record["student"]["kind"] == "backbone"
+
+
+def test_a_student_in_its_teachers_space(tmp_path, tiny_folder, corpus_file, sentences):
+    """Documents indexed by the teacher are found by queries of the student."""
+    run = distill(
+        corpus_file,
+        tmp_path / "out",
+        teacher=tiny_folder,
+        student="static",
+        dim=24,
+        space="teacher",
+        **{**QUICK, "max_steps": 60},
+    )
+    teacher = SentenceTransformer(str(tiny_folder), device="cpu")
+    documents = teacher.encode(sentences[:300], normalize_embeddings=True)
+    queries = run.load().encode(sentences[:300], normalize_embeddings=True)
+    assert queries.shape == documents.shape
+    own = (queries * documents).sum(axis=1).mean()
+    crossed = (queries * np.roll(documents, 7, axis=0)).sum(axis=1).mean()
+    assert own > crossed
+    assert 0 < run.record["space"]["recall"] <= 1
+
+
+def test_dev_pairs_give_the_gain_with_its_interval(tmp_path, tiny_folder, other_folder, corpus_file, sentences):
+    from scipy.stats import spearmanr
+
+    gold = SentenceTransformer(str(other_folder), device="cpu")
+    a, b = sentences[:80], sentences[300:380]
+    cosines = gold.similarity_pairwise(gold.encode(a), gold.encode(b)).numpy()
+    dev = tmp_path / "dev.tsv"
+    rows = (f"{score:.6f}\t{x}\t{y}\n" for score, x, y in zip(cosines, a, b, strict=True))
+    dev.write_text("".join(rows))
+    run = distill(
+        corpus_file,
+        tmp_path / "out",
+        teacher=[tiny_folder, other_folder],
+        student=tiny_folder,
+        dev=[str(dev)],
+        **{**QUICK, "learning_rate": 1e-3, "max_steps": 30},
+    )
+    found = run.record["dev"]
+    for key, folder in (("before", tiny_folder), ("after", run.encoder)):
+        model = SentenceTransformer(str(folder), device="cpu")
+        own = model.similarity_pairwise(model.encode(a), model.encode(b)).numpy()
+        assert found[key] == pytest.approx(spearmanr(cosines, own).statistic, abs=1e-4)
+    assert found["interval"][0] <= found["gain"] <= found["interval"][1]
+    assert found["after"] >= found["before"]  # the start is a candidate
+
+
+# -- resuming
+
+
+def test_a_killed_run_ends_as_an_undisturbed_one(tmp_path, tiny_folder, other_folder, corpus_file):
+    """Killed at any moment, a resumed run has the same weights, bit for bit."""
+    common = ["--teacher", tiny_folder, "--teacher", other_folder, "--student", tiny_folder]
+    common += ["--batch-size", "64", "--max-steps", "30", "--device", "cpu", "--set", "save_steps=5"]
+    command = [sys.executable, "-m", "rankencoder", "distill", corpus_file, *common]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    subprocess.run([*map(str, command), "-o", whole], check=True, env=environment, capture_output=True)
+    process = subprocess.Popen([*map(str, command), "-o", cut], env=environment, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not list(cut.glob("work/checkpoints/checkpoint-*/manifest.json")):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert (cut / "work").exists(), "it was killed too late to be resumed"
+    again = [sys.executable, "-m", "rankencoder", "distill", "--resume", "-o", str(cut)]
+    subprocess.run(again, check=True, env=environment, capture_output=True)
+    expected, found = weights(whole / "encoder"), weights(cut / "encoder")
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+def test_a_teacher_that_dies_is_not_asked_again_for_what_it_gave(tmp_path, tiny_folder, callable_encoder, monkeypatch):
+    from rankencoder.training.teaching import teachers as module
+
+    monkeypatch.setattr(module, "_PART", 256)
+    texts = [f"The cat number {n} sees" for n in range(1000)]
+    seen, alive = [], [600]
+
+    def mortal(batch):
+        if len(seen) > alive[0]:
+            raise InputError("the teacher is gone")
+        seen.extend(batch)
+        return callable_encoder(batch)
+
+    out = tmp_path / "out"
+    with pytest.raises(InputError, match="the teacher is gone"):
+        distill(texts, out, teacher=[mortal, tiny_folder], student=tiny_folder, **QUICK)
+    before, alive[0] = len(seen), 10**9
+    distill(output=out, teacher=[mortal, tiny_folder], student=tiny_folder, resume=True, **QUICK)
+    assert len(seen) - before < 700  # at least one part of 256 was kept
+
+
+# -- bad input
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"teacher": None}, "no teacher"),
+        ({"student": None}, "no student"),
+        ({"student": "no/such-encoder"}, "no such folder"),
+        ({"teacher": "no-such-file.npy"}, "no such file of vectors"),
+        ({"weight": [1.0, 2.0]}, "2 weights for 1 teachers"),
+        ({"layers": 7}, "2 layers|layers"),
+        ({"student": "static", "layers": 1}, "no layers"),
+        ({"batch_size": 5000}, "fewer than one batch"),
+        ({"target": "rank"}, "did you mean 'ranks'"),
+    ],
+)
+def test_bad_settings_are_one_clear_line(change, message, tmp_path, tiny_folder, other_folder, corpus_file):
+    given = {"teacher": other_folder, "student": tiny_folder, **QUICK, **change}
+    with pytest.raises(InputError, match=message):
+        distill(corpus_file, tmp_path / "out", **given)
+    assert not (tmp_path / "out").exists() or change.get("layers") == 7
+
+
+def test_an_encoder_does_not_learn_from_itself_alone(tmp_path, tiny_folder, corpus_file):
+    with pytest.raises(InputError, match="would learn from itself"):
+        distill(corpus_file, tmp_path / "out", teacher=tiny_folder, student=tiny_folder, **QUICK)
+
+
+@pytest.mark.parametrize("fault", ["nan", "dimension", "rows"])
+def test_teachers_at_fault(fault, tmp_path, tiny_folder, sentences, callable_encoder):
+    def faulty(batch):
+        rows = callable_encoder(batch)
+        if any("paints" in text for text in batch):
+            rows = {"nan": rows * np.nan, "dimension": rows[:, :-1], "rows": rows[:-1]}[fault]
+        return rows
+
+    expected = {"nan": "NaN or infinite", "dimension": "15 dimensions, earlier 16", "rows": "one row per sentence"}
+    with pytest.raises(InputError, match=expected[fault]):
+        distill(sentences, tmp_path / "out", teacher=[faulty, tiny_folder], student=tiny_folder, **QUICK)
+
+
+def test_a_tokenizer_that_knows_none_of_the_text(tmp_path, tiny_folder, callable_encoder):
+    texts = [f"猫は{n}匹の犬を見る" for n in range(500)]
+    with pytest.raises(InputError, match="does not know"):
+        distill(texts, tmp_path / "out", teacher=callable_encoder, student=tiny_folder, **QUICK)
+
+
+def test_a_dissenting_teacher_is_named(tmp_path, tiny_folder, sentences, callable_encoder):
+    def noisy(batch):
+        return callable_encoder(batch) + 0.1
+
+    def stranger(batch):
+        return np.random.default_rng(len(batch[0])).normal(size=(len(batch), 8))
+
+    with pytest.warns(TrainingWarning, match="stranger disagrees with the rest"):
+        run = distill(
+            sentences, tmp_path / "out", teacher=[callable_encoder, noisy, stranger], student=tiny_folder, **QUICK
+        )
+    assert "stranger" in run.record["dissent"]["name"]
+
+
+def test_a_student_that_ends_no_nearer_is_told_and_strict_fails(
+    run_cli, tmp_path, tiny_folder, other_folder, corpus_file
+):
+    arguments = [corpus_file, "--teacher", tiny_folder, "--teacher", other_folder, "--student", tiny_folder]
+    arguments += ["--batch-size", 64, "--max-steps", 2, "--learning-rate", 5, "--device", "cpu", "--strict"]
+    code, out, _ = run_cli("distill", *arguments, "-o", tmp_path / "out")
+    assert "no nearer to its teachers" in out
+    assert code == 1
+
+
+def test_the_command_line_and_its_settings_file(run_cli, tmp_path, tiny_folder, other_folder, corpus_file):
+    arguments = [corpus_file, "--teacher", other_folder, "--student", tiny_folder, "--batch-size", 64]
+    arguments += ["--max-steps", 3, "--device", "cpu", "--json"]
+    code, out, err = run_cli("distill", *arguments, "-o", tmp_path / "a")
+    assert code == 0, err
+    assert json.loads(out)["finished"] is True
+    code, again, err = run_cli("distill", "--config", tmp_path / "a/distill.yaml", "-o", tmp_path / "b", "--json")
+    assert code == 0, err
+    first, second = (weights(Path(tmp_path, name, "encoder")) for name in "ab")
+    assert all(torch.equal(first[name], second[name]) for name in first)
+    code, _, err = run_cli("distill", "--resume", "-o", tmp_path / "a")
+    assert code == 2
+    assert "finished" in err
