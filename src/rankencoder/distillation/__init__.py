@@ -1,0 +1,1 @@
+"""Teach an encoder what others agree on, on unlabelled text."""
