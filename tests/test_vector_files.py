@@ -1,3 +1,4 @@
+import hashlib
 import json
 import os
 import signal
@@ -41,7 +42,23 @@ def test_all_formats_hold_the_same_vectors(tiny_saved, text_file, tmp_path, sent
     assert np.allclose([line["vector"] for line in lines], expected, atol=1e-5)
     assert table["text"] == [line["text"] for line in lines] == sentences[:350]
     assert table["line"] == [line["line"] for line in lines] == list(range(1, 351))
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.txt", "v.jsonl", "v.npy", "v.parquet"]
+    names = ["in.txt", "v.jsonl", "v.npy", "v.npy.json", "v.parquet"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == names
+
+
+def test_a_npy_file_has_a_note_of_its_sentences(tiny_saved, text_file, tmp_path, sentences):
+    encode_file(tiny_saved, text_file, tmp_path / "v.npy")
+    digest = hashlib.sha256("".join(f"{text}\n" for text in sentences[:350]).encode()).hexdigest()
+    note = json.loads((tmp_path / "v.npy.json").read_text())
+    assert note == {"rows": 350, "dimension": 96, "sha256": digest, "model": str(tiny_saved)}
+    text_file.write_text("The cat\n\nThe dog\nThe cat\n")
+    (tmp_path / "v.npy").unlink()
+    with pytest.raises(InputError, match=r"v\.npy\.json already exists"):
+        encode_file(tiny_saved, text_file, tmp_path / "v.npy", skip_invalid=True)
+    encode_file(tiny_saved, text_file, tmp_path / "v.npy", skip_invalid=True, overwrite=True)
+    note = json.loads((tmp_path / "v.npy.json").read_text())
+    assert note["sha256"] == hashlib.sha256(b"The cat\nThe dog\nThe cat\n").hexdigest()
+    assert note["rows"] == 3
 
 
 def test_interrupted_work_goes_on_where_it_stopped(tiny_saved, text_file, tmp_path, monkeypatch):
@@ -64,6 +81,7 @@ def test_interrupted_work_goes_on_where_it_stopped(tiny_saved, text_file, tmp_pa
         "skipped": 0,
     }
     assert (tmp_path / "v.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
+    assert (tmp_path / "v.npy.json").read_bytes() == (tmp_path / "whole.npy.json").read_bytes()
 
 
 def test_changed_input_is_encoded_anew(tiny_saved, text_file, tmp_path, monkeypatch):

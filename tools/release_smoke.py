@@ -191,6 +191,13 @@ def demo(_: Path) -> None:
     expect(rankencoder("demo", "--size", "200", "--functions", "20"), "plain cosine")
 
 
+def api(_: Path) -> None:
+    """Ask an API that is not there, which is told."""
+    asking = "from rankencoder.distillation.api_encoder import ApiEncoder as A"
+    told = run("-c", f"{asking}; A('m', base_url='http://127.0.0.1:9/v1').encode(['a'])", code=1)
+    expect(told, "no answer from http://127.0.0.1:9/v1")
+
+
 def mteb(_: Path) -> None:
     """Ask for a task, whose data needs a network: it is known, and the rest is told."""
     told = rankencoder("evaluate", "model", "--mteb", "STS12", code=2)
@@ -228,7 +235,8 @@ def quickstart(source: Path) -> None:
 SMOKE: dict[str, Callable[[Path], None]] = {
     function.__name__: function
     for function in (
-        plain, quickstart, data, report, train, sncse, search, serve, explore, ray, demo, mteb, docs, dev,
+        plain, quickstart, data, report, train, sncse, search, serve, explore, ray, demo, api, mteb, docs,
+        dev,
     )
 }  # fmt: skip
 

@@ -75,7 +75,8 @@ class Encoder:
             name = _model_name(source)
         elif callable(encode := getattr(source, "encode", source)):
             self.function = encode
-            name = getattr(source, "__qualname__", type(source).__qualname__)
+            kind = getattr(source, "__qualname__", type(source).__qualname__)
+            name = str(getattr(source, "name", kind))
         else:
             raise InputError(
                 f"{type(source).__name__} is no encoder: give a SentenceTransformer, its folder or hub name, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from itertools import islice
 from pathlib import Path
@@ -12,10 +13,10 @@ from tqdm.auto import tqdm
 
 from rankencoder.errors import InputError
 from rankencoder.fingerprints import digest
-from rankencoder.io.corpus import LONGEST, Sentence, read_sentences, usable_sentences
+from rankencoder.io.corpus import LONGEST, Sentence, digest_line, read_sentences, usable_sentences
 from rankencoder.io.files import Place, fingerprint, is_address, list_files, whereabouts
 from rankencoder.io.parts import Parts, clear_leftover_parts, clear_parts, join_vectors
-from rankencoder.io.storage import check_free, import_pyarrow, new_file
+from rankencoder.io.storage import check_free, import_pyarrow, new_file, write_json
 from rankencoder.model import RankEncoder, open_model
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def encode_file(
 
     :param model: Whatever `open_model` opens.
     :param source: What `read_sentences` reads.
-    :param target: A ``.npy`` (vectors alone), ``.parquet`` or ``.jsonl`` (with text, file and line) file.
+    :param target: A ``.npy`` (vectors alone; ``NAME.npy.json`` beside it says of which sentences),
+        ``.parquet`` or ``.jsonl`` (with text, file and line) file.
     :param skip_invalid: Skip and count empty and over-long sentences, instead of stopping at one.
     :return: How many sentences were ``encoded`` now, taken over as ``resumed``, and ``skipped``.
     :raises InputError: If the input is at fault. What was encoded so far is kept for the next try with the
@@ -58,9 +60,12 @@ def encode_file(
     found = read_sentences(source, column=column, max_chars=LONGEST)
     rows = usable_sentences(found, counts, "skip" if skip_invalid else "stop")
     paths: list[Path] = []
+    sha256 = hashlib.sha256()
     with tqdm(desc="Encoding", unit=" sentences", disable=not progress) as bar:
         for number, part in enumerate(iter(lambda: list(islice(rows, PART)), [])):
             paths.append(parts.path(number))
+            for row in part:
+                digest_line(sha256, row.text or "")
             if parts.is_finished(number):
                 counts["resumed"] += len(part)
             else:
@@ -70,8 +75,8 @@ def encode_file(
             bar.update(len(part))
     if not paths:
         raise InputError(f"{source} holds no sentence to encode")
-    with new_file(target) as path:
-        _join(paths, target.suffix, opened.dimension, path)
+    about = {"rows": counts["encoded"] + counts["resumed"], "dimension": opened.dimension}
+    _write_target(paths, target, {**about, "sha256": sha256.hexdigest(), "model": opened.name})
     clear_parts(target)
     return counts
 
@@ -82,11 +87,18 @@ def _check_target(target: Path, source: Place, overwrite: bool) -> None:
             f"{target}: cannot write {target.suffix or 'a file without suffix'}: use {', '.join(FORMATS)}"
         )
     check_free(target, overwrite=overwrite)
+    if target.suffix == ".npy":
+        check_free(about_file(target), overwrite=overwrite)
     if target.is_dir():
         raise InputError(f"{target} is a folder: give the name of a file to write")
     read, written = whereabouts(source), whereabouts(target)
     if read == written or read in written.parents:
         raise InputError(f"{target} is or lies in {source}, which is read: write it somewhere else")
+
+
+def about_file(vectors: Path) -> Path:
+    """Return the file beside a ``.npy`` file that says of which sentences its vectors are."""
+    return vectors.with_name(f"{vectors.name}.json")
 
 
 def source_stamp(source: Place) -> list[str]:
@@ -123,6 +135,18 @@ def _write_part(path: Path, suffix: str, part: list[Sentence], model: RankEncode
     else:
         pa, pq = import_pyarrow()
         pq.write_table(pa.Table.from_batches([make_batch(part, vectors)]), path)
+
+
+def _write_target(paths: list[Path], target: Path, about: dict[str, Any]) -> None:
+    """Write the vectors, and what a ``.npy`` file cannot say of itself after them."""
+    npy = target.suffix == ".npy"
+    if npy:
+        about_file(target).unlink(missing_ok=True)  # of the vectors that are overwritten
+    with new_file(target) as path:
+        _join(paths, target.suffix, about["dimension"], path)
+    if npy:
+        with new_file(about_file(target)) as path:
+            write_json(path, about)
 
 
 def _join(paths: list[Path], suffix: str, dimension: int, target: Path) -> None:

@@ -113,6 +113,11 @@ def usable_sentences(
             raise InputError(f"{row.place}: the sentence is {what}; set `skip_invalid` to skip such lines")
 
 
+def digest_line(digest: Any, text: str) -> None:
+    """Add a sentence to the digest of a corpus: its text and a newline."""
+    digest.update(text.encode() + b"\n")
+
+
 def check_unicode(text: str, place: str) -> None:
     """Refuse lone surrogates, which neither tokenizers nor files can hold."""
     try:

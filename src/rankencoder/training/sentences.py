@@ -10,8 +10,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rankencoder.errors import InputError, TrainingWarning
-from rankencoder.io.corpus import LONGEST, Sentence, read_sentences
+from rankencoder.io.corpus import LONGEST, Sentence, digest_line, read_sentences
 from rankencoder.io.storage import check_kinds, file_digest, import_pyarrow, new_file, read_json, write_json
 
 if TYPE_CHECKING:
@@ -26,9 +28,10 @@ _FEW = 10_000
 class Sentences:
     """The distinct sentences of a corpus, with row numbers, in their order."""
 
-    rows: Dataset  # columns "row" and "text"
+    rows: Dataset  # columns "row", "text" and "place": its number among the corpus' usable lines
     counts: dict[str, int]  # what became of the corpus' lines
     sha256: str  # of all sentences
+    lines_sha256: str  # of all usable lines: the sentences with their duplicates
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -36,6 +39,15 @@ class Sentences:
     def texts(self, start: int, stop: int) -> list[str]:
         """Return the sentences from one row up to another."""
         return list(self.rows[start:stop]["text"])
+
+    @property
+    def lines(self) -> int:
+        """Usable lines of the corpus: its sentences with their duplicates."""
+        return self.counts["sentences"] + self.counts["duplicates"]
+
+    def places(self, start: int, stop: int) -> np.ndarray:
+        """Return the numbers of the sentences' lines among the usable ones, from one row up to another."""
+        return np.array(self.rows[start:stop]["place"], dtype=np.int64)
 
     def __iter__(self) -> Iterator[str]:
         """Yield all sentences; many are read at a time, which is much faster than one by one."""
@@ -50,10 +62,10 @@ def store_sentences(corpus: Any, folder: Path, *, column: str | None, progress: 
     """
     pa, _ = import_pyarrow()
     counts = dict.fromkeys(("lines", "sentences", "empty", "overlong", "duplicates"), 0)
-    digest = hashlib.sha256()
+    digests = {"sha256": hashlib.sha256(), "lines_sha256": hashlib.sha256()}
     rows = read_sentences(corpus, column=column, max_chars=LONGEST, progress=progress)
-    kept = _distinct(rows, counts, digest)
-    schema = pa.schema({"row": pa.int64(), "text": pa.large_string()})
+    kept = _distinct(rows, counts, digests)
+    schema = pa.schema({"row": pa.int64(), "text": pa.large_string(), "place": pa.int64()})
     arrow = folder / "sentences.arrow"
     with (
         new_file(arrow) as path,
@@ -62,10 +74,12 @@ def store_sentences(corpus: Any, folder: Path, *, column: str | None, progress: 
     ):
         while batch := list(islice(kept, _BATCH)):
             numbers = range(counts["sentences"] - len(batch), counts["sentences"])
-            out.write_batch(pa.record_batch([list(numbers), batch], schema=schema))
+            texts, places = zip(*batch, strict=True)
+            out.write_batch(pa.record_batch([list(numbers), texts, places], schema=schema))
     _check_number(counts)
     with new_file(folder / "sentences.json") as path:
-        write_json(path, {"counts": counts, "sha256": digest.hexdigest(), "file": file_digest(arrow)})
+        found = {name: digest.hexdigest() for name, digest in digests.items()}
+        write_json(path, {"counts": counts, **found, "file": file_digest(arrow)})
     return load_sentences(folder)
 
 
@@ -75,12 +89,18 @@ def load_sentences(folder: Path) -> Sentences:
 
     about, arrow = folder / "sentences.json", folder / "sentences.arrow"
     stored = check_kinds(read_json(about), about, counts=dict, sha256=str, file=str)
+    if not isinstance(stored.get("lines_sha256"), str):
+        raise InputError(f"{about} was written by an earlier version: train anew with `overwrite`")
     if not arrow.exists() or file_digest(arrow) != stored["file"]:  # mapped, it could end the process
         raise InputError(f"{arrow} is not what was written: train anew with `overwrite`")
-    return Sentences(Dataset.from_file(str(arrow)), stored["counts"], stored["sha256"])
+    rows = Dataset.from_file(str(arrow))
+    return Sentences(rows, stored["counts"], stored["sha256"], stored["lines_sha256"])
 
 
-def _distinct(rows: Iterator[Sentence], counts: dict[str, int], digest: Any) -> Iterator[str]:
+def _distinct(
+    rows: Iterator[Sentence], counts: dict[str, int], digests: dict[str, Any]
+) -> Iterator[tuple[str, int]]:
+    """Yield the distinct sentences, each with its number among the usable lines."""
     seen: set[bytes] = set()
     for row in rows:
         counts["lines"] += 1
@@ -89,15 +109,15 @@ def _distinct(rows: Iterator[Sentence], counts: dict[str, int], digest: Any) -> 
         elif not row.text:
             counts["empty"] += 1
         else:
-            raw = row.text.encode()
-            key = hashlib.blake2b(raw, digest_size=8).digest()
+            digest_line(digests["lines_sha256"], row.text)
+            key = hashlib.blake2b(row.text.encode(), digest_size=8).digest()
             if key in seen:
                 counts["duplicates"] += 1
                 continue
             seen.add(key)
+            digest_line(digests["sha256"], row.text)
             counts["sentences"] += 1
-            digest.update(raw + b"\n")
-            yield row.text
+            yield row.text, counts["sentences"] + counts["duplicates"] - 1
 
 
 def _check_number(counts: dict[str, int]) -> None:

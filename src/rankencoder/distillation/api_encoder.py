@@ -1,0 +1,258 @@
+"""A teacher behind an OpenAI-compatible API, whose vectors are kept: no sentence is paid for twice."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from rankencoder.errors import InputError, first_line, shorten
+from rankencoder.fingerprints import digest
+from rankencoder.io.storage import cache_root
+from rankencoder.io.stored_vectors import StoredVectors, sentence_key
+
+if TYPE_CHECKING:
+    import openai
+
+KEY_VARIABLE = "OPENAI_API_KEY"
+RETRIES = 12  # they take a minute: limits are per minute
+_FIRST_RETRIES = 2  # before it is asked whether patience can help
+_TIMEOUT = 60.0  # seconds for an answer
+_CHARACTERS = 200_000  # of a request; OpenAI reads 300,000 tokens
+_REFUSALS = (400, 413, 422)  # HTTP statuses of a request that the API cannot take
+
+
+@dataclass(frozen=True)
+class ApiEstimate:
+    """What encoding some sentences will take.
+
+    :param sentences: How many will be sent.
+    :param cached: How many more have vectors already.
+    :param tokens: Of the sentences to send: one for four bytes, as in English.
+    :param cost: In dollars, if a price is given.
+    """
+
+    name: str
+    sentences: int
+    cached: int
+    tokens: int
+    cost: float | None
+
+    def __str__(self) -> str:
+        paid = f" ({self.cached:,} already paid for)" if self.cached else ""
+        tokens = f"about {float(f'{self.tokens:.2g}'):,.0f} tokens"
+        cost = f", about ${max(self.cost, 0.01):,.2f}" if self.cost else ""
+        return f"{self.name}: {self.sentences:,} sentences to send{paid}, {tokens}{cost}"
+
+
+class ApiEncoder:
+    """An embedding model of OpenAI, or of a server that speaks its protocol.
+
+    Vectors are stored by sentence in the cache as soon as a request is answered. The key is read from
+    ``OPENAI_API_KEY``; servers other than OpenAI's may need none.
+
+    :param model: What the API calls the model.
+    :param base_url: The address of the API, such as ``http://localhost:8000/v1``; by default OpenAI's.
+    :param requests: Requests at a time.
+    :param batch: Sentences per request, at most.
+    """
+
+    def __init__(
+        self, model: str, *, base_url: str | None = None, requests: int = 4, batch: int = 256
+    ) -> None:
+        try:
+            import openai
+        except ImportError as error:
+            raise InputError("an API needs openai: pip install 'rankencoder[api]'") from error
+        self.model, self.name = model, f"openai:{model}"
+        self.requests, self.batch = requests, batch
+        self.url = _check_address(
+            base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+        )
+        self._client = openai.OpenAI(api_key=_read_key(self.url), base_url=self.url, timeout=_TIMEOUT)
+        readable = re.sub(r"[^\w.-]+", "-", model)[:60]
+        self._stored = StoredVectors(cache_root("api", f"{readable}-{digest([self.url, model])[:16]}"))
+        self._dimension = self._stored_dimension()
+        self._answered = False
+        self._lock = Lock()
+
+    def encode(self, sentences: list[str]) -> np.ndarray:
+        """Return the vectors of sentences, ``[len(sentences), dimension]``, asking for those not stored.
+
+        :raises InputError: If the API cannot answer, or answers with something else than vectors. All that it
+            answered before is stored.
+        """
+        keys = [sentence_key(sentence) for sentence in sentences]
+        texts = dict(zip(keys, sentences, strict=True))
+        found = self._stored.read(texts)
+        missing = [text for key, text in texts.items() if key not in found]
+        try:
+            self._send(missing)
+        except InputError as error:
+            if not (kept := len(self._stored.keys())):
+                raise
+            raise InputError(f"{error}; {kept:,} vectors are kept: run the same command again") from error
+        found |= self._stored.read(map(sentence_key, missing))
+        return np.array([found[key] for key in keys])
+
+    def estimate(self, sentences: Iterable[str], *, price: float | None = None) -> ApiEstimate:
+        """Return what encoding sentences will take.
+
+        :param price: Dollars per million tokens.
+        """
+        stored, seen = self._stored.keys(), set[bytes]()
+        cached = size = 0
+        for sentence in sentences:
+            if (key := sentence_key(sentence)) not in seen:
+                seen.add(key)
+                cached += key in stored
+                size += 0 if key in stored else len(sentence.encode())
+        tokens = -(-size // 4)
+        cost = None if price is None else tokens * price / 1e6
+        return ApiEstimate(self.name, len(seen) - cached, cached, tokens, cost)
+
+    def _send(self, sentences: list[str]) -> None:
+        """Ask for vectors, several requests at a time. After an error those under way are still stored."""
+        with ThreadPoolExecutor(self.requests) as pool:
+            waiting = [pool.submit(self._request, batch) for batch in self._batches(sentences)]
+            try:
+                for done in as_completed(waiting):
+                    done.result()
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def _batches(self, sentences: list[str]) -> Iterator[list[str]]:
+        batch: list[str] = []
+        size = 0
+        for sentence in sentences:
+            if len(batch) == self.batch or (batch and size + len(sentence) > _CHARACTERS):
+                yield batch
+                batch, size = [], 0
+            batch.append(sentence)
+            size += len(sentence)
+        if batch:
+            yield batch
+
+    def _request(self, batch: list[str]) -> None:
+        """Ask for the vectors of a batch and store them; a batch that is refused is halved."""
+        import openai
+        from pydantic_core import from_json
+
+        try:
+            answer = from_json(self._ask_patiently(batch))
+        except openai.APIError as error:
+            if getattr(error, "status_code", None) not in _REFUSALS:
+                raise InputError(self._explain(error)) from error
+            if len(batch) == 1:
+                raise InputError(
+                    f"{self.name} refuses {shorten(batch[0])!r} ({len(batch[0]):,} characters): "
+                    f"{_message(error)}; shorten or drop it"
+                ) from error
+            middle = len(batch) // 2
+            self._request(batch[:middle])
+            self._request(batch[middle:])
+        except ValueError as error:
+            raise InputError(f"{self.name} at {self.url} did not answer in JSON: {error}") from error
+        else:
+            self._store(batch, self._rows(batch, answer))
+
+    def _ask_patiently(self, batch: list[str]) -> bytes:
+        """Ask, and ask on for a minute unless that is in vain: no quota, or an API that never answered."""
+        import openai
+
+        try:
+            return self._ask(batch, _FIRST_RETRIES)
+        except (openai.RateLimitError, openai.InternalServerError, openai.APIConnectionError) as error:
+            unreachable = isinstance(error, openai.APIConnectionError) and not self._answered
+            if unreachable or error.code == "insufficient_quota":
+                raise
+            return self._ask(batch, RETRIES)
+
+    def _ask(self, batch: list[str], retries: int) -> bytes:
+        """Return the bare answer: the client takes seconds to make objects of 256 vectors."""
+        embeddings = self._client.with_options(max_retries=retries).embeddings.with_raw_response
+        return embeddings.create(model=self.model, input=batch, encoding_format="float").content
+
+    def _rows(self, batch: list[str], answer: Any) -> np.ndarray:
+        """Return the vectors of an answer in the order of the batch."""
+        data = answer.get("data") if isinstance(answer, dict) else None
+        items = [item for item in data if isinstance(item, dict)] if isinstance(data, list) else []
+        rows = {str(item.get("index")): item.get("embedding") for item in items}
+        names = list(map(str, range(len(batch))))
+        if len(items) != len(batch) or rows.keys() != set(names):
+            raise InputError(
+                f"{self.name} at {self.url} answered {len(batch)} sentences with {len(items)} vectors, "
+                f"{len(rows.keys() & set(names))} of them numbered: is this an embedding API?"
+            )
+        try:
+            return np.array([rows[name] for name in names], dtype=np.float32).reshape(len(batch), -1)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{self.name} at {self.url} returned no vectors of one dimension") from error
+
+    def _store(self, batch: list[str], rows: np.ndarray) -> None:
+        """Store the vectors that are any."""
+        good = np.isfinite(rows).all(axis=1) & rows.any(axis=1)
+        with self._lock:
+            if rows.shape[1] != (self._dimension or rows.shape[1]):
+                raise InputError(
+                    f"{self.name} returned vectors of {rows.shape[1]} dimensions, earlier {self._dimension}: "
+                    f"if it is another model now, delete {self._stored.folder}"
+                )
+            if good.any():
+                self._stored.add([sentence_key(batch[i]) for i in good.nonzero()[0]], rows[good])
+                self._dimension, self._answered = rows.shape[1], True
+        if not good.all():
+            sentence = batch[int((~good).argmax())]
+            raise InputError(
+                f"{self.name} returned a zero, NaN or infinite vector for {shorten(sentence)!r}: drop it"
+            )
+
+    def _stored_dimension(self) -> int | None:
+        found = self._stored.read(list(self._stored.keys())[:1])
+        return next((len(row) for row in found.values()), None)
+
+    def _explain(self, error: openai.APIError) -> str:
+        """Return what went wrong and what to do."""
+        status, told = getattr(error, "status_code", None), _message(error)
+        if error.code == "insufficient_quota":
+            return f"the quota of your account at {self.url} is used up: {told}"
+        if status is None:
+            return f"no answer from {self.url}: {told}; check the address and the network"
+        advice = {
+            401: f"set a valid key in the environment variable {KEY_VARIABLE}",
+            403: f"does the key in {KEY_VARIABLE} allow this model?",
+            404: "check the name of the model and the address",
+            429: f"throttled for more than {RETRIES} retries, try later",
+        }.get(status, "try later")
+        return f"{self.name} at {self.url}: HTTP {status}: {told}; {advice}"
+
+
+def _check_address(url: str) -> str:
+    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+        raise InputError(f"{url!r} is no address of an API: give one such as http://localhost:8000/v1")
+    return url.rstrip("/")
+
+
+def _read_key(url: str) -> str:
+    """Return the API key; servers other than OpenAI's get a placeholder where there is none."""
+    key = os.environ.get(KEY_VARIABLE, "").strip()
+    if not key and f".{urlsplit(url).hostname}".endswith(".openai.com"):
+        raise InputError(f"no API key: set the environment variable {KEY_VARIABLE}")
+    if key and not re.fullmatch("[!-~]+", key):
+        raise InputError(f"{KEY_VARIABLE} holds no API key: it must be one word of ASCII characters")
+    return key or "none"
+
+
+def _message(error: openai.APIError) -> str:
+    """Return what an API said, or why it could not be reached."""
+    body = error.body
+    if isinstance(body, dict) and body.get("message"):
+        return shorten(str(body["message"]).splitlines()[0].rstrip("."), 300)
+    return shorten(first_line(error.__cause__ or error).rstrip("."), 300)
