@@ -38,8 +38,8 @@ def better(tmp_path_factory, tiny_folder, other_folder, corpus_file):
     """A student taught by two teachers, itself among them."""
     out = tmp_path_factory.mktemp("better") / "out"
     teachers = [str(tiny_folder), str(other_folder)]
-    settings = {**QUICK, "max_steps": 40, "learning_rate": 1e-3}
-    return distill(corpus_file, out, teacher=teachers, student=tiny_folder, **settings)
+    settings = {**QUICK, "max_steps": 60, "learning_rate": 1e-3}
+    return distill(corpus_file, out, teacher=teachers, student=other_folder, **settings)
 
 
 def weights(folder):
@@ -122,18 +122,14 @@ def test_teachers_of_every_kind(tmp_path, tiny_folder, tiny_saved, sentences, ca
 
 
 def test_layers_of_an_encoder(tmp_path, tiny_folder, corpus_file):
-    run = distill(
-        corpus_file, tmp_path / "out", teacher=tiny_folder, student=tiny_folder, layers=1, **QUICK
-    )
+    run = distill(corpus_file, tmp_path / "out", teacher=tiny_folder, student=tiny_folder, layers=1, **QUICK)
     model = run.load()
     assert model[0].auto_model.config.num_hidden_layers == len(model[0].auto_model.encoder.layer) == 1
     assert run.record["config"]["vector_weight"] > 0
 
 
 def test_a_static_student(tmp_path, tiny_folder, corpus_file):
-    run = distill(
-        corpus_file, tmp_path / "out", teacher=tiny_folder, student="static", dim=16, **QUICK
-    )
+    run = distill(corpus_file, tmp_path / "out", teacher=tiny_folder, student="static", dim=16, **QUICK)
     model = run.load()
     assert type(model[0]).__name__ == "StaticEmbedding"
     assert model.encode(["The cat sees the dog", "never seen: xylophone"]).shape == (2, 16)
@@ -166,7 +162,9 @@ def test_a_student_in_its_teachers_space(tmp_path, tiny_folder, corpus_file, sen
     assert 0 < run.record["space"]["recall"] <= 1
 
 
-def test_dev_pairs_give_the_gain_with_its_interval(tmp_path, tiny_folder, other_folder, corpus_file, sentences):
+def test_dev_pairs_give_the_gain_with_its_interval(
+    tmp_path, tiny_folder, other_folder, corpus_file, sentences
+):
     from scipy.stats import spearmanr
 
     gold = SentenceTransformer(str(other_folder), device="cpu")
@@ -215,7 +213,9 @@ def test_a_killed_run_ends_as_an_undisturbed_one(tmp_path, tiny_folder, other_fo
     assert all(torch.equal(expected[name], found[name]) for name in expected)
 
 
-def test_a_teacher_that_dies_is_not_asked_again_for_what_it_gave(tmp_path, tiny_folder, callable_encoder, monkeypatch):
+def test_a_teacher_that_dies_is_not_asked_again_for_what_it_gave(
+    tmp_path, tiny_folder, callable_encoder, monkeypatch
+):
     from rankencoder.training.teaching import teachers as module
 
     monkeypatch.setattr(module, "_PART", 256)
@@ -273,7 +273,11 @@ def test_teachers_at_fault(fault, tmp_path, tiny_folder, sentences, callable_enc
             rows = {"nan": rows * np.nan, "dimension": rows[:, :-1], "rows": rows[:-1]}[fault]
         return rows
 
-    expected = {"nan": "NaN or infinite", "dimension": "15 dimensions, earlier 16", "rows": "one row per sentence"}
+    expected = {
+        "nan": "NaN or infinite",
+        "dimension": "15 dimensions, earlier 16",
+        "rows": "one row per sentence",
+    }
     with pytest.raises(InputError, match=expected[fault]):
         distill(sentences, tmp_path / "out", teacher=[faulty, tiny_folder], student=tiny_folder, **QUICK)
 
@@ -293,7 +297,11 @@ def test_a_dissenting_teacher_is_named(tmp_path, tiny_folder, sentences, callabl
 
     with pytest.warns(TrainingWarning, match="stranger disagrees with the rest"):
         run = distill(
-            sentences, tmp_path / "out", teacher=[callable_encoder, noisy, stranger], student=tiny_folder, **QUICK
+            sentences,
+            tmp_path / "out",
+            teacher=[callable_encoder, noisy, stranger],
+            student=tiny_folder,
+            **QUICK,
         )
     assert "stranger" in run.record["dissent"]["name"]
 
@@ -314,7 +322,9 @@ def test_the_command_line_and_its_settings_file(run_cli, tmp_path, tiny_folder, 
     code, out, err = run_cli("distill", *arguments, "-o", tmp_path / "a")
     assert code == 0, err
     assert json.loads(out)["finished"] is True
-    code, again, err = run_cli("distill", "--config", tmp_path / "a/distill.yaml", "-o", tmp_path / "b", "--json")
+    code, again, err = run_cli(
+        "distill", "--config", tmp_path / "a/distill.yaml", "-o", tmp_path / "b", "--json"
+    )
     assert code == 0, err
     first, second = (weights(Path(tmp_path, name, "encoder")) for name in "ab")
     assert all(torch.equal(first[name], second[name]) for name in first)

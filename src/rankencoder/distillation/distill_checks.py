@@ -50,7 +50,7 @@ def confirm_cost(config: DistillConfig, sentences: Sentences, confirm: Callable[
     for name in config.teacher:
         if not name.startswith(API):
             continue
-        estimate = open_api(name, config).estimate(sentences)
+        estimate = open_api(name, config).estimate(sentences, price=config.api_price or None)
         LOG.info("%s", estimate)
         if confirm is not None and estimate.sentences and not confirm(str(estimate)):
             raise InputError("nothing was sent: resume the run to go on")

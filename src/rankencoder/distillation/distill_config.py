@@ -77,6 +77,7 @@ class DistillConfig(RunSettings):
     precision: Literal["fp32", "fp16", "bf16"] = setting(
         "bf16", "bf16, fp16 or fp32; on a CPU always fp32.", TRAINING
     )
+    dropout: bool = setting(False, "Keep the student's dropout on while it is taught.", TRAINING)
     eval_steps: Count = setting(125, "Steps between evaluations on the scored pairs.", RUNNING, ge=1)
     patience: Count = setting(
         0, "Stop after so many evaluations without a gain; 0 never stops.", RUNNING, ge=0

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,7 +92,7 @@ class DistillationRun:
     def taught(self) -> Sentences:
         """The sentences that are taught."""
         rows = np.setdiff1d(np.arange(len(self.sentences)), self.held_out)
-        return Sentences(self.sentences.rows.select(rows), self.sentences.counts, self.sentences.sha256)
+        return replace(self.sentences, rows=self.sentences.rows.select(rows))
 
     def finish(self) -> dict[str, Any]:
         """Run what is not done, write encoder, card and record, and return the record."""
@@ -124,7 +125,6 @@ class DistillationRun:
             self._map_into_space(model, tables[0])
         vectors = self._held_vectors(model)
         after = measure_agreement(vectors, targets)
-        trained.about.pop("history_shown", None)
         self.record |= {
             "student": {"kind": self.kind, "start": self._about_start(), "megabytes": megabytes(model)},
             "teachers": [read_json(self._place(i) / "about.json") for i in range(len(tables))],
@@ -216,6 +216,7 @@ class DistillationRun:
                     "a static student needs a teacher that can encode words: files of vectors cannot"
                 )
             opened = open_teacher(self.config.teacher[names[0]], self.objects[names[0]], self.config)
+            opened = opened if isinstance(opened, Encoder) else Encoder(opened, batch_size=BATCH)
             return make_static(opened, self.taught, dim=self.config.dim, progress=self.progress)
         model = load_student(self.config)
         tokenizer: Any = model.tokenizer
@@ -262,7 +263,10 @@ class DistillationRun:
             vectors["origin"] = origin
         set_seed(config.seed)
         loss = DistillationLoss(
-            start, similarity.to(start.device), vector_weight=config.vector_weight if learns_vectors else 0.0
+            start,
+            similarity.to(start.device),
+            vector_weight=config.vector_weight if learns_vectors else 0.0,
+            dropout=config.dropout,
         )
         return train_stage(
             loss,

@@ -64,9 +64,7 @@ def open_teacher(name: str, given: Any, config: DistillConfig) -> Encoder | Rank
 
 def open_api(name: str, config: DistillConfig) -> ApiEncoder:
     """Return the client of an API."""
-    return ApiEncoder(
-        name.removeprefix(API), base_url=config.api_base or None, price=config.api_price or None
-    )
+    return ApiEncoder(name.removeprefix(API), base_url=config.api_base or None)
 
 
 def open_vectors(name: str, sentences: Sentences) -> VectorFile:

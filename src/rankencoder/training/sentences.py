@@ -149,7 +149,7 @@ def unknown_share(sentences: Sentences, tokenizer: PreTrainedTokenizerBase) -> f
     step = max(1, len(sentences) // 1000)
     sample = sentences.rows[slice(0, None, step)]["text"]
     ids = tokenizer(list(sample), add_special_tokens=False, truncation=True, max_length=128)["input_ids"]
-    return sum(row.count(tokenizer.unk_token_id) for row in ids) / max(1, sum(map(len, ids)))
+    return float(sum(row.count(tokenizer.unk_token_id) for row in ids) / max(1, sum(map(len, ids))))
 
 
 def _warn(message: str) -> None:

@@ -28,7 +28,14 @@ def vector_loss(vectors: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 class DistillationLoss(nn.Module):
     """Let the cosines of all pairs of a batch follow the teachers' similarities."""
 
-    def __init__(self, model: Any, similarity: TeacherSimilarity, *, vector_weight: float = 0.0) -> None:
+    def __init__(
+        self,
+        model: Any,
+        similarity: TeacherSimilarity,
+        *,
+        vector_weight: float = 0.0,
+        dropout: bool = False,
+    ) -> None:
         """
         The squared error of Eq. 5 over all pairs of two different sentences, times 100.
 
@@ -37,6 +44,8 @@ class DistillationLoss(nn.Module):
             similarity: The teachers' similarities of a batch, as one.
             vector_weight: Weight of a second loss, 1 − cosine with the vectors of the encoder that the
                 student is made of, where both have the same dimension.
+            dropout: Whether the student's dropout is on. Its noise is far larger than the differences that
+                are to be learnt.
 
         References:
             - Ranking-Enhanced Unsupervised Sentence Representation Learning: https://aclanthology.org/2023.acl-long.879/
@@ -67,7 +76,7 @@ class DistillationLoss(nn.Module):
         super().__init__()
         self.model = model
         self.similarity = similarity
-        self.vector_weight = vector_weight
+        self.vector_weight, self.dropout = vector_weight, dropout
         self.logged: dict[str, torch.Tensor] = {}
 
     def forward(self, features: list[dict[str, Any]], labels: torch.Tensor | None = None) -> torch.Tensor:
@@ -76,6 +85,7 @@ class DistillationLoss(nn.Module):
         taught = [inputs.pop(f"teacher{i}") for i in range(len(self.similarity.teachers))]
         origin = inputs.pop("origin", None)
         targets = self.similarity(taught)
+        self.model.train(self.dropout)  # the trainer turns it on at every step
         vectors = self.model(inputs)["sentence_embedding"]
         everyone = select_pairs(targets, -torch.inf, torch.inf, "never")
         loss = SCALE * rank_loss(cosine_matrix(vectors, vectors), targets, everyone)
@@ -93,7 +103,7 @@ class DistillationLoss(nn.Module):
     def get_config_dict(self) -> dict[str, Any]:
         """Return the options, for the model card."""
         teachers = {"target": self.similarity.target, "teachers": len(self.similarity.teachers)}
-        return {**teachers, "scale": SCALE, "vector_weight": self.vector_weight}
+        return {**teachers, "scale": SCALE, "vector_weight": self.vector_weight, "dropout": self.dropout}
 
     @property
     def citation(self) -> str:
