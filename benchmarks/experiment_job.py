@@ -233,13 +233,16 @@ def run_job(told: Told) -> None:
     DO[run.about["kind"]](run)
     shutil.rmtree(run.folder / "vectors", ignore_errors=True)
     run.seconds["all"] = round(time.perf_counter() - began, 1)
-    tidy_result = tidied({**run.result, "seconds": run.seconds}, run.work)
-    lines = [
-        f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in tidy_result.items()
-    ]
-    new = Path(told["result"]).with_suffix(".new")
+    write_result(Path(told["result"]), {**run.result, "seconds": run.seconds}, run.work)
+
+
+def write_result(file: Path, result: dict[str, Any], work: Path) -> None:
+    """Write what came out as JSON, a line for each key."""
+    tidy = tidied(result, work)
+    lines = [f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in tidy.items()]
+    new = file.with_suffix(".new")
     new.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-    new.rename(told["result"])
+    new.rename(file)
 
 
 def tidied(value: Any, work: Path) -> Any:

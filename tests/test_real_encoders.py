@@ -3,7 +3,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import real_encoders
-from real_encoders import KNOWN, encoder_folder, layers, make_job, named_weights, report
+from pypi_encoders import KNOWN, Known, encoder_folder, layers, named_weights
+from real_encoders import make_job, report
 
 
 def node(op_type, inputs, output):
@@ -45,6 +46,21 @@ def test_quantised_matrices_are_numbers_again():
     np.testing.assert_array_equal(found["words.weight"], numbers)
 
 
+def test_matrices_of_whole_numbers_with_a_scale_per_column_are_numbers_again():
+    whole, scales = np.array([[-128, 0, 3], [5, 127, 1]], dtype=np.int8), np.float32([0.5, 0.25, 2])
+    tensors = {"query.bias": np.ones(3), "m_quantized": whole, "m_scale": scales}
+    tensors |= {"m_zero_point": np.int8([0, 1, 0])}
+    nodes = [
+        node("MatMulInteger", ["x_quantized", "m_quantized", "x_zero_point", "m_zero_point"], "product"),
+        node("Cast", ["product"], "cast"),
+        node("Mul", ["x_scale", "m_scale"], "scales"),
+        node("Mul", ["cast", "scales"], "scaled"),
+        node("Add", ["query.bias", "scaled"], "y"),
+    ]
+    numbers = np.array([[-64, -0.25, 6], [2.5, 31.5, 2]])
+    np.testing.assert_array_equal(named_weights(tensors, nodes)["query.weight"], numbers.T)
+
+
 def test_layers_are_counted():
     assert layers(["encoder.layer.0.a", "encoder.layer.11.b", "pooler.a"], "encoder.layer.") == 12
 
@@ -65,7 +81,7 @@ def test_folders_are_made_once_and_never_by_halves(tmp_path, monkeypatch):
         if len(made) == 1:
             raise OSError("the disk is full")
 
-    monkeypatch.setitem(KNOWN, "potion", real_encoders.Known(make, "potion"))
+    monkeypatch.setitem(KNOWN, "potion", Known(make, "potion"))
     with pytest.raises(OSError, match="full"):
         encoder_folder("potion", tmp_path, tmp_path)
     assert not (tmp_path / "potion").exists()

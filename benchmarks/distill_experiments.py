@@ -1,0 +1,87 @@
+"""The distillations that ``results/`` reports: students, teachers, text and settings by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+SENTENCES = 250_000
+SMALL = ["minilm", "e5-small", "paraphrase-minilm-l3"]
+FOUR = [*SMALL, "mpnet"]
+SIX = [*FOUR, "bge-small", "gte-small"]
+LAYERS = {"learning_rate": 1e-4, "batch_size": 256, "epochs": 1.0}
+"""Of both sides where layers are dropped; the learning rate is that of sentence-transformers' example."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What is made of which encoders on which text.
+
+    :param kind: Who makes the encoder that is scored (see `distill.DO`).
+    :param settings: Of `rankencoder.distill`, or of a peer; encoders go by the names of their folders.
+    :param start: The encoder that the student's scores are compared with.
+    :param corpus: "wiki", or "questions": the same and questions of QQP dev.
+    :param seeds: Those that are run unless others are asked for.
+    :param timed: Whether teachers encode within the run, so that its seconds are all that a user waits for.
+    """
+
+    kind: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    start: str = "minilm"
+    corpus: str = "wiki"
+    seeds: tuple[int, ...] = (1, 2, 3)
+    timed: bool = False
+
+
+def taught(teachers: list[str], **settings: Any) -> Experiment:
+    """Return all-MiniLM-L6-v2 as the student of some teachers."""
+    return Experiment("distill", {"student": "minilm", "teacher": teachers, **settings})
+
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "lr-5e-5": {"learning_rate": 5e-5},
+    "lr-1e-4": {"learning_rate": 1e-4},
+    "batch-512": {"batch_size": 512},
+    "epochs-2": {"epochs": 2.0},
+    "epochs-4": {"epochs": 4.0},
+    "epochs-4-lr-5e-5": {"epochs": 4.0, "learning_rate": 5e-5},
+    "epochs-4-lr-1e-4": {"epochs": 4.0, "learning_rate": 1e-4},
+    "no-paraphrase": {"teacher": [name for name in SIX if name != "paraphrase-minilm-l3"]},
+    "no-minilm": {"teacher": [name for name in SIX if name not in ("minilm", "paraphrase-minilm-l3")]},
+}
+"""Other settings for six teachers, one seed each: chosen on STS-B dev."""
+
+MAIN = {"minilm-3": taught(SMALL), "minilm-4": taught(FOUR), "minilm-6": taught(SIX)}
+
+EXPERIMENTS: dict[str, Experiment] = {
+    **{
+        f"encoder-{name}": Experiment("encoder", {"student": name}, name, seeds=(1,))
+        for name in (*SIX, "potion")
+    },
+    "minilm-3-timed": replace(MAIN["minilm-3"], seeds=(1,), timed=True),
+    "minilm-6-timed": replace(MAIN["minilm-6"], seeds=(1,), timed=True),
+    **MAIN,
+    **{
+        f"minilm-6-{name}": replace(taught(SIX), settings=taught(SIX).settings | settings, seeds=(1,))
+        for name, settings in VARIANTS.items()
+    },
+    "minilm-3-questions": replace(MAIN["minilm-3"], corpus="questions"),
+    **{
+        f"{what}-minilm-3": Experiment(kind, {"student": "minilm", "layers": 3, **more}, seeds=seeds)
+        for what, kind, more, seeds in (
+            ("start", "start", {}, (1,)),
+            ("layers", "distill", {"teacher": ["minilm"], **LAYERS}, (1, 2, 3)),
+            ("mse", "mse", LAYERS, (1, 2, 3)),
+        )
+    },
+    **{
+        f"{what}-mpnet-6": Experiment(kind, {"student": "mpnet", "layers": 6, **more}, "mpnet", seeds=seeds)
+        for what, kind, more, seeds in (
+            ("start", "start", {}, (1,)),
+            ("layers", "distill", {"teacher": ["mpnet"], **LAYERS}, (1, 2, 3)),
+            ("mse", "mse", LAYERS, (1, 2, 3)),
+        )
+    },
+    "static": Experiment("distill", {"student": "static", "teacher": ["minilm"], "dim": 256}),
+    "model2vec": Experiment("model2vec", {"student": "minilm", "dim": 256}, seeds=(1,)),
+}

@@ -1,0 +1,163 @@
+"""Put the tables of ``results/distill`` into ``results/README.md``, between its marks.
+
+``python benchmarks/distill_table.py --print`` prints them all instead, those of variants too.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from distill_experiments import EXPERIMENTS, SIX, VARIANTS
+from pages import replaced, shown, table
+
+from rankencoder.evaluation.sts_data import SEVEN
+
+RESULTS = Path(__file__).parents[1] / "results"
+SETS = (*SEVEN, "AVG")
+DEV = ("STS-B dev", "SemRel dev")
+TITLES = {
+    "minilm": "all-MiniLM-L6-v2",
+    "e5-small": "e5-small",
+    "paraphrase-minilm-l3": "paraphrase-MiniLM-L3-v2",
+    "mpnet": "all-mpnet-base-v2",
+    "bge-small": "bge-small-en",
+    "gte-small": "gte-small",
+    "potion": "potion-base-8M",
+}
+STUDENTS = {"minilm-3": "student of 3", "minilm-4": "student of 4, + mpnet", "minilm-6": "student of 6"}
+PEERS = {"start": "layers dropped, untaught", "mse": "MSELoss", "layers": "`distill`"}
+WHOLE = {"minilm-3": "all-MiniLM-L6-v2, 3 of 6 layers", "mpnet-6": "all-mpnet-base-v2, 6 of 12 layers"}
+
+Result = dict[str, Any]
+Runs = dict[str, list[Result]]
+
+
+def read(folder: Path = RESULTS / "distill") -> Runs:
+    """Return the runs of each name, by seed."""
+    found: Runs = defaultdict(list)
+    for file in sorted(folder.glob("*.json")):
+        result = json.loads(file.read_text(encoding="utf-8"))
+        found[result["name"]].append(result)
+    return found
+
+
+def scores(runs: Iterable[Result], name: str) -> list[float]:
+    """Return a set's score of each run."""
+    return [run["scores"][name] for run in runs]
+
+
+def cell(of: Sequence[Result], start: Sequence[Result], name: str) -> str:
+    """Return a set's score with its difference to the start's, where that is another encoder."""
+    told = shown(scores(of, name), 2)
+    if not start or start[0]["name"] == of[0]["name"]:
+        return told
+    return f"{told} ({fmean(scores(of, name)) - fmean(scores(start, name)):+.2f})"
+
+
+def row(title: str, runs: Runs, name: str, columns: Sequence[str]) -> list[list[str]]:
+    """Return the row of some runs, or none if there are no runs."""
+    of = runs.get(name, [])
+    start = runs.get(f"encoder-{EXPERIMENTS[name].start}", [])
+    return [[title, *(cell(of, start, column) for column in columns), str(len(of))]] if of else []
+
+
+def encoders_table(runs: Runs) -> str:
+    """Return the teachers as they are."""
+    columns = (*SETS, *DEV, "QQP dev")
+    rows = [line for name in TITLES for line in row(TITLES[name], runs, f"encoder-{name}", columns)]
+    return table(("", *columns, "seeds"), rows)
+
+
+def students_table(runs: Runs) -> str:
+    """Return all-MiniLM-L6-v2 before and after it was taught, with the difference in every set."""
+    columns = (*SETS, *DEV)
+    rows = row("all-MiniLM-L6-v2", runs, "encoder-minilm", columns)
+    rows += [line for name, title in STUDENTS.items() for line in row(title, runs, name, columns)]
+    return table(("", *columns, "seeds"), rows)
+
+
+def variants_table(runs: Runs) -> str:
+    """Return other settings for six teachers."""
+    columns = ("STS-B dev", "SemRel dev", "AVG")
+    names = {"minilm-6": "as above", **{f"minilm-6-{name}": name for name in VARIANTS}}
+    rows = [line for name, title in names.items() for line in row(title, runs, name, columns)]
+    return table((f"{len(SIX)} teachers", *columns, "seeds"), rows)
+
+
+def questions_table(runs: Runs) -> str:
+    """Return what text of a domain gains there: duplicate questions."""
+    columns = ("QQP dev", "QQP seen", "QQP unseen", "AVG")
+    names = {
+        "encoder-minilm": "all-MiniLM-L6-v2",
+        "minilm-3": "taught on Wikipedia",
+        "minilm-3-questions": "taught on Wikipedia and questions",
+    }
+    rows = [line for name, title in names.items() for line in row(title, runs, name, columns)]
+    return table(("", *columns, "seeds"), rows)
+
+
+def layers_table(runs: Runs) -> str:
+    """Return encoders with fewer layers, taught by `distill` and by MSELoss."""
+    columns = (*SETS, *DEV)
+    rows: list[list[str]] = []
+    for name, title in WHOLE.items():
+        whole = EXPERIMENTS[f"layers-{name}"].start
+        rows += row(TITLES[whole], runs, f"encoder-{whole}", columns)
+        for what, told in PEERS.items():
+            rows += row(f"{title.partition(', ')[2]}: {told}", runs, f"{what}-{name}", columns)
+    return table(("", *columns, "seeds"), rows)
+
+
+def static_table(runs: Runs) -> str:
+    """Return static encoders beside the teacher of two of them."""
+    columns = (*SETS, *DEV)
+    names = {
+        "encoder-minilm": "all-MiniLM-L6-v2",
+        "encoder-potion": "potion-base-8M",
+        "model2vec": "model2vec's `distill` of all-MiniLM-L6-v2",
+        "static": "`distill --student static` of all-MiniLM-L6-v2",
+    }
+    rows = [line for name, title in names.items() for line in row(title, runs, name, columns)]
+    return table(("", *columns, "seeds"), rows)
+
+
+def seconds_table(runs: Runs) -> str:
+    """Return how long a run takes that has the device for itself, its teachers' vectors included."""
+    rows = []
+    for name, title in STUDENTS.items():
+        for run in runs.get(f"{name}-timed", []):
+            seconds = run["seconds"]
+            parts = [seconds["distill"], *(seconds[f"distill: {of}"] for of in ("teachers", "teaching"))]
+            rows.append([title, f"{run['sentences']:,}", *(f"{part:.0f} s" for part in parts)])
+    return table(("", "sentences", "in all", "teachers' vectors", "teaching"), rows)
+
+
+TABLES: dict[str, Callable[[Runs], str]] = {
+    "distill encoders": encoders_table,
+    "distill students": students_table,
+    "distill variants": variants_table,
+    "distill questions": questions_table,
+    "distill layers": layers_table,
+    "distill static": static_table,
+    "distill seconds": seconds_table,
+}
+
+
+def updated(text: str, runs: Runs | None = None) -> str:
+    """Return a page with its tables made anew."""
+    found = read() if runs is None else runs
+    return replaced(text, {name: make(found) for name, make in TABLES.items()})
+
+
+if __name__ == "__main__":
+    page = RESULTS / "README.md"
+    if "--print" in sys.argv:
+        print("\n\n".join(f"{name}\n\n{make(read())}" for name, make in TABLES.items()))
+    else:
+        page.write_text(updated(page.read_text(encoding="utf-8")), encoding="utf-8")
