@@ -39,6 +39,7 @@ def taught(teachers: list[str], **settings: Any) -> Experiment:
 
 
 VARIANTS: dict[str, dict[str, Any]] = {
+    "dropout": {"dropout": True},
     "lr-5e-5": {"learning_rate": 5e-5},
     "lr-1e-4": {"learning_rate": 1e-4},
     "batch-512": {"batch_size": 512},
@@ -50,6 +51,17 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "no-minilm": {"teacher": [name for name in SIX if name not in ("minilm", "paraphrase-minilm-l3")]},
 }
 """Other settings for six teachers, one seed each: chosen on STS-B dev."""
+
+LAYER_VARIANTS: dict[str, dict[str, Any]] = {
+    "similarities": {"vector_weight": 0.0},
+    "vectors-1": {"vector_weight": 1.0},
+    "vectors-100": {"vector_weight": 100.0},
+    "lr-3e-4": {"learning_rate": 3e-4},
+    "committee": {"teacher": SMALL},
+    "committee-100": {"teacher": SMALL, "vector_weight": 100.0},
+    "committee-lr-3e-4": {"teacher": SMALL, "learning_rate": 3e-4},
+}
+"""Other settings for three of six layers, one seed each: chosen on STS-B dev."""
 
 MAIN = {"minilm-3": taught(SMALL), "minilm-4": taught(FOUR), "minilm-6": taught(SIX)}
 
@@ -64,6 +76,11 @@ EXPERIMENTS: dict[str, Experiment] = {
     **{
         f"minilm-6-{name}": replace(taught(SIX), settings=taught(SIX).settings | settings, seeds=(1,))
         for name, settings in VARIANTS.items()
+    },
+    **{
+        f"minilm-3-{name}": replace(taught(SMALL), settings=taught(SMALL).settings | settings, seeds=(1,))
+        for name, settings in VARIANTS.items()
+        if "teacher" not in settings
     },
     "minilm-3-questions": replace(MAIN["minilm-3"], corpus="questions"),
     **{
@@ -82,6 +99,17 @@ EXPERIMENTS: dict[str, Experiment] = {
             ("mse", "mse", LAYERS, (1, 2, 3)),
         )
     },
+    **{
+        f"layers-minilm-3-{name}": Experiment(
+            "distill",
+            {"student": "minilm", "layers": 3, "teacher": ["minilm"], **LAYERS, **settings},
+            seeds=(1,),
+        )
+        for name, settings in LAYER_VARIANTS.items()
+    },
+    "mse-minilm-3-lr-3e-4": Experiment(
+        "mse", {"student": "minilm", "layers": 3, **LAYERS, "learning_rate": 3e-4}, seeds=(1,)
+    ),
     "static": Experiment("distill", {"student": "static", "teacher": ["minilm"], "dim": 256}),
     "model2vec": Experiment("model2vec", {"student": "minilm", "dim": 256}, seeds=(1,)),
 }

@@ -120,7 +120,7 @@ def _given(
     from rankencoder.distillation.teacher_sources import name_of
     from rankencoder.training.run import need_libraries
 
-    need_libraries("distilling")
+    need_libraries("distilling", "accelerate", "datasets")
     objects = [] if teacher is None else list(teacher) if isinstance(teacher, (list, tuple)) else [teacher]
     if objects:
         settings = {**settings, "teacher": [name_of(one) for one in objects]}

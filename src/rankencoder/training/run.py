@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -116,7 +117,7 @@ def _given(
     corpus: Any, output: str | Path | None, config: str | Path | None, settings: dict[str, Any]
 ) -> Given:
     """Return the settings that were given, checked one by one."""
-    need_libraries("training")
+    need_libraries("training", "accelerate", "datasets", "matplotlib")
     if corpus is not None:  # sentences in memory have no name
         settings = {**settings, "corpus": str(corpus) if isinstance(corpus, (str, Path)) else ""}
     if output is not None:
@@ -124,11 +125,10 @@ def _given(
     return read_given(settings, None if config is None else Path(config))
 
 
-def need_libraries(work: str) -> None:
-    """Check that the libraries of training are installed."""
-    try:
-        import accelerate  # noqa: F401
-        import datasets  # noqa: F401
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise InputError(f"{work} needs {error.name}: pip install 'rankencoder[train]'") from error
+def need_libraries(work: str, *names: str) -> None:
+    """Check that libraries of training are installed."""
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            raise InputError(f"{work} needs {error.name}: pip install 'rankencoder[train]'") from error
