@@ -44,6 +44,8 @@ def encode_by_length(
 ) -> torch.Tensor | None:
     """Return what the model's own ``encode`` returns, batches being made by tokens.
 
+    A prompt is not put before the sentences: that is up to the caller.
+
     :param batch_size: Sentences of a batch. On a GPU it holds more where they are short, as many tokens as so
         many of 512; on a CPU fewer where they are long, as its caches are small.
     :return: One vector a sentence, on the model's device; None for models that want to be treated otherwise.
@@ -130,7 +132,7 @@ def _ahead(make: Callable[[list[str]], T], parts: Iterable[list[str]]) -> Genera
 
 
 def _is_plain(model: Any) -> bool:
-    """Return whether a model's ``encode`` does nothing but what is done here."""
+    """Return whether a model's ``encode`` does nothing but what is done here, its default prompt aside."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Transformer
 
@@ -140,7 +142,6 @@ def _is_plain(model: Any) -> bool:
         and type(model[0]) is Transformer
         and "message" not in getattr(model[0], "modality_config", {})
         and "padding_side" not in str(getattr(model[0], "processing_kwargs", None))
-        and model.default_prompt_name is None
         and getattr(model, "_distributed_inference", None) is None
         and not getattr(model, "_can_flatten_inputs", bool)()
         and model.device.type in ("cpu", "cuda")

@@ -159,8 +159,9 @@ class Encoder:
         )
 
     def _call_model(self, model: SentenceTransformer, sentences: list[str], progress: bool) -> torch.Tensor:
-        if not self.prompt or all(getattr(module, "include_prompt", True) for module in model):
-            prompted = [self.prompt + sentence for sentence in sentences]
+        prompt = self.prompt or model.prompts.get(model.default_prompt_name or "") or ""
+        if not prompt or all(getattr(module, "include_prompt", True) for module in model):
+            prompted = [prompt + sentence for sentence in sentences]
             found = encode_by_length(model, prompted, self.batch_size, progress=progress)
             if found is not None:
                 return found
