@@ -6,7 +6,7 @@ import copy
 from dataclasses import dataclass
 
 from rankencoder.training.backbones.backbone import Backbone, load_backbone
-from rankencoder.training.checks import check_backbone, check_machine
+from rankencoder.training.checks import check_backbone, check_machine, warn_if_tuned
 from rankencoder.training.config import Given, TrainConfig
 from rankencoder.training.loop.stage import on_gpu
 from rankencoder.training.methods import find_method, make_method
@@ -121,6 +121,7 @@ def make_plan(given: Given) -> Plan:
     shelf = BackboneShelf(given.draft)
     check_machine(given.draft)
     config, method = _resolve(given, None, shelf)
+    warn_if_tuned(shelf.fresh(method))
     steps: list[Step] = [StoreSentences("work/sentences.json", config.corpus)]
     teachers = list(config.base_encoder)
     for name in [] if teachers else config.teachers or [config.method]:
