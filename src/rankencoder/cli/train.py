@@ -176,7 +176,9 @@ def _print(run: Any) -> None:
     for stage in run.record["stages"]:
         show(_stage_line(f"stage {stage['stage']}", stage))
     if run.record["config"]["combine"] == "max" and run.record["rank_larger"] == 0:
-        text = "the rank loss was never the larger one (Eq. 6), so that E2 is E1's training once more"
+        given = run.record["config"]["base_encoder"]
+        what = "E2 learnt nothing from its base encoder" if given else "E2 is E1's training once more"
+        text = f"the rank loss was never the larger one (Eq. 6), so that {what}"
         show(f"{text}: --combine sum lets it count", markup=False)
     show(f"{run.encoder}: the encoder, an ordinary SentenceTransformer", markup=False, soft_wrap=True)
     if (run.folder / "rankencoder").exists():
