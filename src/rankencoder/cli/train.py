@@ -172,9 +172,9 @@ def _stage_line(name: str, stage: dict[str, Any]) -> str:
 def _print(run: Any) -> None:
     show = console().print
     for name, teacher in run.record.get("teachers", {}).items():
-        show(_stage_line(f"teacher {name}", teacher["stages"][0]))
+        show(_stage_line(f"teacher {name}", teacher["stages"][0]), soft_wrap=True)
     for stage in run.record["stages"]:
-        show(_stage_line(f"stage {stage['stage']}", stage))
+        show(_stage_line(f"stage {stage['stage']}", stage), soft_wrap=True)
     if run.record["config"]["combine"] == "max" and run.record["rank_larger"] == 0:
         given = run.record["config"]["base_encoder"]
         what = "E2 learnt nothing from its base encoder" if given else "E2 is E1's training once more"
