@@ -242,8 +242,8 @@ def test_the_second_seed_is_the_first_unless_given():
         ),
         (
             {"preset": "best", "base_encoder": ["a/b", "c"], "target": -0.25},
-            "recipe best: a/b and c given as E1; their cosines (power -0.25) teach E2 (ConSERT; loss: "
-            "contrastive + 10 × squared error + 1 × ListNet)",
+            "recipe best: E2 starts from bert-base-uncased and learns the cosines (power -0.25) of a/b and c "
+            "on 64,000 sentences (ConSERT; loss: contrastive + 10 × squared error + 1 × ListNet)",
             "bert-base-uncased, batch 96, learning rate 2e-05, 1 epoch, fp16, seed 42, "
             "10,000 reference sentences",
         ),

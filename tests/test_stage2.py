@@ -60,7 +60,7 @@ def test_patience_ends_a_stage(train, tmp_path, sentences, monkeypatch):
     from rankencoder.training.loop.trainer import EncoderTrainer
 
     write_pairs(tmp_path / "dev.tsv", make_pairs(sentences, 60))
-    scores = iter([0.5, 0.7, 0.6, 0.6, 0.9, 0.9])
+    scores = iter([0.1, 0.5, 0.7, 0.6, 0.6, 0.9, 0.9])  # the first is the start's
     keep = EncoderTrainer.keep_if_best
     monkeypatch.setattr(EncoderTrainer, "keep_if_best", lambda self, score: keep(self, next(scores)))
     run = train(dev=[str(tmp_path / "dev.tsv")], eval_steps=1, patience=2, only_base=True)
@@ -83,10 +83,10 @@ def test_a_stage_that_patience_ended_is_not_taken_up_again(train, tmp_path, sent
         left = iter(scores)
         monkeypatch.setattr(EncoderTrainer, "keep_if_best", lambda self, score: keep(self, next(left)))
 
-    told(0.5, 0.7, 0.6, 0.6)
+    told(0.1, 0.5, 0.7, 0.6, 0.6)
     whole = train("whole", patience=2, **settings)
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        told(0.5, 0.7, 0.6, 0.6)
+        told(0.1, 0.5, 0.7, 0.6, 0.6)
         patch.setattr(execution, "save_encoder", lambda *_: (_ for _ in ()).throw(Killed()))
         train("cut", patience=2, **settings)
     told(0.9, 0.9)  # would be better, but nobody may look

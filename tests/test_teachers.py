@@ -3,7 +3,10 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.stats import spearmanr
+from sentence_transformers import SentenceTransformer
 from training_runs import flags, same_weights
 
 import rankencoder
@@ -109,3 +112,40 @@ def test_a_corpus_too_small_for_a_teacher_is_found_before_anything_is_trained(tr
     with pytest.raises(InputError, match="fewer than one batch of 256"):
         train(corpus=few, teachers=["simcse", "promptbert"], batch_size=None, method="simcse")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_base_encoder_alone_teaches(run_cli, backbone, tiny_folder, corpus_file, tmp_path, sentences):
+    """Without --method and --preset: E2's cosines come nearer to the given encoder's."""
+    settings = flags(backbone=backbone, base_encoder=tiny_folder, max_steps=40, batch_size=32)
+    settings += flags(learning_rate=1e-2, reference_size=1000)
+    code, out, err = run_cli("train", corpus_file, *settings, "-o", tmp_path / "run")
+    assert code == 0, err
+    teaches = f"E2 starts from {backbone.name} and learns the cosines of {tiny_folder} on 1,200 sentences"
+    loss = "ConSERT; loss: contrastive + 10 × squared error + 1 × ListNet"
+    assert f"recipe best: {teaches} ({loss})\n" in err
+    assert out.splitlines()[0].startswith("stage 2: 40 steps")
+    texts = sentences[::31]
+    start = find_method("consert")().encoder(load_backbone(str(backbone))).to("cpu")
+    taught, teacher = (
+        SentenceTransformer(str(f), device="cpu") for f in (tmp_path / "run/encoder", tiny_folder)
+    )
+    pairs = np.triu_indices(len(texts), k=1)
+
+    def cosines(model):
+        vectors = model.encode(texts, normalize_embeddings=True)
+        return (vectors @ vectors.T)[pairs]
+
+    wanted = cosines(teacher)
+    before, after = (spearmanr(cosines(model), wanted).statistic for model in (start, taught))
+    assert after > before + 0.15
+
+
+def test_a_base_encoder_that_was_not_listened_to_is_told_of(
+    run_cli, backbone, tiny_folder, corpus_file, tmp_path
+):
+    settings = flags(backbone=backbone, base_encoder=tiny_folder, method="simcse", max_steps=1, batch_size=8)
+    code, out, err = run_cli(
+        "train", corpus_file, *settings, "--reference-size", 1000, "-o", tmp_path / "run"
+    )
+    assert code == 0, err
+    assert "so that E2 learnt nothing from its base encoder: --combine sum" in out

@@ -252,7 +252,7 @@ def test_dev_chooses_the_best_weights(train, tmp_path):
     dev.write_text("".join(f"{score}\t{a}\t{b}\n" for score, a, b in pairs))
     run = train(dev=[str(dev)], eval_steps=2, max_steps=7, only_base=True)
     scores = {entry["step"]: entry["dev"] for entry in run.record["history"] if "dev" in entry}
-    assert list(scores) == [2, 4, 6, 7]
+    assert list(scores) == [0, 2, 4, 6, 7]
     best = run.record["stages"][0]["best"]
     assert best["dev"] == max(scores.values()) == scores[best["step"]]
     model = SentenceTransformer(str(run.encoder), device="cpu")

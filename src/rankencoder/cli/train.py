@@ -97,8 +97,12 @@ add_options(train, TrainConfig, default_text, flags=_FLAGS, left_out=_NO_OPTION)
 
 
 def _stage_line(name: str, stage: dict[str, Any]) -> str:
+    from rankencoder.training.loop.stage import describe_kept_start
+
     best = stage["best"]
     score = f", dev {100 * best['dev']:.2f} at step {best['step']:,}" if best else ""
+    if kept := describe_kept_start(stage):
+        score = f", {kept}"
     steps = f"{stage['steps']:,} steps in {stage['seconds']:,.0f} s"
     return f"{name}: {steps} ({stage['milliseconds_per_step']:.1f} ms each){score}"
 
@@ -106,11 +110,13 @@ def _stage_line(name: str, stage: dict[str, Any]) -> str:
 def _print(run: Any) -> None:
     show = console().print
     for name, teacher in run.record.get("teachers", {}).items():
-        show(_stage_line(f"teacher {name}", teacher["stages"][0]))
+        show(_stage_line(f"teacher {name}", teacher["stages"][0]), soft_wrap=True)
     for stage in run.record["stages"]:
-        show(_stage_line(f"stage {stage['stage']}", stage))
+        show(_stage_line(f"stage {stage['stage']}", stage), soft_wrap=True)
     if run.record["config"]["combine"] == "max" and run.record["rank_larger"] == 0:
-        text = "the rank loss was never the larger one (Eq. 6), so that E2 is E1's training once more"
+        given = run.record["config"]["base_encoder"]
+        what = "E2 learnt nothing from its base encoder" if given else "E2 is E1's training once more"
+        text = f"the rank loss was never the larger one (Eq. 6), so that {what}"
         show(f"{text}: --combine sum lets it count", markup=False)
     show(f"{run.encoder}: the encoder, an ordinary SentenceTransformer", markup=False, soft_wrap=True)
     if (run.folder / "rankencoder").exists():

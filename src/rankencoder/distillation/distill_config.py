@@ -69,7 +69,7 @@ class DistillConfig(RunSettings):
 
     batch_size: Count = setting(256, "Sentences per step.", TRAINING, common=True, ge=2)
     learning_rate: float = setting(
-        3e-5, "Highest learning rate; it falls linearly to 0.", TRAINING, common=True, gt=0
+        1e-4, "Highest learning rate; it falls linearly to 0.", TRAINING, common=True, gt=0
     )
     epochs: float = setting(1.0, "Passes over the sentences.", TRAINING, common=True, gt=0)
     warmup_steps: float = setting(0.1, "Steps of warm-up; below 1, a share of all steps.", TRAINING, ge=0)
@@ -101,8 +101,8 @@ class DistillConfig(RunSettings):
 
 RECIPES: dict[Kind, dict[str, Any]] = {  # what a kind of student has in place of the defaults
     "encoder": {},
-    "backbone": {"learning_rate": 5e-5},
-    "layers": {"learning_rate": 1e-4, "vector_weight": 10.0},
+    "backbone": {},
+    "layers": {"vector_weight": 100.0},
     "static": {"learning_rate": 2e-3, "epochs": 8.0, "batch_size": 512},
 }
 
@@ -135,7 +135,7 @@ def default_text(name: str) -> str:
     """Return the default of a setting, and those of kinds of students, as the help shows them.
 
     >>> default_text("learning_rate")
-    '3e-05; backbone: 5e-05; layers: 0.0001; static: 0.002'
+    '0.0001; static: 0.002'
     """
     default = DistillConfig.model_fields[name].default
     others = {kind: recipe[name] for kind, recipe in RECIPES.items() if name in recipe}

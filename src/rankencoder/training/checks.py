@@ -8,7 +8,7 @@ from rankencoder.encoder_sources import check_device
 from rankencoder.errors import InputError, TrainingWarning, nearest
 from rankencoder.training.backbones.backbone import Backbone
 from rankencoder.training.config import TrainConfig
-from rankencoder.training.gather import world_size
+from rankencoder.training.gather import is_first_process, world_size
 from rankencoder.training.loop.stage import make_evaluator, no_graphs
 from rankencoder.training.methods.method import Method
 from rankencoder.training.run_settings import RunSettings
@@ -37,6 +37,16 @@ def check_backbone(config: TrainConfig, method: type[Method], backbone: Backbone
         )
     if backbone.positions is not None and config.max_length > backbone.positions:
         raise InputError(f"max_length {config.max_length} is more than the backbone's {backbone.positions}")
+
+
+def warn_if_tuned(backbone: Backbone) -> None:
+    """Warn if a backbone is a SentenceTransformer, which was trained on similarity before."""
+    if backbone.pooling and is_first_process():
+        message = (
+            f"backbone {backbone.name!r} is a tuned sentence encoder: contrastive training usually makes it "
+            "worse; `distill` can improve it"
+        )
+        warnings.warn(message, TrainingWarning, stacklevel=4)
 
 
 def check_batches(config: RunSettings, sentences: int) -> None:

@@ -245,6 +245,7 @@ def train_encoder(
         ViewCollator(method, backbone, config.max_length, vectors, 8 if graphs else 1),
         args,
         logs=logs,
+        name=f"stage {step.number}" if step.output in ("base", "encoder") else f"teacher {method.name}",
         title=f"Stage {step.number} ({method.name})" if progress else "",
         evaluator=make_evaluator(config.dev),
         patience=config.patience,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rankencoder.encoder_sources import check_encoder_name
 from rankencoder.training.backbones.backbone import Backbone, load_backbone
-from rankencoder.training.checks import check_backbone, check_machine
+from rankencoder.training.checks import check_backbone, check_machine, warn_if_tuned
 from rankencoder.training.config import Given, TrainConfig
 from rankencoder.training.loop.stage import on_gpu
 from rankencoder.training.methods import find_method, make_method
@@ -124,6 +124,7 @@ def make_plan(given: Given) -> Plan:
     for name in given.draft.base_encoder:
         check_encoder_name(name)
     config, method = _resolve(given, None, shelf)
+    warn_if_tuned(shelf.fresh(method))
     steps: list[Step] = [StoreSentences("work/sentences.json", config.corpus)]
     teachers = list(config.base_encoder)
     for name in [] if teachers else config.teachers or [config.method]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,7 +12,8 @@ from rankencoder.encoder_sources import check_hub, check_readable
 from rankencoder.errors import InputError, first_line
 
 if TYPE_CHECKING:
-    from sentence_transformers.sentence_transformer.modules import Transformer
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Module, Transformer
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 _TASKS = ("classif", "seq_classif", "qa_", "summary_")  # dropout behind the encoder
@@ -27,6 +29,7 @@ class Backbone:
     tokenizer: PreTrainedTokenizerBase  # its own, before a method puts a template into the module's
     kind: Literal["masked", "causal"]
     dropout: float | None  # that it was given in place of its own
+    pooling: list[Module] = field(default_factory=list)  # of a SentenceTransformer; a language model has none
 
     @property
     def config(self) -> PretrainedConfig:
@@ -37,6 +40,12 @@ class Backbone:
     def dimension(self) -> int:
         """Dimensions of its vectors."""
         return int(self.config.hidden_size)
+
+    def with_own_pooling(self) -> SentenceTransformer:
+        """Return the SentenceTransformer that it was loaded from."""
+        from sentence_transformers import SentenceTransformer
+
+        return SentenceTransformer(modules=[self.module, *self.pooling])
 
     @property
     def embeddings(self) -> Any:
@@ -72,13 +81,12 @@ def load_backbone(
     """Load a backbone from a folder or the hub: safetensors only, no code from the repository.
 
     A model whose dropout is 0 everywhere (ModernBERT, Llama) gets a dropout of 0.1: without any, the two
-    views of a sentence would be the same.
+    views of a sentence would be the same. A SentenceTransformer keeps the modules behind its language model.
 
     :param max_seq_length: Tokens that the trained encoder reads; it is trained on fewer.
     :param dropout: The dropout that it is to have everywhere, in place of its own.
     :raises InputError: If there is none, or it is no language model.
     """
-    import torch
     from sentence_transformers.sentence_transformer.modules import Transformer
     from sentence_transformers.util import disable_logging
 
@@ -89,21 +97,39 @@ def load_backbone(
     given = {} if dropout is None else dict.fromkeys(_dropouts(config), dropout)
     try:
         with disable_logging(logging.WARNING):  # reports on heads that are not needed
-            module = Transformer(
-                name,
-                model_kwargs={"revision": revision, "use_safetensors": True, "dtype": torch.float32},
-                processor_kwargs={"revision": revision},
-                config_kwargs={"revision": revision, **given},
-            )
+            module, *pooling = _load_modules(name, revision, given)
     except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
         raise InputError(f"cannot load backbone {name!r}: {first_line(error)}") from error
+    if not isinstance(module, Transformer):
+        raise InputError(f"backbone {name!r} begins with a {type(module).__name__}: no language model")
     if module.tokenizer is None or not module.tokenizer.is_fast:
         raise InputError(f"backbone {name!r} has no fast tokenizer (a tokenizer.json): convert it first")
     if (pooler := getattr(module.model, "pooler", None)) is not None:
         pooler.requires_grad_(False)  # no method reads it; the saved model still has all its parts
-    backbone = Backbone(name, revision, module, module.tokenizer, kind, dropout)
+    backbone = Backbone(name, revision, module, module.tokenizer, kind, dropout, pooling)
     module.max_seq_length = min(max_seq_length, backbone.positions or max_seq_length)
     return backbone
+
+
+def _load_modules(name: str, revision: str | None, config: dict[str, Any]) -> list[Any]:
+    """Return the language model, and of a SentenceTransformer its other modules."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Transformer
+    from sentence_transformers.util import is_sentence_transformer_model
+
+    weights: dict[str, Any] = {"use_safetensors": True, "dtype": torch.float32}
+    cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")
+    if is_sentence_transformer_model(name, revision=revision, cache_folder=cache):
+        return list(
+            SentenceTransformer(
+                name, revision=revision, device="cpu", model_kwargs=weights, config_kwargs=config
+            )
+        )
+    at = {"revision": revision}
+    return [
+        Transformer(name, model_kwargs={**at, **weights}, processor_kwargs=at, config_kwargs={**at, **config})
+    ]
 
 
 def load_masked_language_model(name: str, revision: str | None) -> tuple[Any, bool]:

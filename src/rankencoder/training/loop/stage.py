@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import itertools
+import logging
+import math
 import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,8 @@ from rankencoder.training.loop.trainer import DEV, EncoderTrainer, drop_incomple
 from rankencoder.training.methods.method import Method
 from rankencoder.training.run_settings import RunSettings
 
+LOG = logging.getLogger("rankencoder.training")
+
 
 @dataclass
 class Trained:
@@ -48,14 +52,18 @@ def train_stage(
     args: SentenceTransformerTrainingArguments,
     *,
     logs: Path,
+    name: str = "training",
     title: str = "",
     **settings: Any,
 ) -> Trained:
     """Minimise a loss over the training sentences, from the last checkpoint if there is one.
 
+    With an evaluator the best weights are kept; those before step 1 are a candidate.
+
     :param loss: Holds the model to train.
     :param args: Its ``output_dir`` is for the checkpoints.
     :param logs: TensorBoard's, unless the user has chosen a folder.
+    :param name: Of the stage, for the log.
     :param title: Of a progress bar; without one there is none.
     :param settings: Of the `EncoderTrainer`.
     :raises KeyboardInterrupt: If it was interrupted; a checkpoint is written before.
@@ -75,6 +83,7 @@ def train_stage(
         drop_incomplete(folder)
     trainer.accelerator.wait_for_everyone()
     checkpoint = last_checkpoint(folder)
+    args.eval_on_start = trainer.evaluator is not None and checkpoint is None  # a checkpoint has that score
     began = time.perf_counter()
     with StopAtSignal(enabled=world_size() == 1) as stop:
         trainer.add_callback(stop)
@@ -89,7 +98,10 @@ def train_stage(
     model.eval()
     trainer.step = None
     gc.collect()  # frees the graphs and their memory now, not in the midst of the next stage
-    return Trained(model, loss, _about(trainer, seconds, checkpoint), stop.stopped)
+    about = _about(trainer, seconds, checkpoint)
+    if args.process_index == 0 and (kept := describe_kept_start(about)):
+        LOG.warning("%s: %s", name, kept)
+    return Trained(model, loss, about, stop.stopped)
 
 
 def training_arguments(config: RunSettings, folder: Path, seed: int) -> SentenceTransformerTrainingArguments:
@@ -171,17 +183,33 @@ def _about(trainer: EncoderTrainer, seconds: float, checkpoint: str | None) -> d
     state = trainer.state
     started = int(checkpoint.rpartition("-")[2]) if checkpoint else 0
     best, device = trainer.best, trainer.args.device
+    scores = {log["step"]: log[DEV] for log in state.log_history if DEV in log}
+    trained = [score for step, score in scores.items() if step > 0 and not math.isnan(score)]
     logs = [log for log in state.log_history if "seconds" in log and log["step"] > started]
     return {
         "steps": state.global_step,
         "resumed_at": started or None,
         "seconds": round(seconds, 3),
         "milliseconds_per_step": _step_time(logs, seconds, state.global_step - started),
+        "start": scores.get(0),
+        "trained": max(trained, default=None),
         "best": {"step": best["step"], "dev": best["score"]} if best else None,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "processes": world_size(),
         "history": [_entry(log) for log in state.log_history if "loss" in log or DEV in log],
     }
+
+
+def describe_kept_start(about: Mapping[str, Any]) -> str:
+    """Return what to say of a finished stage whose weights before step 1 scored best; else nothing.
+
+    >>> describe_kept_start({"start": 0.7143, "trained": 0.6382, "best": {"step": 0, "dev": 0.7143}})
+    'start 71.43, best 63.82: keeping the start'
+    """
+    if not about["best"] or about["best"]["step"] > 0:
+        return ""
+    trained = "nan" if about["trained"] is None else f"{100 * about['trained']:.2f}"
+    return f"start {100 * about['start']:.2f}, best {trained}: keeping the start"
 
 
 def _step_time(logs: list[dict[str, Any]], seconds: float, steps: int) -> float:

@@ -87,6 +87,11 @@ class EncoderTrainer(SentenceTransformerTrainer):
             self._sums, self._summed = None, 0
         super().log(logs, start_time)
 
+    def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
+        """Score the model without a trace: the training goes on as if nobody had looked."""
+        with torch.random.fork_rng(devices=[]):  # upstream's empty data loader draws a seed
+            return super().evaluate(*args, **kwargs)
+
     @cached_property
     def _own_parameters(self) -> dict[str, torch.nn.Parameter]:
         """The trained parameters of the loss that are not the model's."""

@@ -35,7 +35,7 @@ class ConSERT(Method):
     a seed of 1; here it is the usual one.
 
     Training compares means of the last layer; the encoder gives, as in the authors' results, that of the last
-    two layers.
+    two layers. A SentenceTransformer keeps its own pooling, in training too.
 
     :param first: Augmentation of view 1.
     :param second: Augmentation of view 2.
@@ -79,10 +79,12 @@ class ConSERT(Method):
             )
 
     def encoder(self, backbone: Backbone) -> SentenceTransformer:
-        """Return backbone and mean pooling of its last two layers."""
+        """Return backbone and mean pooling of its last two layers, or its own pooling."""
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Pooling, WeightedLayerPooling
 
+        if backbone.pooling:
+            return backbone.with_own_pooling()
         backbone.config.output_hidden_states = True
         layers = int(backbone.config.num_hidden_layers)
         both = WeightedLayerPooling(backbone.dimension, num_hidden_layers=layers, layer_start=layers - 1)
@@ -183,6 +185,7 @@ class ConSERTLoss(ContrastiveLoss):
         super().__init__(model, method)
         self.on_embeddings = backbone.embeddings.register_forward_hook
         self.padding: int | None = getattr(backbone.embeddings, "padding_idx", None)
+        self.keeps_pooling = bool(backbone.pooling)
 
     def encode(self, inputs: Features, sentences: int) -> torch.Tensor:
         """Return the vectors of the augmented views, ``[N, 2, dimension]``."""
@@ -196,10 +199,12 @@ class ConSERTLoss(ContrastiveLoss):
 
         hook = self.on_embeddings(augment)
         try:
-            states = self.model({**inputs, "position_ids": positions})["all_layer_embeddings"][-1]
+            output = self.model({**inputs, "position_ids": positions})
         finally:
             hook.remove()
-        summed = (states.float() * mask[:, :, None]).sum(dim=1)
+        if self.keeps_pooling:
+            return torch.stack(output["sentence_embedding"].chunk(2), dim=1)
+        summed = (output["all_layer_embeddings"][-1].float() * mask[:, :, None]).sum(dim=1)
         return torch.stack((summed / mask.sum(dim=1, keepdim=True)).chunk(2), dim=1)
 
     def _positions(self, name: Augmentation, mask: torch.Tensor) -> torch.Tensor:

@@ -66,8 +66,11 @@ class DiffCSE(SimCSE):
     def check(self, backbone: Backbone) -> None:
         """Make sure that the generator is there and that the backbone can be a discriminator."""
         check_mask_token(backbone.tokenizer)
-        width = getattr(backbone.config, "embedding_size", backbone.dimension)
-        if backbone.embeddings is None or width != backbone.dimension:
+        widths = {
+            getattr(backbone.config, "embedding_size", backbone.dimension),
+            self.encoder(backbone).get_embedding_dimension(),
+        }
+        if backbone.embeddings is None or widths != {backbone.dimension}:
             raise InputError(
                 f"method 'diffcse' cannot train {backbone.name!r}: no sentence vector fits in among its "
                 "embeddings"

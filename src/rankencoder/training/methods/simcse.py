@@ -20,7 +20,8 @@ CAUSAL_PROMPT = Template('This sentence : "', '" means in one word:"')
 class SimCSE(Method):
     """The state of [CLS]; of a causal language model, the last token's after a prompt.
 
-    :param pooling: "auto" for these, or "mean" for the mean over all tokens.
+    :param pooling: "auto" for these, or for a SentenceTransformer's own pooling; "mean" for the mean over all
+        tokens.
     """
 
     name = "simcse"
@@ -43,6 +44,8 @@ class SimCSE(Method):
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Pooling
 
+        if self._keeps_pooling(backbone):
+            return backbone.with_own_pooling()
         own = "lasttoken" if backbone.kind == "causal" else "cls"
         mode = own if self.pooling == "auto" else self.pooling
         if backbone.kind == "causal":
@@ -51,7 +54,10 @@ class SimCSE(Method):
 
     def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
         """Return the sentence twice, cut to ``max_length`` tokens; a prompt comes on top."""
-        if backbone.kind == "masked":
+        if backbone.kind == "masked" or self._keeps_pooling(backbone):
             return super().views(rows, backbone, max_length)
         ids = templated_ids(backbone.tokenizer, rows["text"], CAUSAL_PROMPT, max_length=max_length)
         return [ids, ids]
+
+    def _keeps_pooling(self, backbone: Backbone) -> bool:
+        return self.pooling == "auto" and bool(backbone.pooling)

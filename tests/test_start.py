@@ -1,0 +1,104 @@
+"""The starting encoder is scored first, and kept where no step of the training does better."""
+
+import logging
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+from training_runs import flags, losses, same_weights
+
+import rankencoder
+from rankencoder.training.loop.trainer import EncoderTrainer
+
+pytestmark = pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
+DESTROYS = {"learning_rate": 0.3, "eval_steps": 2, "max_steps": 5, "only_base": True}
+
+
+def write_dev(path, encoder, sentences):
+    """Pairs scored by an encoder's own cosines, as sentence-transformers has them."""
+    pairs = np.random.default_rng(0).permutation(sentences)[:80].reshape(-1, 2)
+    model = SentenceTransformer(str(encoder), device="cpu")
+    a, b = (model.encode(list(side), normalize_embeddings=True) for side in pairs.T)
+    rows = zip((a * b).sum(axis=1), pairs, strict=True)
+    path.write_text("".join(f"{score:.9f}\t{x}\t{y}\n" for score, (x, y) in rows))
+    return str(path)
+
+
+@pytest.fixture
+def dev(tmp_path, tiny_folder, sentences):
+    return write_dev(tmp_path / "dev.tsv", tiny_folder, sentences)
+
+
+def test_a_start_that_wins_is_kept_and_said(train, dev, tiny_folder, caplog):
+    with caplog.at_level(logging.INFO, "rankencoder.training"):
+        run = train(backbone=str(tiny_folder), dev=[dev], **DESTROYS)
+    (stage,) = run.record["stages"]
+    scores = {entry["step"]: entry["dev"] for entry in run.record["history"] if "dev" in entry}
+    assert list(scores) == [0, 2, 4, 5]
+    assert scores[0] == stage["start"] == pytest.approx(1)
+    assert stage["best"] == {"step": 0, "dev": scores[0]}
+    assert stage["trained"] == max(scores[2], scores[4], scores[5]) < 0.9
+    assert f"stage 1: start 100.00, best {100 * stage['trained']:.2f}: keeping the start" in caplog.messages
+    assert same_weights(run.encoder, tiny_folder)
+    texts = ["The cat sees the dog", "A river moves"]
+    kept, start = (
+        SentenceTransformer(str(f), device="cpu").encode(texts) for f in (run.encoder, tiny_folder)
+    )
+    np.testing.assert_allclose(kept, start, atol=1e-6)
+
+
+def test_the_command_line_says_so_too(run_cli, dev, tiny_folder, corpus_file, tmp_path):
+    settings = flags(method="simcse", batch_size=8, reference_size=1000, backbone=tiny_folder, dev=dev)
+    settings += flags(learning_rate=0.3, max_steps=2)
+    code, out, err = run_cli("train", corpus_file, *settings, "-o", tmp_path / "run")
+    assert code == 0, err
+    for number in (1, 2):  # E2 starts from the backbone as well
+        assert f"\nstage {number}: start 100.00, best " in err
+        line = next(line for line in out.splitlines() if line.startswith(f"stage {number}: 2 steps"))
+        assert ", start 100.00, best " in line
+        assert line.endswith(": keeping the start")
+    assert same_weights(tmp_path / "run/encoder", tiny_folder)
+
+
+def test_a_start_that_loses_is_not_spoken_of(run_cli, train, backbone, corpus_file, tmp_path, sentences):
+    taught = train("taught", only_base=True)
+    dev = write_dev(tmp_path / "dev.tsv", taught.encoder, sentences)
+    settings = flags(
+        method="simcse", batch_size=8, learning_rate=1e-3, max_steps=6, backbone=backbone, dev=dev
+    )
+    code, out, err = run_cli("train", corpus_file, *settings, "--only-base", "-o", tmp_path / "run")
+    assert code == 0, err
+    assert ", dev 100.00 at step 6" in out  # the same training once more
+    assert "keeping" not in out + err
+
+
+def test_a_resumed_stage_knows_its_start(train, train_killed, dev, tiny_folder, tmp_path, monkeypatch):
+    settings = {**DESTROYS, "backbone": str(tiny_folder), "dev": [dev], "save_steps": 2}
+    whole = train("whole", **settings)
+    train_killed("cut", stage=1, step=3, **settings)
+    scored = []
+    keep = EncoderTrainer.keep_if_best
+    monkeypatch.setattr(
+        EncoderTrainer, "keep_if_best", lambda self, s: scored.append(self.state.global_step) or keep(self, s)
+    )
+    resumed = rankencoder.train(output=tmp_path / "cut", resume=True, progress=False)
+    assert scored == [4, 5]  # the start was scored before the checkpoint
+    first, second = whole.record["stages"][0], resumed.record["stages"][0]
+    assert second["resumed_at"] == 2
+    assert [first[key] for key in ("start", "trained", "best")] == [
+        second[key] for key in ("start", "trained", "best")
+    ]
+    assert second["best"]["step"] == 0
+    assert same_weights(whole.encoder, resumed.encoder)
+    assert same_weights(resumed.encoder, tiny_folder)
+    assert losses(whole) == losses(resumed)
+    dev_scores = [
+        [(e["step"], e["dev"]) for e in run.record["history"] if "dev" in e] for run in (whole, resumed)
+    ]
+    assert dev_scores[0] == dev_scores[1]
+
+
+def test_patience_counts_from_the_start(train, dev, tiny_folder):
+    settings = {**DESTROYS, "eval_steps": 1, "max_steps": 9}
+    run = train(backbone=str(tiny_folder), dev=[dev], patience=2, **settings)
+    assert run.record["stages"][0]["steps"] == 2
