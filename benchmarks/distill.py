@@ -67,14 +67,15 @@ class Run:
         """Return the file of an encoder's vectors of the text, made once, in half precision on a GPU."""
         import torch
 
-        from rankencoder.vector_files import encode_file
+        from rankencoder import vector_files
 
         corpus = self.corpus()
         file = self.work / "vectors" / corpus.stem / f"{name}.npy"
         half = torch.autocast("cuda", torch.float16) if torch.cuda.is_available() else nullcontext()
         with locked(file.with_suffix(".lock")), half:
             if not file.exists():
-                encode_file(self.encoder(name), corpus, file, skip_invalid=True, batch_size=BATCH)
+                vector_files.PART = 65_536  # many enough for the fast tokenizer
+                vector_files.encode_file(self.encoder(name), corpus, file, skip_invalid=True, batch_size=BATCH)
         return file
 
 
@@ -117,7 +118,8 @@ def do_mse(run: Run) -> Path:
     began = time.perf_counter()
     student = start_student(run.encoder(name), run.settings["layers"])
     taught = read_taught(corpus, vectors, run.seed)
-    folder = train_mse(student, taught, run.folder, **{**run.settings, "seed": run.seed})
+    given = {key: run.settings[key] for key in ("epochs", "batch_size", "learning_rate")}
+    folder = train_mse(student, taught, run.folder, **given, seed=run.seed)
     run.seconds["distill"] = round(time.perf_counter() - began, 1)
     return folder
 
