@@ -17,6 +17,7 @@ LAYERS = (
     ("core",),
     ("integrations",),
     ("training", "evaluation"),
+    ("distillation",),
     ("tuning",),
     ("search",),
     ("report",),

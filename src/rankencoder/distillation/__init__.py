@@ -1,0 +1,1 @@
+"""Distillation: one student learns from any teachers on unlabelled text."""
