@@ -9,6 +9,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from loss_oracles import MASKED
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 from tokenizers import Tokenizer, normalizers
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import PreTokenizer, Split, Whitespace
@@ -22,8 +24,6 @@ from rankencoder.training.methods import find_method
 
 @pytest.fixture
 def tiny(tiny_folder):
-    from sentence_transformers import SentenceTransformer
-
     return SentenceTransformer(str(tiny_folder))
 
 
@@ -81,6 +81,22 @@ def test_no_thread_is_left_by_an_error(tiny, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         encode_by_length(tiny, SENTENCES, 4)
     assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("modules", [1, 2])
+def test_static_models_read_large_batches(tiny, monkeypatch, modules):
+    static = StaticEmbedding(tiny.tokenizer, embedding_dim=6)
+    model = SentenceTransformer(modules=[static, Normalize()][:modules], device="cpu")
+    texts = ["", *SENTENCES, " "]
+    expected = model.encode(texts)
+    monkeypatch.setattr(model, "preprocess", None)
+    for number in (8192, 4, 1):
+        monkeypatch.setattr(batching, "_TOKENIZED", number)
+        np.testing.assert_allclose(encode_by_length(model, texts, 2).numpy(), expected, atol=1e-6)
+    model.truncate_dim = 5
+    np.testing.assert_allclose(encode_by_length(model, texts, 2).numpy(), expected[:, :5], atol=1e-6)
+    model.default_prompt_name = "query"
+    assert encode_by_length(model, texts, 2) is None
 
 
 @pytest.mark.parametrize("limit", [10**30, 8192, 128, None])

@@ -50,6 +50,8 @@ def encode_by_length(
         many of 512; on a CPU fewer where they are long, as its caches are small.
     :return: One vector a sentence, on the model's device; None for models that want to be treated otherwise.
     """
+    if sentences and _is_static(model):
+        return _encode_static(model, sentences, progress)
     if not sentences or not _is_plain(model):
         return None
     model.eval()
@@ -73,14 +75,37 @@ def encode_by_length(
                     name: _padded([value[i] for i in rows], fill[name]) for name, value in tokens.items()
                 }
                 sent = {name: _sent(value, model.device) for name, value in batch.items()}
-                vectors: torch.Tensor = model({**features, **sent})["sentence_embedding"]
-                if model.truncate_dim is not None:
-                    vectors = vectors[:, : model.truncate_dim]
+                vectors = _vectors(model, {**features, **sent})
                 if out is None:
                     out = vectors.new_empty(len(sentences), vectors.shape[1])
                 out[_sent(torch.from_numpy(start + rows), out.device)] = vectors
                 bar.update(len(rows))
     return out
+
+
+def _encode_static(model: SentenceTransformer, sentences: list[str], progress: bool) -> torch.Tensor:
+    """Encode with a static model: nothing is padded, so batches are large."""
+    static: Any = model[0]
+    model.eval()
+    out = []
+    with torch.inference_mode(), tqdm(total=len(sentences), desc="Encoding", disable=not progress) as bar:
+        for start in range(0, len(sentences), _TOKENIZED):
+            part = sentences[start : start + _TOKENIZED]
+            rows = [row.ids for row in static.tokenizer.encode_batch_fast(part, add_special_tokens=False)]
+            ids = np.fromiter(chain.from_iterable(rows), np.int64)
+            offsets = np.cumsum([0, *map(len, rows[:-1])])
+            features = {"input_ids": torch.from_numpy(ids), "offsets": torch.from_numpy(offsets)}
+            out.append(
+                _vectors(model, {name: _sent(value, model.device) for name, value in features.items()})
+            )
+            bar.update(len(part))
+    return torch.cat(out)
+
+
+def _vectors(model: SentenceTransformer, features: dict[str, Any]) -> torch.Tensor:
+    """Return the vectors of a batch."""
+    vectors: torch.Tensor = model(features)["sentence_embedding"]
+    return vectors if model.truncate_dim is None else vectors[:, : model.truncate_dim]
 
 
 def _tokenizer(model: SentenceTransformer, sentences: list[str]) -> Callable[[list[str]], dict[str, Any]]:
@@ -132,22 +157,37 @@ def _ahead(make: Callable[[list[str]], T], parts: Iterable[list[str]]) -> Genera
 
 
 def _is_plain(model: Any) -> bool:
-    """Return whether a model's ``encode`` does nothing but what is done here, its default prompt aside."""
-    from sentence_transformers import SentenceTransformer
+    """Return whether the ``encode`` of a transformer does nothing but what is done here, prompts aside."""
     from sentence_transformers.sentence_transformer.modules import Transformer
+
+    return (
+        _encodes_plainly(model, Transformer)
+        and "message" not in getattr(model[0], "modality_config", {})
+        and "padding_side" not in str(getattr(model[0], "processing_kwargs", None))
+        and not getattr(model, "_can_flatten_inputs", bool)()
+        and getattr(model.tokenizer, "padding_side", None) == "right"
+        and model.tokenizer.pad_token_id is not None
+        and not model.tokenizer.pad_token_type_id
+    )
+
+
+def _is_static(model: Any) -> bool:
+    """Return whether the ``encode`` of a static model does nothing but what is done here."""
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+    return _encodes_plainly(model, StaticEmbedding)
+
+
+def _encodes_plainly(model: Any, first: type) -> bool:
+    """Return whether a model begins with a module of this class, and nothing else changes its vectors."""
+    from sentence_transformers import SentenceTransformer
 
     return (
         isinstance(model, SentenceTransformer)
         and type(model).encode is SentenceTransformer.encode
-        and type(model[0]) is Transformer
-        and "message" not in getattr(model[0], "modality_config", {})
-        and "padding_side" not in str(getattr(model[0], "processing_kwargs", None))
+        and type(model[0]) is first
         and getattr(model, "_distributed_inference", None) is None
-        and not getattr(model, "_can_flatten_inputs", bool)()
         and model.device.type in ("cpu", "cuda")
-        and getattr(model.tokenizer, "padding_side", None) == "right"
-        and model.tokenizer.pad_token_id is not None
-        and not model.tokenizer.pad_token_type_id
     )
 
 

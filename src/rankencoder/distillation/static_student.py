@@ -1,0 +1,209 @@
+"""A static student: one vector for each word of the corpus and each piece of the teacher's tokenizer."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rankencoder.errors import InputError
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+    from sentence_transformers import SentenceTransformer
+    from tokenizers import Tokenizer
+
+    from rankencoder.encoders import Encoder
+
+_WORDS = 50_000  # of the corpus, at most
+_COMMON = 32_000  # tokens of the teacher, the first being common in BERT's kind of vocabulary
+_PIECES = 8_000  # of a tokenizer that is trained on the corpus
+_OFTEN = 2  # times that a word must occur
+_SIF = 1e-3  # tokens with this share of the corpus get half the weight of rare ones
+_CONTEXT = 0.5  # weight of the sentences that a token occurs in
+_UNKNOWN = "[UNK]"
+_READ = 8192  # sentences at a time
+
+
+def make_static(
+    teacher: Encoder,
+    sentences: Iterable[str],
+    vectors: np.ndarray | None = None,
+    *,
+    dim: int = 256,
+    progress: bool = False,
+) -> SentenceTransformer:
+    """Return a static encoder: the mean of token vectors, each the teacher's vector of that token as a text.
+
+    :param sentences: The corpus. It is read more than once: pass a list, say.
+    :param vectors: The teacher's vectors of these sentences, if they are known: with them, tokens also learn
+        from the sentences that they occur in.
+    :param dim: Dimensions, at most those of the teacher.
+    """
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+
+    if dim < 1:
+        raise InputError(f"`dim` must be at least 1, not {dim}")
+    tokenizer = corpus_tokenizer(getattr(teacher.model, "tokenizer", None), sentences)
+    weights = sif_weights(token_shares(tokenizer, sentences))
+    found = token_vectors(teacher, tokenizer, progress=progress)
+    if vectors is not None:
+        found += _CONTEXT * context_vectors(tokenizer, sentences, vectors)
+    weighted = reduce_dimensions(found, dim) * weights[:, None]
+    embedding = StaticEmbedding(tokenizer, embedding_weights=weighted.astype(np.float32))
+    return SentenceTransformer(modules=[embedding, Normalize()], device="cpu")
+
+
+def corpus_tokenizer(teachers: Any, sentences: Iterable[str]) -> Tokenizer:
+    """Return a WordPiece tokenizer with whole words of the corpus, and pieces for all other words.
+
+    WordPiece takes the longest match first, so words win over their pieces.
+
+    :param teachers: The teacher's tokenizer, whose tokens are kept; one that is not WordPiece is replaced by
+        one trained on the corpus.
+    """
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+
+    core = getattr(teachers, "backend_tokenizer", teachers)
+    if not isinstance(getattr(core, "model", None), WordPiece):
+        core = _train_tokenizer(sentences)
+    unknown, prefix = core.model.unk_token, core.model.continuing_subword_prefix
+    tokens = dict.fromkeys([unknown, *_common_tokens(core), *_frequent_words(core, sentences)])
+    vocabulary = {token: place for place, token in enumerate(tokens)}
+    made = Tokenizer(WordPiece(vocabulary, unk_token=unknown, continuing_subword_prefix=prefix))
+    made.normalizer, made.pre_tokenizer = core.normalizer, core.pre_tokenizer
+    return made
+
+
+def token_shares(tokenizer: Tokenizer, sentences: Iterable[str]) -> np.ndarray:
+    """Return the share of each token among all tokens of the corpus, p."""
+    counts = np.zeros(tokenizer.get_vocab_size())
+    for bags in _bags(tokenizer, sentences):
+        counts += bags.sum(axis=0)
+    if not counts.any():
+        raise InputError("cannot make a static encoder: the corpus has no words")
+    return np.asarray(counts / counts.sum())
+
+
+def token_vectors(teacher: Encoder, tokenizer: Tokenizer, *, progress: bool) -> np.ndarray:
+    """Return the teacher's vector of each token as a text of its own, "ing" for ##ing."""
+    prefix = tokenizer.model.continuing_subword_prefix
+    texts = [token.removeprefix(prefix) or token for token in _in_order(tokenizer)]
+    rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
+    vectors = teacher(list(rows), progress=progress).cpu().numpy()
+    return np.asarray(vectors[[rows[text] for text in texts]])
+
+
+def context_vectors(tokenizer: Tokenizer, sentences: Iterable[str], vectors: np.ndarray) -> np.ndarray:
+    """Return how the sentences with a token differ from all: unit(mean of theirs - mean of all), or zero."""
+    from sklearn.preprocessing import normalize
+
+    sums = np.zeros((tokenizer.get_vocab_size(), vectors.shape[1]), np.float32)
+    counts, total, read = np.zeros(len(sums)), np.zeros(vectors.shape[1]), 0
+    for bags in _bags(tokenizer, sentences):
+        part = np.asarray(vectors[read : read + bags.shape[0]], np.float32)
+        read += bags.shape[0]
+        if len(part) != bags.shape[0]:
+            break
+        occurs = bags.sign()
+        sums += occurs.T @ part
+        counts += occurs.sum(axis=0)
+        total += part.sum(axis=0)
+    if read != len(vectors):
+        raise InputError(f"{len(vectors):,} vectors do not match the corpus: pass one for each sentence")
+    context = sums - counts[:, None] * (total / read)
+    context[counts == read] = 0  # where rounding errors are all that differs
+    return np.asarray(normalize(context), np.float32)
+
+
+def reduce_dimensions(vectors: np.ndarray, dim: int) -> np.ndarray:
+    """Return the first principal components of vectors, at most as many as there are."""
+    from sklearn.decomposition import PCA
+
+    return np.asarray(PCA(min(dim, *vectors.shape), svd_solver="covariance_eigh").fit_transform(vectors))
+
+
+def sif_weights(shares: np.ndarray) -> np.ndarray:
+    """Return a/(a + p), the smooth inverse frequency of tokens with share p (Arora et al., 2017)."""
+    return np.asarray(_SIF / (_SIF + shares))
+
+
+def _common_tokens(core: Tokenizer) -> list[str]:
+    """Return the first tokens of a tokenizer, without those that no text can become, such as [CLS]."""
+    prefix = core.model.continuing_subword_prefix
+    return [token for token in _in_order(core) if token.startswith(prefix) or _split(core, token) == [token]][
+        :_COMMON
+    ]
+
+
+def _bags(tokenizer: Tokenizer, sentences: Iterable[str]) -> Iterator[csr_array]:
+    """Yield how often each token occurs in each sentence, for some thousands of sentences at a time."""
+    from scipy.sparse import csr_array
+
+    rows = iter(sentences)
+    for part in iter(lambda: list(islice(rows, _READ)), []):
+        found = [row.ids for row in tokenizer.encode_batch_fast(part, add_special_tokens=False)]
+        ids = np.fromiter(chain.from_iterable(found), np.int64)
+        ends = np.cumsum([0, *map(len, found)])
+        ones = np.ones(len(ids), np.float32)
+        bags = csr_array((ones, ids, ends), shape=(len(part), tokenizer.get_vocab_size()))
+        bags.sum_duplicates()
+        yield bags
+
+
+def _in_order(core: Tokenizer) -> list[str]:
+    """Return the tokens of a tokenizer by their ids."""
+    vocabulary: dict[str, int] = core.get_vocab(with_added_tokens=False)
+    return sorted(vocabulary, key=vocabulary.__getitem__)
+
+
+def _split(core: Tokenizer, text: str) -> list[str]:
+    """Return the words of a text, before they are split into pieces."""
+    normal = core.normalizer.normalize_str(text) if core.normalizer else text
+    return (
+        [word for word, _ in core.pre_tokenizer.pre_tokenize_str(normal)] if core.pre_tokenizer else [normal]
+    )
+
+
+def _frequent_words(core: Tokenizer, sentences: Iterable[str]) -> list[str]:
+    """Return the words of the corpus as a tokenizer splits them, most frequent first."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from tokenizers.trainers import WordLevelTrainer
+
+    words = Tokenizer(WordLevel())
+    words.normalizer, words.pre_tokenizer = core.normalizer, core.pre_tokenizer
+    trainer = WordLevelTrainer(
+        vocab_size=_WORDS, min_frequency=_OFTEN, special_tokens=[], show_progress=False
+    )
+    words.train_from_iterator(sentences, trainer)
+    return _in_order(words)
+
+
+def _train_tokenizer(sentences: Iterable[str]) -> Tokenizer:
+    """Return a WordPiece tokenizer for lower-cased text, with pieces of the corpus' words."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+    from tokenizers.normalizers import BertNormalizer
+    from tokenizers.pre_tokenizers import BertPreTokenizer
+    from tokenizers.trainers import WordPieceTrainer
+
+    core = Tokenizer(WordPiece(unk_token=_UNKNOWN))
+    core.normalizer, core.pre_tokenizer = BertNormalizer(lowercase=True), BertPreTokenizer()
+    letters = sorted({*string.ascii_lowercase, *string.digits, *"".join(_frequent_words(core, sentences))})
+    # as special tokens they keep this order; that of letters which the trainer finds changes from run to run
+    first = [_UNKNOWN, *letters, *(f"##{letter}" for letter in letters)]
+    trainer = WordPieceTrainer(
+        vocab_size=len(first) + _PIECES,
+        min_frequency=_OFTEN,
+        special_tokens=first,
+        limit_alphabet=0,
+        show_progress=False,
+    )
+    core.train_from_iterator(sentences, trainer)
+    return core
