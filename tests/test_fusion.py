@@ -9,10 +9,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr, zscore
+from scored_pairs import make_pairs, write_pairs
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense
 
-from rankencoder import RankEncoder, Reference
+from rankencoder import RankEncoder, Reference, evaluate, tune
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.fused_encoder import FusedEncoder
@@ -230,6 +231,20 @@ def test_commands(tiny_folder, second_folder, corpus_file, fused, run_cli, tmp_p
     refused = run_cli("build", tiny_folder, corpus_file, "--with", other, "--revision", "main", "-o", "no")
     assert refused[0] == 2
     assert "--revision are for one encoder" in refused[2]
+
+
+def test_it_is_evaluated_and_tuned(fused, saved, sentences, tmp_path):
+    pairs = make_pairs(sentences, 60)
+    dev = write_pairs(tmp_path / "mine.tsv", pairs)
+    cosines = fused.similarity_pairwise([pair.a for pair in pairs], [pair.b for pair in pairs])
+    expected = spearmanr(cosines, [pair.score for pair in pairs]).statistic
+    for source in (saved, fused):
+        found = evaluate(source, tasks=["sts"], dev=dev, cache=tmp_path / "vectors", progress=False).scores()
+        score = next(row["mine"] for name, row in found.items() if name.endswith("cosine"))
+        assert score == pytest.approx(100 * expected, abs=0.01)
+    tuned = tune(saved, pairs, progress=False)
+    tuned.save(tmp_path / "tuned")
+    assert type(RankEncoder.load(tmp_path / "tuned").encoder) is FusedEncoder
 
 
 def test_the_server_counts_what_all_members_read(fused, tiny_folder, second_folder):

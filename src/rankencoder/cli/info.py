@@ -96,4 +96,4 @@ def print_description(about: dict[str, Any], as_json: bool) -> None:
 
 
 def _name_encoder(about: dict[str, Any]) -> str:
-    return about["encoder"] + ("" if about["encoder_saved"] else " (a callable, not on disk)")
+    return str(about["encoder"]) + ("" if about["encoder_saved"] else " (a callable, not on disk)")
