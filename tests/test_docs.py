@@ -108,6 +108,7 @@ def reader(folder, monkeypatch, tiny_folder, backbone, sentences, callable_encod
     stands_for = {
         "bert-base-uncased": str(backbone),
         "sentence-transformers/all-MiniLM-L6-v2": str(tiny_folder),
+        "intfloat/e5-small": str(tiny_folder),  # with a prompt, another encoder
         "http://localhost:6333": ":memory:",
     }
     names = {"__name__": "page", "my_api_client": callable_encoder, "texts": sentences[:20]}

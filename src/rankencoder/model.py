@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from rankencoder.fingerprints import digest
 from rankencoder.forms import Form, check_settings, fit_form
 from rankencoder.forms.fidelity import measure_form
 from rankencoder.forms.form import held_out
+from rankencoder.fused_encoder import FusedEncoder, open_encoder
 from rankencoder.io.corpus import check_sentences
 from rankencoder.persistence import ModelParts
 from rankencoder.ranks import rank_vectors
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     from rankencoder.encoders import EncoderLike
+    from rankencoder.fused_encoder import Encoders
 
     Sentences = str | Iterable[str]
 
@@ -44,7 +46,8 @@ class RankEncoder:
     Its vectors are plain unit vectors whose cosine is the paper's Eq. 7: every vector database can use them.
 
     :param encoder: Whatever `Encoder` opens: a SentenceTransformer, its folder or hub name, a callable from a
-        list of strings to an array with one row per string, or an object with such an ``encode``.
+        list of strings to an array with one row per string, or an object with such an ``encode``. A list of
+        these is fused into one encoder (see `FusedEncoder`).
     :param reference: A `Reference` made by the same encoder, or a corpus to draw one from (10,000 sentences;
         use `Reference.build` for another number).
     :param form: "exact" (one number for each reference sentence, as in the paper), "compact" (their principal
@@ -53,7 +56,8 @@ class RankEncoder:
     :param power: Power of the linear form: +½ (the default) stands for ranks, 0 is the plain cosine, −½
         whitening.
     :param center: Whether the linear form subtracts the mean first; by default for negative powers.
-    :param rank_weight: λ of Eq. 7, from 0 (cosine alone) to 1 (ranks alone).
+    :param rank_weight: λ of Eq. 7, from 0 (cosine alone) to 1 (ranks alone). By default 0.1, for several
+        encoders 0.
     :param prompt: Text to put before every sentence, as E5 and BGE want it.
     :param batch_size: Sentences per call of the encoder.
     :param revision: The branch, tag or commit of a hub name.
@@ -74,33 +78,35 @@ class RankEncoder:
 
     def __init__(
         self,
-        encoder: EncoderLike | Encoder,
+        encoder: Encoders,
         reference: Reference | Any,
         *,
         form: str = "compact",
         dim: int | None = None,
         power: float | None = None,
         center: bool | None = None,
-        rank_weight: float = RANK_WEIGHT,
+        rank_weight: float | None = None,
         prompt: str = "",
         batch_size: int = 32,
         revision: str | None = None,
         device: str | None = None,
         progress: bool | None = None,
     ) -> None:
-        self.rank_weight = rank_weight
+        self.rank_weight = RANK_WEIGHT if rank_weight is None else rank_weight
         check_settings(form, dim=dim, power=power, center=center)
         watched = sys.stderr.isatty() if progress is None else progress
-        if not isinstance(encoder, Encoder):
-            encoder = Encoder(encoder, prompt=prompt, revision=revision, device=device, batch_size=batch_size)
-        self.encoder = encoder
-        self.name = f"RankEncoder on {encoder.name}"
+        opened = open_encoder(encoder, prompt=prompt, revision=revision, device=device, batch_size=batch_size)
         if isinstance(reference, Reference):
-            reference.check_encoder(encoder)
+            reference.check_encoder(opened)
         else:
-            reference = Reference.build(encoder, reference, progress=watched)
+            reference = Reference.build(opened, reference, progress=watched)
+        if isinstance(opened, FusedEncoder):
+            opened, reference = _standardize(opened, reference)
+            self.rank_weight = rank_weight or 0
+        self.encoder: Encoder = opened
         self.reference: Reference = reference
-        vectors = torch.from_numpy(reference.vectors).to(encoder.device)
+        self.name = f"RankEncoder on {opened.name}"
+        vectors = torch.from_numpy(reference.vectors).to(opened.device)
         self.form: Form = fit_form(form, vectors, dim=dim, power=power, center=center)
         self.fidelity = measure_form(self.form, vectors, held_out(len(reference)))
         logger.info("fidelity of the %s form to exact rank similarities: %s", form, self.fidelity)
@@ -246,14 +252,15 @@ class RankEncoder:
     def load(
         cls,
         folder: str | Path,
-        encoder: EncoderLike | Encoder | None = None,
+        encoder: EncoderLike | Encoder | Sequence[EncoderLike | Encoder | None] | None = None,
         *,
         device: str | None = None,
         batch_size: int = 32,
     ) -> RankEncoder:
         """Read a saved RankEncoder.
 
-        :param encoder: The encoder, where that was a callable, or to use another copy of it.
+        :param encoder: The encoder, where that was a callable, or to use another copy of it. For several
+            encoders a list, with None for each one that is on disk.
         :raises InputError: If the folder is not a whole one, or the encoder is another.
         """
         model = cls._of(persistence.load(Path(folder), encoder, device=device, batch_size=batch_size))
@@ -268,11 +275,21 @@ class RankEncoder:
         is close to Eq. 7, not equal: the model card says how close. The other forms become a module of this
         package: equal to `encode`, but loading them needs rankencoder and ``trust_remote_code=True``.
 
+        Several encoders become a module of this package in every form.
+
         :raises InputError: If the encoder is a callable, which no SentenceTransformer can hold.
         """
         from rankencoder.modules import to_sentence_transformer
 
         return to_sentence_transformer(self._parts())
+
+
+def _standardize(encoder: FusedEncoder, reference: Reference) -> tuple[FusedEncoder, Reference]:
+    """Return the members with the weights that their cosines call for, unless given, and the reference so."""
+    if not encoder.is_weighted:
+        encoder = encoder.standardized(reference.vectors)
+    vectors, probe = encoder.reweight(reference.vectors), encoder.reweight(reference.probe)
+    return encoder, replace(reference, vectors=vectors, probe=probe)
 
 
 def open_model(

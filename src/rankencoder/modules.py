@@ -1,22 +1,27 @@
-"""A RankEncoder as a SentenceTransformer. Saved models name `rankencoder.modules.RankModule`."""
+"""A RankEncoder as a SentenceTransformer. Saved models name the modules of this file."""
 
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Dense, Module, Normalize
+from sentence_transformers.base.modules import Dense, InputModule, Module, Normalize
 
 from rankencoder.blend import blend_vectors, blended_dimension, check_rank_weight
 from rankencoder.errors import InputError
 from rankencoder.forms import Form, LinearForm, restore_form
 from rankencoder.forms.fidelity import Fidelity, measure
 from rankencoder.forms.form import held_out
+from rankencoder.fused_encoder import FusedEncoder
+from rankencoder.fusion import fuse_vectors
 from rankencoder.ranks import in_double
 
 if TYPE_CHECKING:
+    from rankencoder.encoders import Encoder
     from rankencoder.persistence import ModelParts
 
 _PROMPT = "rankencoder"
@@ -52,8 +57,7 @@ class RankModule(Module):
     @classmethod
     def load(cls, model_name_or_path: str, **kwargs: Any) -> RankModule:  # type: ignore[override]
         """Read a saved module from a folder or the hub."""
-        names = ("subfolder", "token", "cache_folder", "revision", "local_files_only")
-        hub = {name: kwargs[name] for name in names if name in kwargs}
+        hub = _hub_options(kwargs)
         config = cls.load_config(model_name_or_path, **hub)
         weights = cls.load_torch_weights(model_name_or_path, **hub)
         tensors = {name.removeprefix("form."): tensor for name, tensor in weights.items()}
@@ -61,35 +65,93 @@ class RankModule(Module):
         return cls(form, config["rank_weight"])
 
 
+class FusionModule(InputModule):
+    """Runs several SentenceTransformers side by side and fuses their vectors; the first module."""
+
+    save_in_root = False
+
+    def __init__(self, members: Sequence[SentenceTransformer], weights: Sequence[float]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.members = torch.nn.ModuleList(members)
+        self.weights = list(weights)
+
+    def preprocess(self, inputs: Any, prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
+        """Tokenize for each member, with its own prompt unless one is given; names begin with its number."""
+        features: dict[str, Any] = {}
+        for number, member in enumerate(self._members()):
+            own = member.prompts.get(member.default_prompt_name or "")
+            found = member.preprocess(inputs, prompt=own if prompt is None else prompt, **kwargs)
+            features |= {f"{number}.{name}": value for name, value in found.items()}
+        return features
+
+    def forward(self, features: dict[str, torch.Tensor | Any], **_: Any) -> dict[str, torch.Tensor | Any]:
+        """Fuse the members' vectors."""
+        rows = []
+        for number, member in enumerate(self._members()):
+            start = f"{number}."
+            own = {name.removeprefix(start): v for name, v in features.items() if name.startswith(start)}
+            rows.append(torch.nn.functional.normalize(member(own)["sentence_embedding"].float(), dim=1))
+        return {"sentence_embedding": fuse_vectors(rows, self.weights)}
+
+    def get_embedding_dimension(self) -> int:
+        """Return the dimensions of the vectors: those of all members together."""
+        return sum(member.get_embedding_dimension() or 0 for member in self._members())
+
+    def get_config_dict(self) -> dict[str, Any]:
+        """Return what `load` needs beside the members."""
+        return {"weights": self.weights}
+
+    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
+        """Write each member to a folder of its own (always as safetensors)."""
+        self.save_config(output_path)
+        for number, member in enumerate(self._members()):
+            member.save_pretrained(str(Path(output_path, str(number))), create_model_card=False)
+
+    @classmethod
+    def load(cls, model_name_or_path: str, **kwargs: Any) -> FusionModule:  # type: ignore[override]
+        """Read a saved module from a folder or the hub."""
+        hub = _hub_options(kwargs)
+        weights = cls.load_config(model_name_or_path, **hub)["weights"]
+        folder = cls.load_dir_path(model_name_or_path, **hub)
+        options = {**(kwargs.get("model_kwargs") or {}), "use_safetensors": True}
+        members = [
+            SentenceTransformer(f"{folder}/{number}", device="cpu", model_kwargs=options)
+            for number in range(len(weights))
+        ]
+        return cls(members, weights)
+
+    def _members(self) -> list[SentenceTransformer]:
+        return cast("list[SentenceTransformer]", list(self.members))
+
+
+def _hub_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return those of the options of a module's `load` that say where its files are."""
+    names = ("subfolder", "token", "cache_folder", "revision", "local_files_only")
+    return {name: options[name] for name in names if name in options}
+
+
 def to_sentence_transformer(model: ModelParts) -> SentenceTransformer:
     """Return a SentenceTransformer of a RankEncoder (see `RankEncoder.to_sentence_transformer`)."""
-    base = model.encoder.model
-    if base is None:
-        raise InputError(
-            f"the encoder {model.encoder.name!r} is a callable, which no SentenceTransformer can hold: "
-            "use encode, whose vectors fit every vector database"
+    if isinstance(model.encoder, FusedEncoder):
+        members = [_export_encoder(member) for member in model.encoder.members]
+        exported = SentenceTransformer(
+            modules=[FusionModule(members, model.encoder.weights)],
+            device=str(model.encoder.device),
+            similarity_fn_name="cosine",
         )
-    if base.truncate_dim is not None:
-        raise InputError(
-            f"the encoder cuts its vectors to {base.truncate_dim} dimensions, which an export would not: "
-            "load it without truncate_dim, and build the reference again"
-        )
-    if isinstance(model.form, LinearForm):
+    else:
+        exported = _export_encoder(model.encoder)
+    added: list[Any] = [Normalize()]
+    if model.rank_weight == 0:
+        closeness = "exact"
+    elif isinstance(model.form, LinearForm):
         added, fidelity = _linear_modules(model, model.form)
         closeness = f"to Eq. 7 of the linear form: {fidelity}"
     else:
         added = [RankModule(copy.deepcopy(model.form), model.rank_weight)]
         closeness = f"of its ranks to the exact ones: {model.fidelity}"
-    prompts = {name: prompt for name, prompt in base.prompts.items() if prompt is not None}
-    if model.encoder.prompt:
-        prompts[_PROMPT] = model.encoder.prompt
-    exported = SentenceTransformer(
-        modules=[*copy.deepcopy(list(base.children())), *added],
-        device=str(base.device),
-        prompts=prompts,
-        default_prompt_name=_PROMPT if model.encoder.prompt else base.default_prompt_name,
-        similarity_fn_name="cosine",
-    )
+    for module in added:
+        exported.append(module.to(exported.device))
     card = exported.model_card_data
     card.set_base_model(model.encoder.name)
     card.tags = ["rankencoder", *(card.tags or [])]
@@ -98,6 +160,31 @@ def to_sentence_transformer(model: ModelParts) -> SentenceTransformer:
         f"{len(model.reference):,} reference sentences; closeness {closeness})"
     )
     return exported
+
+
+def _export_encoder(encoder: Encoder) -> SentenceTransformer:
+    """Return a copy of an encoder as a SentenceTransformer, its prompt among the model's."""
+    base = encoder.model
+    if base is None:
+        raise InputError(
+            f"the encoder {encoder.name!r} is a callable, which no SentenceTransformer can hold: "
+            "use encode, whose vectors fit every vector database"
+        )
+    if base.truncate_dim is not None:
+        raise InputError(
+            f"the encoder cuts its vectors to {base.truncate_dim} dimensions, which an export would not: "
+            "load it without truncate_dim, and build the reference again"
+        )
+    prompts = {name: prompt for name, prompt in base.prompts.items() if prompt is not None}
+    if encoder.prompt:
+        prompts[_PROMPT] = encoder.prompt
+    return SentenceTransformer(
+        modules=copy.deepcopy(list(base.children())),
+        device=str(base.device),
+        prompts=prompts,
+        default_prompt_name=_PROMPT if encoder.prompt else base.default_prompt_name,
+        similarity_fn_name="cosine",
+    )
 
 
 def _linear_modules(model: ModelParts, form: LinearForm) -> tuple[list[Any], Fidelity]:

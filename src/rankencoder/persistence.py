@@ -12,6 +12,7 @@ from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.forms import restore_form
 from rankencoder.forms.fidelity import Fidelity
+from rankencoder.fused_encoder import FusedEncoder
 from rankencoder.io.manifest import check_manifest, write_manifest
 from rankencoder.io.storage import (
     CONFIG,
@@ -26,7 +27,6 @@ from rankencoder.io.storage import (
 from rankencoder.reference import Reference
 
 if TYPE_CHECKING:
-    from rankencoder.encoders import EncoderLike
     from rankencoder.forms import Form
 
 _FORMAT = 1
@@ -48,9 +48,7 @@ class ModelParts:
         return {
             "format": _FORMAT,
             "version": __version__,
-            "encoder": self.encoder.name,
-            "encoder_saved": self.encoder.model is not None,
-            "prompt": self.encoder.prompt,
+            **_describe_encoder(self.encoder),
             "rank_weight": self.rank_weight,
             "form": {"name": self.form.name, "settings": self.form.config()},
             "fidelity": asdict(self.fidelity),
@@ -62,14 +60,31 @@ class ModelParts:
 def save(model: ModelParts, folder: Path, *, overwrite: bool) -> None:
     """Write a RankEncoder to a folder (see `RankEncoder.save`)."""
     with new_folder(folder, overwrite=overwrite) as new:
-        if model.encoder.model is not None:
-            model.encoder.model.save_pretrained(str(new / "encoder"), create_model_card=False)
+        _save_encoder(model.encoder, new / "encoder")
         (new / "reference").mkdir()
         model.reference.write(new / "reference")
         tensors = {name: tensor.cpu().numpy() for name, tensor in model.form.tensors().items()}
         write_tensors(new / "form.safetensors", tensors)
         write_json(new / CONFIG, model.config())
         write_manifest(new)
+
+
+def _describe_encoder(encoder: Encoder) -> dict[str, Any]:
+    """Return an encoder's name and prompt, and whether it is on disk; also those of its members."""
+    about = {"encoder": encoder.name, "encoder_saved": encoder.model is not None, "prompt": encoder.prompt}
+    if not isinstance(encoder, FusedEncoder):
+        return about
+    weighted = zip(encoder.members, encoder.weights, strict=True)
+    members = [{**_describe_encoder(member), "weight": weight} for member, weight in weighted]
+    return {**about, "encoder_saved": all(one["encoder_saved"] for one in members), "members": members}
+
+
+def _save_encoder(encoder: Encoder, folder: Path) -> None:
+    if isinstance(encoder, FusedEncoder):
+        for number, member in enumerate(encoder.members):
+            _save_encoder(member, folder / str(number))
+    elif encoder.model is not None:
+        encoder.model.save_pretrained(str(folder), create_model_card=False)
 
 
 def read_config(folder: Path, *, skip: str = "") -> dict[str, Any]:
@@ -86,30 +101,53 @@ def read_config(folder: Path, *, skip: str = "") -> dict[str, Any]:
     return {"prompt": "", **config}  # earlier versions knew no prompts
 
 
-def load(
-    folder: Path, source: EncoderLike | Encoder | None, *, device: str | None, batch_size: int
-) -> ModelParts:
+def load(folder: Path, source: Any, *, device: str | None, batch_size: int) -> ModelParts:
     """Read a RankEncoder from a folder (see `RankEncoder.load`)."""
     import torch
 
-    config = read_config(folder, skip="" if source is None else "encoder")
+    given = source.members if isinstance(source, FusedEncoder) else source
+    is_read = given is None or (isinstance(given, (list, tuple)) and any(one is None for one in given))
+    config = read_config(folder, skip="" if is_read else "encoder")
     with damage_named(folder, "a whole RankEncoder", KeyError, TypeError, ValueError, RuntimeError):
-        if source is None and not config["encoder_saved"]:
-            raise InputError(
-                f"{folder} was built with the callable {config['encoder']!r}, which is not on disk: "
-                "give it to RankEncoder.load(folder, encoder=...)"
-            )
+        encoder = _load_encoder(folder, config, given, device=device, batch_size=batch_size)
         reference = Reference.load(folder / "reference")
         stored = read_tensors(folder / "form.safetensors")
         tensors = {name: torch.from_numpy(array) for name, array in stored.items()}
         form = restore_form(**config["form"], reference=torch.from_numpy(reference.vectors), tensors=tensors)
         rank_weight = check_rank_weight(config["rank_weight"])
         fidelity = Fidelity(**config["fidelity"])
-    if isinstance(source, Encoder):
-        encoder = source
-    else:
-        given = folder / "encoder" if source is None else source
-        encoder = Encoder(given, prompt=config["prompt"], device=device, batch_size=batch_size)
-        encoder.name = config["encoder"] if source is None else encoder.name
     reference.check_encoder(encoder)
     return ModelParts(encoder, reference, form.to(encoder.device), fidelity, rank_weight)
+
+
+def _load_encoder(folder: Path, config: dict[str, Any], given: Any, **options: Any) -> Encoder:
+    """Open the encoder of a RankEncoder, or the members of a fused one."""
+    if "members" not in config:
+        return _load_one(folder, folder / "encoder", config, given, **options)
+    about = config["members"]
+    sources = [None] * len(about) if given is None else given
+    if not isinstance(sources, (list, tuple)) or len(sources) != len(about):
+        raise InputError(
+            f"{folder} fuses {len(about)} encoders: give a list of as many, None for those on disk"
+        )
+    members = [
+        _load_one(folder, folder / "encoder" / str(number), member, source, **options)
+        for number, (member, source) in enumerate(zip(about, sources, strict=True))
+    ]
+    return FusedEncoder(members, [member["weight"] for member in about])
+
+
+def _load_one(owner: Path, folder: Path, about: dict[str, Any], given: Any, **options: Any) -> Encoder:
+    """Open one encoder: the given one, or the one on disk."""
+    if isinstance(given, Encoder):
+        return given
+    if given is not None:
+        return Encoder(given, prompt=about["prompt"], **options)
+    if not about["encoder_saved"]:
+        raise InputError(
+            f"{owner} was built with the callable {about['encoder']!r}, which is not on disk: "
+            "give it to RankEncoder.load(folder, encoder=...)"
+        )
+    encoder = Encoder(folder, prompt=about["prompt"], **options)
+    encoder.name = about["encoder"]
+    return encoder

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError, ReferenceWarning
 from rankencoder.fingerprints import digest
+from rankencoder.fused_encoder import open_encoder
 from rankencoder.io.corpus import MAX_CHARS, read_sentences
 from rankencoder.io.manifest import check_manifest, write_manifest
 from rankencoder.io.parts import Parts
@@ -26,7 +26,8 @@ from rankencoder.io.storage import (
 )
 
 if TYPE_CHECKING:
-    from rankencoder.encoders import EncoderLike
+    from rankencoder.encoders import Encoder
+    from rankencoder.fused_encoder import Encoders
 
 SIZE = 10_000
 SEED = 42
@@ -73,7 +74,7 @@ class Reference:
     @classmethod
     def build(
         cls,
-        encoder: EncoderLike | Encoder,
+        encoder: Encoders,
         corpus: Any,
         *,
         size: int = SIZE,
@@ -88,7 +89,7 @@ class Reference:
         The same sentences are drawn whatever their order in the corpus. A corpus larger than memory is read
         in one pass.
 
-        :param encoder: Whatever `Encoder` opens.
+        :param encoder: Whatever `Encoder` opens, or a list of encoders to fuse.
         :param corpus: A text, ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet`` file, a folder of them, a
             ``datasets`` dataset, or an iterable of strings; files also at fsspec's addresses. Or a sample
             that was drawn from one, with this size and seed.
@@ -107,7 +108,7 @@ class Reference:
             rows = read_sentences(corpus, column=column, max_chars=max_chars, progress=progress)
             sample = sample_sentences(rows, size, seed)
         _check_number(sample, max_chars)
-        encode = encoder if isinstance(encoder, Encoder) else Encoder(encoder)
+        encode = open_encoder(encoder)
         probe = encode.probe()
         if resume_beside is None:
             vectors = np.asarray(encode(sample.sentences, progress=progress).cpu().numpy())

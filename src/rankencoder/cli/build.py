@@ -20,12 +20,18 @@ def build(
         ),
     ],
     output: Output,
+    others: Annotated[
+        list[str] | None,
+        typer.Option("--with", metavar="ENCODER", help="Another encoder to fuse with the first; repeatable."),
+    ] = None,
     size: Size = 10_000,
     seed: Annotated[int, typer.Option(help="Draws another sample.")] = 42,
     form: Annotated[str, typer.Option(help="exact, compact or linear.")] = "compact",
     dim: Annotated[int | None, typer.Option(help="Dimensions of the compact form (256).")] = None,
     power: Annotated[float | None, typer.Option(help="Power of the linear form (0.5).")] = None,
-    rank_weight: Annotated[float, typer.Option(help="Weight of the ranks, 0 to 1.")] = 0.1,
+    rank_weight: Annotated[
+        float | None, typer.Option(help="Weight of the ranks, 0 to 1 (0.1; with several encoders 0).")
+    ] = None,
     column: Column = None,
     max_chars: Annotated[int, typer.Option(min=1, help="Drop longer lines.")] = 2000,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub name.")] = None,
@@ -35,7 +41,7 @@ def build(
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """Make a RankEncoder of an encoder and a corpus, and write it to a folder.
+    """Make a RankEncoder of an encoder, or of several, and a corpus, and write it to a folder.
 
     Interrupted work goes on where it stopped when the same command is given again.
 
@@ -43,6 +49,8 @@ def build(
     - `rankencoder build sentence-transformers/all-MiniLM-L6-v2 corpus.txt -o my-encoder`
 
     - `rankencoder build ./my-model corpus.parquet --column body --size 100000 -o my-encoder`
+
+    - `rankencoder build ./one-model corpus.txt --with ./another-model -o fused`
 
     """
     from rankencoder.blend import check_rank_weight
@@ -53,14 +61,15 @@ def build(
 
     clear_leftover_parts(output)
     check_free(output, overwrite=overwrite)
-    check_rank_weight(rank_weight)
+    check_rank_weight(rank_weight or 0)
     check_settings(form, dim=dim, power=power)
     prepare()
-    from rankencoder.encoders import Encoder
+    from rankencoder.fused_encoder import open_encoder
     from rankencoder.model import RankEncoder
     from rankencoder.reference import Reference
 
-    loaded = Encoder(encoder, revision=revision, device=device, batch_size=batch_size)
+    named = [encoder, *others] if others else encoder
+    loaded = open_encoder(named, revision=revision, device=device, batch_size=batch_size)
     source: Any = corpus
     with connected(ray, None) as cluster:
         if cluster is not None:

@@ -72,10 +72,16 @@ def print_description(about: dict[str, Any], as_json: bool) -> None:
     if counts.get("duplicates"):
         dropped.append(("about " if counts.get("estimated") else "") + f"{counts['duplicates']:,} duplicates")
     kilobytes = 4 * about["dimension"] / 1000
+    encoders = {"encoder": _name_encoder(about)}
+    if members := about.get("members"):
+        encoders = {
+            f"encoder {number}": f"{_name_encoder(member)}, weight {member['weight']:.3f}"
+            for number, member in enumerate(members, start=1)
+        }
     print_table(
         {
             "RankEncoder": about["folder"],
-            "encoder": about["encoder"] + ("" if about["encoder_saved"] else " (a callable, not on disk)"),
+            **encoders,
             "reference": f"{about['reference_size']:,} sentences, seed {about['reference']['seed']}",
             "corpus": f"{counts.get('seen', 0):,} lines"
             + (f", dropped {', '.join(dropped)}" if dropped else ""),
@@ -87,3 +93,7 @@ def print_description(about: dict[str, Any], as_json: bool) -> None:
             "on disk": f"{about['bytes_on_disk'] / 1e6:.1f} MB",
         }.items()
     )
+
+
+def _name_encoder(about: dict[str, Any]) -> str:
+    return str(about["encoder"]) + ("" if about["encoder_saved"] else " (a callable, not on disk)")

@@ -23,11 +23,17 @@ class CachedEncoder(Encoder):
 
     def __init__(self, encoder: Encoder, folder: Path | None) -> None:
         self.__dict__.update(vars(encoder))
+        self._encoder = encoder
         self._fingerprint = encoder.fingerprint()
         self._temporary = TemporaryDirectory(prefix="rankencoder-") if folder is None else None
         root = Path(self._temporary.name) if self._temporary else folder
         assert root is not None
         self._stored = StoredVectors(root / self._fingerprint[:16])
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the encoder."""
+        return self._encoder.device
 
     def fingerprint(self) -> str:
         """Return the digest of the encoder."""
@@ -39,7 +45,7 @@ class CachedEncoder(Encoder):
         from tqdm.auto import tqdm
 
         if not sentences:
-            return super().raw([])
+            return self._encoder.raw([])
         keys = [sentence_key(sentence) for sentence in sentences]
         texts = dict(zip(keys, sentences, strict=True))
         found = self._stored.read(texts)
@@ -58,4 +64,4 @@ class CachedEncoder(Encoder):
 
     def encode_now(self, sentences: Sequence[str]) -> torch.Tensor:
         """Return the vectors of sentences as if none were stored, to see how long that takes."""
-        return super().raw(sentences)
+        return self._encoder.raw(sentences)

@@ -49,10 +49,11 @@ def create_app(state: ExplorerState) -> FastAPI:
 
 def _page(state: ExplorerState) -> gr.Blocks:
     model = state.model
+    names = [encoder.name for encoder in getattr(model.encoder, "members", [model.encoder])]
     facts = {
         "name": state.name,
         "size": f"{len(model.reference):,}",
-        "encoder": "/".join(str(model.encoder.name).rstrip("/").split("/")[-2:]),
+        "encoder": " + ".join("/".join(name.rstrip("/").split("/")[-2:]) for name in names),
         "form": f"{model.form.name} form, {model.dimension:,} dimensions",
         "weight": f"{model.rank_weight:g}",
         "index": None if state.index is None else state.index.folder.path.resolve().name,
