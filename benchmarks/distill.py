@@ -75,7 +75,9 @@ class Run:
         with locked(file.with_suffix(".lock")), half:
             if not file.exists():
                 vector_files.PART = 65_536  # many enough for the fast tokenizer
-                vector_files.encode_file(self.encoder(name), corpus, file, skip_invalid=True, batch_size=BATCH)
+                vector_files.encode_file(
+                    self.encoder(name), corpus, file, skip_invalid=True, batch_size=BATCH
+                )
         return file
 
 

@@ -77,7 +77,7 @@ def test_the_card_names_teachers_text_and_figures(better, tiny_folder):
     assert "better" not in card.replace("tests/better", "").lower().split("## how it was made")[0]
 
 
-def test_cosines_keep_their_scale(better, tiny_folder, sentences):
+def test_cosines_keep_their_scale(better, other_folder, sentences):
     """Old thresholds hold: mean and spread of the student's cosines are what they were."""
 
     def scale(folder):
@@ -87,7 +87,7 @@ def test_cosines_keep_their_scale(better, tiny_folder, sentences):
         cosines = (vectors @ vectors.T)[np.triu_indices(len(vectors), 1)]
         return cosines.mean(), cosines.std()
 
-    (mean, deviation), (new_mean, new_deviation) = scale(tiny_folder), scale(better.encoder)
+    (mean, deviation), (new_mean, new_deviation) = scale(other_folder), scale(better.encoder)
     assert abs(mean - new_mean) < 0.5 * deviation
     assert 0.5 < new_deviation / deviation < 2
 
@@ -322,7 +322,7 @@ def test_the_command_line_and_its_settings_file(run_cli, tmp_path, tiny_folder, 
     code, out, err = run_cli("distill", *arguments, "-o", tmp_path / "a")
     assert code == 0, err
     assert json.loads(out)["finished"] is True
-    code, again, err = run_cli(
+    code, _, err = run_cli(
         "distill", "--config", tmp_path / "a/distill.yaml", "-o", tmp_path / "b", "--json"
     )
     assert code == 0, err

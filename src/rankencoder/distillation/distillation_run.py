@@ -274,6 +274,7 @@ class DistillationRun:
             TextCollator(start, config.max_length, vectors),
             training_arguments(config, self.work / "checkpoints", config.seed),
             logs=self.folder / "logs",
+            name="teaching",
             title="Teaching" if self.progress else "",
             evaluator=make_evaluator(config.dev),
             patience=config.patience,
