@@ -108,7 +108,7 @@ def test_other_targets(target, tmp_path, tiny_folder, other_folder, corpus_file)
 
 
 def test_teachers_of_every_kind(tmp_path, tiny_folder, tiny_saved, sentences, callable_encoder):
-    """An encoder with a prompt, a RankEncoder's folder, an open RankEncoder, a callable, a model in memory."""
+    """With a prompt, a RankEncoder's folder, an open RankEncoder, a callable, a model in memory."""
     teachers = [
         f"{tiny_folder}?prompt=the ",
         tiny_saved,
