@@ -26,7 +26,7 @@ TITLES = {
     "e5-small": "e5-small",
     "paraphrase-minilm-l3": "paraphrase-MiniLM-L3-v2",
     "mpnet": "all-mpnet-base-v2",
-    "bge-small": "bge-small-en",
+    "bge-small": "bge-small-en-v1.5",
     "gte-small": "gte-small",
     "potion": "potion-base-8M",
 }
