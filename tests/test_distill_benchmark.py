@@ -58,6 +58,7 @@ def test_a_table_has_mean_deviation_and_difference_of_each_set():
     deviation = np.std([80, 81], ddof=1)
     assert student.split(" | ")[1:11] == [f"80.50 ± {deviation:.2f} (+2.00)"] * 10
     assert student.endswith("| 2 |")
+    assert distill_table.questions_table(runs).splitlines()[-1].split(" | ")[1] == "–"  # not measured
 
 
 def test_what_was_not_measured_is_said_to_be_so():
