@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from distill_experiments import EXPERIMENTS, SIX, VARIANTS
+from distill_experiments import EXPERIMENTS, LAYER_VARIANTS, VARIANTS
 from pages import replaced, shown, table
 
 from rankencoder.evaluation.sts_data import SEVEN
@@ -43,6 +43,8 @@ def read(folder: Path = RESULTS / "distill") -> Runs:
     found: Runs = defaultdict(list)
     for file in sorted(folder.glob("*.json")):
         result = json.loads(file.read_text(encoding="utf-8"))
+        if "agreement" in result:
+            result["scores"]["agreement"] = 100 * result["agreement"]["after"]["spearman"]
         found[result["name"]].append(result)
     return found
 
@@ -83,11 +85,16 @@ def students_table(runs: Runs) -> str:
 
 
 def variants_table(runs: Runs) -> str:
-    """Return other settings for six teachers."""
-    columns = ("STS-B dev", "SemRel dev", "AVG")
-    names = {"minilm-6": "as above", **{f"minilm-6-{name}": name for name in VARIANTS}}
-    rows = [line for name, title in names.items() for line in row(title, runs, name, columns)]
-    return table((f"{len(SIX)} teachers", *columns, "seeds"), rows)
+    """Return other settings, with the agreement with the teachers on held-out text."""
+    columns = ("agreement", "STS-B dev", "SemRel dev", "AVG")
+    names = {"minilm-3": "3 teachers", "minilm-3-timed": "3 teachers, lr-3e-5"}
+    names |= {f"minilm-3-{name}": f"3 teachers, {name}" for name in VARIANTS if f"minilm-3-{name}" in runs}
+    names |= {"minilm-6": "6 teachers"}
+    names |= {f"minilm-6-{name}": f"6 teachers, {name}" for name in VARIANTS if f"minilm-6-{name}" in runs}
+    names |= {"layers-minilm-3": "3 layers, 1 teacher"}
+    layers = {f"layers-minilm-3-{name}": f"3 layers, {name}" for name in LAYER_VARIANTS}
+    rows = [line for name, title in {**names, **layers}.items() for line in row(title, runs, name, columns)]
+    return table(("", *columns, "seeds"), rows)
 
 
 def questions_table(runs: Runs) -> str:
