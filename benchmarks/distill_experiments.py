@@ -102,6 +102,10 @@ EXPERIMENTS: dict[str, Experiment] = {
         )
         for name, settings in LAYER_VARIANTS.items()
     },
+    **{
+        f"{kind}-minilm-3-small": Experiment(kind, {"student": "minilm", "layers": 3, **more, **LAYERS})
+        for kind, more in (("distill", {"teacher": ["minilm"]}), ("mse", {}))
+    },
     "static": Experiment("distill", {"student": "static", "teacher": ["minilm"], "dim": 256}),
     "model2vec": Experiment("model2vec", {"student": "minilm", "dim": 256}, seeds=(1,)),
 }

@@ -322,9 +322,7 @@ def test_the_command_line_and_its_settings_file(run_cli, tmp_path, tiny_folder, 
     code, out, err = run_cli("distill", *arguments, "-o", tmp_path / "a")
     assert code == 0, err
     assert json.loads(out)["finished"] is True
-    code, _, err = run_cli(
-        "distill", "--config", tmp_path / "a/distill.yaml", "-o", tmp_path / "b", "--json"
-    )
+    code, _, err = run_cli("distill", "--config", tmp_path / "a/distill.yaml", "-o", tmp_path / "b", "--json")
     assert code == 0, err
     first, second = (weights(Path(tmp_path, name, "encoder")) for name in "ab")
     assert all(torch.equal(first[name], second[name]) for name in first)

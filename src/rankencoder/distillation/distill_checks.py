@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import chain
 
 from rankencoder.distillation.distill_config import DistillConfig, Kind
+from rankencoder.distillation.static_student import corpus_tokenizer, token_texts
 from rankencoder.distillation.student_sources import load_student
-from rankencoder.distillation.teacher_sources import API, check_teacher, is_file, open_api, open_teacher
+from rankencoder.distillation.teacher_sources import (
+    API,
+    check_teacher,
+    is_file,
+    open_api,
+    open_teacher,
+    static_teacher,
+)
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.training.checks import check_machine
@@ -28,6 +37,8 @@ def check_distillation(config: DistillConfig, kind: Kind) -> None:
         check_teacher(name)
         if name.startswith(API):
             open_api(name, config)  # says that there is no key
+    if kind == "static":
+        static_teacher(config)
     if kind == "encoder" and len(config.teacher) == 1 and _is_own_teacher(config):
         raise InputError(
             f"{config.student} would learn from itself, and one teacher alone has nothing new to say: add "
@@ -45,12 +56,17 @@ def _is_own_teacher(config: DistillConfig) -> bool:
     )
 
 
-def confirm_cost(config: DistillConfig, sentences: Sentences, confirm: Callable[[str], bool] | None) -> None:
-    """Say what an API will cost, and ask before the first sentence is sent."""
-    for name in config.teacher:
+def confirm_cost(
+    config: DistillConfig, kind: Kind, sentences: Sentences, confirm: Callable[[str], bool] | None
+) -> None:
+    """Say what an API will cost, the words of a static student included, and ask before anything is sent."""
+    for number, name in enumerate(config.teacher):
         if not name.startswith(API):
             continue
-        estimate = open_api(name, config).estimate(sentences, price=config.api_price or None)
+        words: list[str] = []
+        if kind == "static" and number == static_teacher(config):
+            words = token_texts(corpus_tokenizer(None, sentences))
+        estimate = open_api(name, config).estimate(chain(sentences, words), price=config.api_price or None)
         LOG.info("%s", estimate)
         if confirm is not None and estimate.sentences and not confirm(str(estimate)):
             raise InputError("nothing was sent: resume the run to go on")

@@ -21,9 +21,9 @@ from rankencoder.distillation.dev_gain import measure_gain
 from rankencoder.distillation.distill_card import write_card
 from rankencoder.distillation.distill_config import DistillConfig, GivenDistillation, Kind
 from rankencoder.distillation.layer_student import drop_layers
-from rankencoder.distillation.static_student import make_static
+from rankencoder.distillation.static_student import TakenRows, make_static
 from rankencoder.distillation.student_sources import load_student
-from rankencoder.distillation.teacher_sources import is_file, open_teacher, open_vectors
+from rankencoder.distillation.teacher_sources import is_file, open_teacher, open_vectors, static_teacher
 from rankencoder.distillation.teacher_space import fit_map, map_into_space
 from rankencoder.distillation.text_collator import TextCollator
 from rankencoder.encoders import Encoder
@@ -109,9 +109,11 @@ class DistillationRun:
             },
         }
         write_record(self.folder, self.record)
-        start = self._start()
+        if self.kind != "static":
+            self._start()  # says what is wrong with it before the teachers work for hours
         with self._timed("teachers"):
             tables = [self._teacher(number) for number in range(len(self.config.teacher))]
+        start = self._start()
         committee = Committee(self.config.teacher, tables, np.array(self.taught.rows["row"]), self.config)
         origin = self._origin()
         similarity = committee.similarity(*self._scale(committee, start, origin))
@@ -210,14 +212,11 @@ class DistillationRun:
 
     def _make_start(self) -> SentenceTransformer:
         if self.kind == "static":
-            names = [i for i, name in enumerate(self.config.teacher) if not is_file(name)]
-            if not names:
-                raise InputError(
-                    "a static student needs a teacher that can encode words: files of vectors cannot"
-                )
-            opened = open_teacher(self.config.teacher[names[0]], self.objects[names[0]], self.config)
+            number = static_teacher(self.config)
+            opened = open_teacher(self.config.teacher[number], self.objects[number], self.config)
             opened = opened if isinstance(opened, Encoder) else Encoder(opened, batch_size=BATCH)
-            return make_static(opened, self.taught, dim=self.config.dim, progress=self.progress)
+            known = TakenRows(self._teacher(number), np.array(self.taught.rows["row"]))
+            return make_static(opened, self.taught, known, dim=self.config.dim, progress=self.progress)
         model = load_student(self.config)
         tokenizer: Any = model.tokenizer
         if hasattr(tokenizer, "unk_token_id") and (share := unknown_share(self.sentences, tokenizer)) > 0.5:

@@ -104,7 +104,7 @@ def distill(
         if not resume:
             in_memory = corpus is not None and not isinstance(corpus, (str, Path))
             run.begin(corpus if in_memory else resolved.corpus or None, given, overwrite=overwrite)
-        confirm_cost(resolved, run.sentences, confirm)
+        confirm_cost(resolved, kind, run.sentences, confirm)
         return Distillation(folder, run.finish())
 
 

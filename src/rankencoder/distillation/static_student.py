@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -28,10 +29,42 @@ _UNKNOWN = "[UNK]"
 _READ = 8192  # sentences at a time
 
 
+class VectorRows(Protocol):
+    """Vectors that are read a few rows at a time: an array, or some rows of one on disk."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and dimensions."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: slice, /) -> np.ndarray: ...
+
+
+@dataclass(frozen=True)
+class TakenRows:
+    """Some rows of a table on disk, none of them in memory."""
+
+    table: np.ndarray
+    rows: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and dimensions."""
+        return len(self.rows), self.table.shape[1]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, rows: slice, /) -> np.ndarray:
+        return np.asarray(self.table[self.rows[rows]])
+
+
 def make_static(
     teacher: Encoder,
     sentences: Iterable[str],
-    vectors: np.ndarray | None = None,
+    vectors: VectorRows | None = None,
     *,
     dim: int = 256,
     progress: bool = False,
@@ -92,14 +125,19 @@ def token_shares(tokenizer: Tokenizer, sentences: Iterable[str]) -> np.ndarray:
 
 def token_vectors(teacher: Encoder, tokenizer: Tokenizer, *, progress: bool) -> np.ndarray:
     """Return the teacher's vector of each token as a text of its own, "ing" for ##ing."""
-    prefix = tokenizer.model.continuing_subword_prefix
-    texts = [token.removeprefix(prefix) or token for token in _in_order(tokenizer)]
+    texts = token_texts(tokenizer)
     rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
     vectors = teacher(list(rows), progress=progress).cpu().numpy()
     return np.asarray(vectors[[rows[text] for text in texts]])
 
 
-def context_vectors(tokenizer: Tokenizer, sentences: Iterable[str], vectors: np.ndarray) -> np.ndarray:
+def token_texts(tokenizer: Tokenizer) -> list[str]:
+    """Return each token as a text of its own."""
+    prefix = tokenizer.model.continuing_subword_prefix
+    return [token.removeprefix(prefix) or token for token in _in_order(tokenizer)]
+
+
+def context_vectors(tokenizer: Tokenizer, sentences: Iterable[str], vectors: VectorRows) -> np.ndarray:
     """Return how the sentences with a token differ from all: unit(mean of theirs - mean of all), or zero."""
     from sklearn.preprocessing import normalize
 

@@ -67,6 +67,14 @@ def open_api(name: str, config: DistillConfig) -> ApiEncoder:
     return ApiEncoder(name.removeprefix(API), base_url=config.api_base or None)
 
 
+def static_teacher(config: DistillConfig) -> int:
+    """Return the place of the teacher that gives a static student its words: the first that can encode."""
+    for number, name in enumerate(config.teacher):
+        if not is_file(name):
+            return number
+    raise InputError("a static student needs a teacher that encodes words: a file of vectors is not enough")
+
+
 def open_vectors(name: str, sentences: Sentences) -> VectorFile:
     """Open a file of vectors of the training sentences."""
     return VectorFile(Path(name), sentences)
