@@ -329,3 +329,70 @@ def test_the_command_line_and_its_settings_file(run_cli, tmp_path, tiny_folder, 
     code, _, err = run_cli("distill", "--resume", "-o", tmp_path / "a")
     assert code == 2
     assert "finished" in err
+
+
+# -- teachers that are no models
+
+
+def test_a_file_of_vectors_teaches_as_its_encoder_does(
+    run_cli, tmp_path, tiny_folder, other_folder, corpus_file
+):
+    code, _, err = run_cli("encode", other_folder, corpus_file, "-o", tmp_path / "vectors.npy")
+    assert code == 0, err
+    settings = {**QUICK, "student": tiny_folder}
+    from_file = distill(corpus_file, tmp_path / "file", teacher=tmp_path / "vectors.npy", **settings)
+    from_encoder = distill(corpus_file, tmp_path / "encoder", teacher=other_folder, **settings)
+    expected, found = weights(from_encoder.encoder), weights(from_file.encoder)
+    assert all(torch.allclose(expected[name], found[name], atol=1e-4) for name in expected)
+    with pytest.raises(InputError, match="needs a teacher that encodes words"):
+        distill(corpus_file, tmp_path / "no", teacher=tmp_path / "vectors.npy", student="static", **QUICK)
+
+
+def test_vectors_of_another_text_are_refused(run_cli, tmp_path, tiny_folder, sentences, corpus_file):
+    code, _, err = run_cli("encode", tiny_folder, corpus_file, "-o", tmp_path / "vectors.npy")
+    assert code == 0, err
+    with pytest.raises(InputError, match="another text"):
+        distill(
+            sentences[::-1], tmp_path / "out", teacher=tmp_path / "vectors.npy", student=tiny_folder, **QUICK
+        )
+
+
+def test_an_api_teaches_and_is_paid_once(run_cli, tmp_path, tiny_saved, corpus_file, monkeypatch):
+    from live_server import WEB, serving
+
+    monkeypatch.setenv("RANKENCODER_CACHE", str(tmp_path / "cache"))
+    arguments = [corpus_file, "--teacher", "openai:tiny", "--student", "static", "--dim", 16]
+    arguments += ["--batch-size", 64, "--max-steps", 5, "--device", "cpu", "--api-price", 0.02]
+    with serving(RankEncoder.load(tiny_saved), name="tiny") as url:
+        arguments += ["--api-base", f"{url}/v1"]
+        code, _, err = run_cli("distill", *arguments, "-o", tmp_path / "a")
+        assert code == 2
+        assert "1,309 sentences to send" in err  # 1,200 sentences, and the words of the static student
+        assert "nobody can be asked here: pass --yes" in err
+        code, out, err = run_cli("distill", *arguments, "-o", tmp_path / "a", "--overwrite", "--yes")
+        assert code == 0, err
+        assert "nearer to its teachers" in out
+        sent = WEB.get(f"{url}/metrics").text
+        code, _, err = run_cli("distill", *arguments, "-o", tmp_path / "b", "--yes", "--seed", 2)
+        assert code == 0, err
+        assert "0 sentences to send" in err
+        again = WEB.get(f"{url}/metrics").text
+    count = [line for line in sent.splitlines() if "sentences" in line and not line.startswith("#")]
+    assert count == [line for line in again.splitlines() if "sentences" in line and not line.startswith("#")]
+
+
+def test_an_api_without_a_key_is_told_before_anything_is_read(run_cli, tmp_path, tiny_folder, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    code, _, err = run_cli(
+        "distill",
+        "no-such-corpus.txt",
+        "--teacher",
+        "openai:m",
+        "--student",
+        tiny_folder,
+        "-o",
+        tmp_path / "x",
+    )
+    assert code == 2
+    assert "OPENAI_API_KEY" in err
