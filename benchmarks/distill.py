@@ -150,8 +150,16 @@ def run_job(told: dict[str, Any]) -> None:
     scoring = time.perf_counter()
     run.result["scores"] = score_encoder(model)
     run.seconds |= {"score": time.perf_counter() - scoring, "all": time.perf_counter() - began}
-    write_result(Path(told["result"]), {**run.result, "seconds": run.seconds, **provenance()}, run.work)
+    about = {"seconds": run.seconds, "device": device_name(), **provenance()}
+    write_result(Path(told["result"]), {**run.result, **about}, run.work)
     shutil.rmtree(run.folder)
+
+
+def device_name() -> str:
+    """Return the GPU's name, or "cpu"."""
+    import torch
+
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
 
 
 def make_jobs(names: list[str], seeds: list[int], **about: Any) -> list[Job]:

@@ -26,7 +26,7 @@ TITLES = {
     "e5-small": "e5-small",
     "paraphrase-minilm-l3": "paraphrase-MiniLM-L3-v2",
     "mpnet": "all-mpnet-base-v2",
-    "bge-small": "bge-small-en",
+    "bge-small": "bge-small-en-v1.5",
     "gte-small": "gte-small",
     "potion": "potion-base-8M",
 }
@@ -48,16 +48,16 @@ def read(folder: Path = RESULTS / "distill") -> Runs:
 
 
 def scores(runs: Iterable[Result], name: str) -> list[float]:
-    """Return a set's score of each run."""
-    return [run["scores"][name] for run in runs]
+    """Return a set's score of each run that has it."""
+    return [run["scores"][name] for run in runs if name in run["scores"]]
 
 
 def cell(of: Sequence[Result], start: Sequence[Result], name: str) -> str:
     """Return a set's score with its difference to the start's, where that is another encoder."""
-    told = shown(scores(of, name), 2)
-    if not start or start[0]["name"] == of[0]["name"]:
-        return told
-    return f"{told} ({fmean(scores(of, name)) - fmean(scores(start, name)):+.2f})"
+    own, before = scores(of, name), scores(start, name)
+    if not own or not before or start[0]["name"] == of[0]["name"]:
+        return shown(own, 2)
+    return f"{shown(own, 2)} ({fmean(own) - fmean(before):+.2f})"
 
 
 def row(title: str, runs: Runs, name: str, columns: Sequence[str]) -> list[list[str]]:

@@ -36,8 +36,8 @@ def read_taught(corpus: Path, vectors: Path, seed: int) -> dict[str, Any]:
     return {"sentence": [texts[i] for i in kept], "label": table.astype(np.float32)}
 
 
-def train_mse(student: SentenceTransformer, taught: dict[str, Any], output: Path, **settings: Any) -> Path:
-    """Train a student by MSELoss to the vectors of the whole teacher; return its folder.
+def train_mse(model: SentenceTransformer, taught: dict[str, Any], output: Path, **settings: Any) -> Path:
+    """Train a model by MSELoss to the vectors of the whole teacher; return its folder.
 
     :param taught: Columns "sentence" and "label" (see `read_taught`).
     :param settings: ``seed``, ``epochs``, ``batch_size`` and ``learning_rate``.
@@ -47,8 +47,8 @@ def train_mse(student: SentenceTransformer, taught: dict[str, Any], output: Path
     from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
     from sentence_transformers.sentence_transformer.losses import MSELoss
 
-    length = student.max_seq_length
-    student.max_seq_length = LENGTH
+    length = model.max_seq_length
+    model.max_seq_length = LENGTH
     arguments = SentenceTransformerTrainingArguments(
         str(output / "trainer"),
         seed=settings["seed"],
@@ -65,11 +65,11 @@ def train_mse(student: SentenceTransformer, taught: dict[str, Any], output: Path
         disable_tqdm=True,
     )
     trainer = SentenceTransformerTrainer(
-        model=student, args=arguments, train_dataset=Dataset.from_dict(taught), loss=MSELoss(student)
+        model=model, args=arguments, train_dataset=Dataset.from_dict(taught), loss=MSELoss(model)
     )
     trainer.train()
-    student.max_seq_length = length
-    student.save_pretrained(str(output / "encoder"))
+    model.max_seq_length = length
+    model.save_pretrained(str(output / "encoder"))
     return output / "encoder"
 
 

