@@ -2,7 +2,7 @@
 
 Needs the development data (``../shared``, or RANKENCODER_SHARED) and the encoders that `pypi_encoders.py`
 makes. Each run is a process of its own, several at a time; what is finished is not done again. Nothing is
-trained or stopped by labels here: settings are chosen on STS-B dev::
+trained or stopped by labels::
 
     python benchmarks/distill.py --plan
     python benchmarks/distill.py minilm-3-timed --lanes 1       # one NVIDIA H200, teachers' vectors included

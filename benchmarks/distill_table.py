@@ -1,6 +1,6 @@
 """Put the tables of ``results/distill`` into ``results/README.md``, between its marks.
 
-``python benchmarks/distill_table.py --print`` prints them all instead, those of variants too.
+``python benchmarks/distill_table.py --print`` prints them all instead.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from distill_experiments import EXPERIMENTS, LAYER_VARIANTS, VARIANTS
+from distill_experiments import EXPERIMENTS
 from pages import replaced, shown, table
 
 from rankencoder.evaluation.sts_data import SEVEN
@@ -21,6 +21,8 @@ from rankencoder.evaluation.sts_data import SEVEN
 RESULTS = Path(__file__).parents[1] / "results"
 SETS = (*SEVEN, "AVG")
 DEV = ("STS-B dev", "SemRel dev")
+AGREEMENT = "agreement"
+TRIES = (AGREEMENT, *DEV, "AVG")
 TITLES = {
     "minilm": "all-MiniLM-L6-v2",
     "e5-small": "e5-small",
@@ -30,9 +32,34 @@ TITLES = {
     "gte-small": "gte-small",
     "potion": "potion-base-8M",
 }
-STUDENTS = {"minilm-3": "student of 3", "minilm-4": "student of 4, + mpnet", "minilm-6": "student of 6"}
-PEERS = {"start": "layers dropped, untaught", "mse": "MSELoss", "layers": "`distill`"}
-WHOLE = {"minilm-3": "all-MiniLM-L6-v2, 3 of 6 layers", "mpnet-6": "all-mpnet-base-v2, 6 of 12 layers"}
+STUDENTS = {
+    "minilm-3": "taught by 3",
+    "minilm-4": "taught by 4, mpnet too",
+    "minilm-6": "taught by 6",
+    "minilm-6-epochs-4": "taught by 6, four passes",
+}
+VARIANTS = {
+    "minilm-3": "the default: 1e-4",
+    "minilm-3-lr-5e-5": "5e-5",
+    "minilm-3-timed": "3e-5",
+    "minilm-3-lr-3e-5-dropout": "3e-5, dropout on",
+    "minilm-3-lr-3e-5-batch-512": "3e-5, batches of 512",
+    "minilm-3-lr-3e-5-epochs-4": "3e-5, four passes",
+    "minilm-3-epochs-4": "1e-4, four passes",
+}
+LAYER_VARIANTS = {
+    "layers-minilm-3-similarities": "0: similarities alone",
+    "layers-minilm-3-vectors-1": "1",
+    "layers-minilm-3-vectors-10": "10",
+    "layers-minilm-3": "the default: 100",
+}
+WHOLE = {"minilm-3": "3 of 6 layers", "mpnet-6": "6 of 12 layers"}
+PEERS = {
+    "start-{}": "untaught",
+    "mse-{}": "MSELoss",
+    "layers-{}": "`distill`",
+    "layers-{}-committee": "`distill`, three teachers",
+}
 
 Result = dict[str, Any]
 Runs = dict[str, list[Result]]
@@ -43,14 +70,14 @@ def read(folder: Path = RESULTS / "distill") -> Runs:
     found: Runs = defaultdict(list)
     for file in sorted(folder.glob("*.json")):
         result = json.loads(file.read_text(encoding="utf-8"))
-        if "agreement" in result:
-            result["scores"]["agreement"] = 100 * result["agreement"]["after"]["spearman"]
         found[result["name"]].append(result)
     return found
 
 
 def scores(runs: Iterable[Result], name: str) -> list[float]:
-    """Return a set's score of each run that has it."""
+    """Return a set's score of each run that has it, or its agreement with its teachers."""
+    if name == AGREEMENT:
+        return [100 * run[name]["after"]["spearman"] for run in runs if name in run]
     return [run["scores"][name] for run in runs if name in run["scores"]]
 
 
@@ -78,28 +105,21 @@ def encoders_table(runs: Runs) -> str:
 
 def students_table(runs: Runs) -> str:
     """Return all-MiniLM-L6-v2 before and after it was taught, with the difference in every set."""
-    columns = (*SETS, *DEV)
+    columns = (*SETS, *DEV, "QQP dev")
     rows = row("all-MiniLM-L6-v2", runs, "encoder-minilm", columns)
     rows += [line for name, title in STUDENTS.items() for line in row(title, runs, name, columns)]
     return table(("", *columns, "seeds"), rows)
 
 
-def variants_table(runs: Runs) -> str:
-    """Return other settings, with the agreement with the teachers on held-out text."""
-    columns = ("agreement", "STS-B dev", "SemRel dev", "AVG")
-    names = {"minilm-3": "3 teachers", "minilm-3-timed": "3 teachers, lr-3e-5"}
-    names |= {f"minilm-3-{name}": f"3 teachers, {name}" for name in VARIANTS if f"minilm-3-{name}" in runs}
-    names |= {"minilm-6": "6 teachers"}
-    names |= {f"minilm-6-{name}": f"6 teachers, {name}" for name in VARIANTS if f"minilm-6-{name}" in runs}
-    names |= {"layers-minilm-3": "3 layers, 1 teacher"}
-    layers = {f"layers-minilm-3-{name}": f"3 layers, {name}" for name in LAYER_VARIANTS}
-    rows = [line for name, title in {**names, **layers}.items() for line in row(title, runs, name, columns)]
-    return table(("", *columns, "seeds"), rows)
+def tries_table(runs: Runs, titles: dict[str, str], head: str) -> str:
+    """Return the same student with other settings."""
+    rows = [line for name, title in titles.items() for line in row(title, runs, name, TRIES)]
+    return table((head, *TRIES, "seeds"), rows)
 
 
 def questions_table(runs: Runs) -> str:
     """Return what text of a domain gains there: duplicate questions."""
-    columns = ("QQP dev", "QQP seen", "QQP unseen", "AVG")
+    columns = ("QQP dev", "AVG")
     names = {
         "encoder-minilm": "all-MiniLM-L6-v2",
         "minilm-3": "taught on Wikipedia",
@@ -117,13 +137,14 @@ def layers_table(runs: Runs) -> str:
         whole = EXPERIMENTS[f"layers-{name}"].start
         rows += row(TITLES[whole], runs, f"encoder-{whole}", columns)
         for what, told in PEERS.items():
-            rows += row(f"{title.partition(', ')[2]}: {told}", runs, f"{what}-{name}", columns)
+            if (key := what.format(name)) in EXPERIMENTS:
+                rows += row(f"{title}: {told}", runs, key, columns)
     return table(("", *columns, "seeds"), rows)
 
 
 def static_table(runs: Runs) -> str:
     """Return static encoders beside the teacher of two of them."""
-    columns = (*SETS, *DEV)
+    columns = (*SETS, *DEV, "QQP dev")
     names = {
         "encoder-minilm": "all-MiniLM-L6-v2",
         "encoder-potion": "potion-base-8M",
@@ -148,9 +169,10 @@ def seconds_table(runs: Runs) -> str:
 TABLES: dict[str, Callable[[Runs], str]] = {
     "distill encoders": encoders_table,
     "distill students": students_table,
-    "distill variants": variants_table,
+    "distill variants": lambda runs: tries_table(runs, VARIANTS, "learning rate"),
     "distill questions": questions_table,
     "distill layers": layers_table,
+    "distill vectors": lambda runs: tries_table(runs, LAYER_VARIANTS, "weight of vectors"),
     "distill static": static_table,
     "distill seconds": seconds_table,
 }

@@ -11,7 +11,7 @@ import inspect
 import os
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -244,14 +244,15 @@ def _default(parameter: Any) -> str:
     return f" Default: `{default}`." if plain else ""
 
 
-def settings_table() -> str:
-    """Return the settings of a training as a table, from their declarations."""
-    from rankencoder.training.config import TrainConfig, default_text
+def settings_table(model: Any, default_text: Callable[[str], str]) -> str:
+    """Return settings as a table, from their declarations.
 
+    :param default_text: Says what a setting is by default.
+    """
     rows, group = ["| setting | default | |", "|---|---|---|"], ""
-    for name in TrainConfig.by_group():
-        field = TrainConfig.model_fields[name]
-        about: Any = field.json_schema_extra
+    for name in model.by_group():
+        field = model.model_fields[name]
+        about = field.json_schema_extra
         if about["group"] != group:
             group = about["group"]
             rows.append(f"| **{group}** | | |")
@@ -259,12 +260,24 @@ def settings_table() -> str:
     return "\n".join(rows)
 
 
-def with_settings_table(markdown: str) -> str:
-    """Return a page with the table of settings as it is now, between its marks."""
-    table = f"<!-- settings -->\n{settings_table()}\n<!-- end -->"
-    return re.sub(r"<!-- settings -->\n.*?<!-- end -->", lambda _: table, markdown, flags=re.DOTALL)
+def settings_tables() -> dict[str, str]:
+    """Return the table of settings of each page that has one."""
+    from rankencoder.distillation import distill_config
+    from rankencoder.training import config
+
+    return {
+        "docs/training.md": settings_table(config.TrainConfig, config.default_text),
+        "docs/distill.md": settings_table(distill_config.DistillConfig, distill_config.default_text),
+    }
+
+
+def with_settings_table(markdown: str, table: str) -> str:
+    """Return a page with its table of settings as it is now, between its marks."""
+    marked = f"<!-- settings -->\n{table}\n<!-- end -->"
+    return re.sub(r"<!-- settings -->\n.*?<!-- end -->", lambda _: marked, markdown, flags=re.DOTALL)
 
 
 if __name__ == "__main__":
-    training = ROOT / "docs/training.md"
-    training.write_text(with_settings_table(training.read_text(encoding="utf-8")), encoding="utf-8")
+    for name, table in settings_tables().items():
+        page = ROOT / name
+        page.write_text(with_settings_table(page.read_text(encoding="utf-8"), table), encoding="utf-8")

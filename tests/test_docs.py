@@ -32,7 +32,10 @@ NOT_RUN = {
 ELSEWHERE = {"import psycopg": "test_vector_databases.py"}
 """What is in Python blocks that another test runs, for it has a database."""
 
-QUICK = ["--max-steps", "2", "--batch-size", "8", "--reference-size", "1000"]
+SHORT = ["--max-steps", "2", "--batch-size", "8"]
+QUICK = {"train": [*SHORT, "--reference-size", "1000"], "distill": [*SHORT, "--yes"]}
+"""What trainings are given besides."""
+
 LANGUAGES = {"console", "bash", "python", "text", "yaml", "nginx"}
 FOREIGN = {"--nproc_per_node", "-m", "--strict"}
 """Options of other programs that sentences mention."""
@@ -74,7 +77,7 @@ class Reader:
         if words in self.trained:  # the same command on another page
             shutil.copytree(self.trained[self.trained.index(words) + 1], "my-run")
             return
-        code, out, err = self.run_cli(*words, *(QUICK if words[0] == "train" else []))
+        code, out, err = self.run_cli(*words, *QUICK.get(words[0], []))
         assert code == 0, f"{words}: {err}"
         self.outputs.append(out)
         if words[0] == "train":
@@ -109,9 +112,12 @@ def reader(folder, monkeypatch, tiny_folder, backbone, sentences, callable_encod
         "bert-base-uncased": str(backbone),
         "sentence-transformers/all-MiniLM-L6-v2": str(tiny_folder),
         "intfloat/e5-small": str(tiny_folder),  # with a prompt, another encoder
+        "openai:text-embedding-3-small": str(tiny_folder),
+        "--layers=3": "--layers=1",
         "http://localhost:6333": ":memory:",
     }
     names = {"__name__": "page", "my_api_client": callable_encoder, "texts": sentences[:20]}
+    monkeypatch.setattr("rankencoder.distillation.agreement._SECONDS", 0.01)
     with ExitStack() as stack:
         listen_for_a_moment(monkeypatch, stack, stands_for)
         yield Reader(run_cli, capsys, names, stands_for, trained)
@@ -180,6 +186,11 @@ def test_what_a_page_says_works(page, reader):
         assert len(reader.printed) == 5
     if page == "README.md":
         assert reader.printed[0].startswith("(3, ")
+    if page == "docs/distill.md":
+        told = [out for out in reader.outputs if "to its teachers" in out]
+        assert len(told) == 8
+        assert "times as fast" in told[0]
+        assert "scored pairs" in told[-1]
 
 
 def test_what_is_not_run_is_there_and_is_parsed(parsed):

@@ -47,14 +47,18 @@ def test_the_table_of_settings_is_what_the_code_says(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "docs")
     import hooks
 
-    page = read("docs/training.md")
-    assert hooks.with_settings_table(page) == page, "run: python docs/hooks.py"
-    assert "| `learning_rate` | 3e-05; or the method's |" in page
+    for name, table in hooks.settings_tables().items():
+        page = read(name)
+        assert table in page, f"{name}: run python docs/hooks.py"
+        assert hooks.with_settings_table(page, table) == page
+    assert "| `learning_rate` | 3e-05; or the method's |" in read("docs/training.md")
+    assert "| `learning_rate` | 0.0001; static: 0.002 |" in read("docs/distill.md")
 
 
 def test_tables_of_the_results_are_brought_in(site):
     assert "halves, guarded" in (site / "when.html").read_text(encoding="utf-8")
     assert "PromptBERT, E2" in (site / "rank-weight.html").read_text(encoding="utf-8")
+    assert "taught by 3" in (site / "distill.html").read_text(encoding="utf-8")
 
 
 def test_pages_load_nothing_from_elsewhere_and_can_be_searched(site, browser):
