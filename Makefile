@@ -24,7 +24,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: $(VENV)/.ready  ## build a RankEncoder on this machine's docstrings and see whether ranks help
+demo: $(VENV)/.ready  ## distill a fast encoder on this machine's docstrings, and see how good it is
 	$(BIN)/rankencoder demo
 
 # the report is looked at in a real browser; without one, those tests say that they are skipped

@@ -24,7 +24,7 @@ NOT_RUN = {
     "make bench": "measures for long, on a quiet machine; tests/test_bench.py tests its arithmetic",
     "python benchmarks/bench.py": "the same; that its options exist is tested below",
     "pip install": "takes minutes and a network; that its extras exist is tested below",
-    "rankencoder demo": "encodes 10,000 sentences, which takes minutes; tests/test_demo.py runs a small one",
+    "rankencoder demo": "distils, which takes minutes; tests/test_demo.py runs a small one",
     "rankencoder data fetch": "needs a network; tests/test_fetch.py has a hub of its own",
 }
 """How commands begin that are only parsed, and why."""

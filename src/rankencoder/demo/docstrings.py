@@ -6,7 +6,8 @@ import ast
 import functools
 import re
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,6 +47,19 @@ def functions(folder: Path) -> list[Function]:
         found[purpose] = Function(_in_words(f"{module}.{function}"), purpose)
     unique: dict[str, Function] = {f.name: f for purpose, f in found.items() if purpose not in shared}
     return list(unique.values())
+
+
+def spread_functions(found: list[Function], most: int) -> list[Function]:
+    """Return functions to find, evenly spread: at most a third of them, so that names are left to learn."""
+    number = max(min(most, len(found) // 3), 1)
+    return found[:: max(len(found) // number, 1)][:number]
+
+
+def training_text(folder: Path, left_out: Collection[Function]) -> list[str]:
+    """Return the distinct sentences and function names below a folder, without those of some functions."""
+    unseen = set(chain.from_iterable(left_out))
+    names = (function.name for function in functions(folder))
+    return [text for text in dict.fromkeys(chain(sentences(folder), names)) if text not in unseen]
 
 
 def split_sentences(docstring: str) -> Iterator[str]:

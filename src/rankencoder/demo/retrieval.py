@@ -1,7 +1,8 @@
-"""The demo's task: find each function's purpose by its name, and see which similarity finds it best."""
+"""The demo's task: find each function's purpose by its name, by several encoders or similarities."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,9 +14,8 @@ from rankencoder.evaluation.statistics import Interval, mean_interval
 from rankencoder.forms import fit_form
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from rankencoder.demo.docstrings import Function
+    from rankencoder.encoders import Encoder
     from rankencoder.model import RankEncoder
 
 POWERS = (-0.5, -0.25, 0.25, 0.5)
@@ -24,7 +24,12 @@ WEIGHTS = (0.1, 0.3)
 
 @dataclass(frozen=True)
 class Result:
-    """How well one similarity finds the right purpose, and its difference from plain cosine."""
+    """How well one similarity finds the right purpose, and its difference from the first one's.
+
+    :param first: Share of the functions whose own purpose is the nearest.
+    :param reciprocal_rank: Mean reciprocal rank of a function's own purpose.
+    :param gain: In mean reciprocal rank, with its 95% bootstrap interval.
+    """
 
     name: str
     first: float
@@ -32,20 +37,36 @@ class Result:
     gain: Interval
 
 
-def score(model: RankEncoder, tasks: list[Function]) -> list[Result]:
-    """Score plain cosine first, then ranks, blends and powers, with 95% bootstrap intervals of the gain."""
-    names = model.encoder([task.name for task in tasks])
-    purposes = model.encoder([task.purpose for task in tasks])
-    results = []
-    cosine: np.ndarray | None = None
-    for label, similarity in _similarities(model, names, purposes):
-        position = (similarity >= similarity.diagonal()[:, None]).sum(dim=1)
-        reciprocal = 1 / position.cpu().numpy()
-        cosine = reciprocal if cosine is None else cosine
-        gain = mean_interval(reciprocal - cosine)
-        first = float((position == 1).double().mean())
-        results.append(Result(label, first, float(reciprocal.mean()), gain))
-    return results
+def score_encoders(encoders: Mapping[str, Encoder], tasks: list[Function]) -> list[Result]:
+    """Score the cosines of several encoders."""
+    vectors = ((name, *_encode(encoder, tasks)) for name, encoder in encoders.items())
+    return _score((name, names @ purposes.T) for name, names, purposes in vectors)
+
+
+def score_ranks(model: RankEncoder, tasks: list[Function]) -> list[Result]:
+    """Score plain cosine first, then ranks, blends and powers."""
+    return _score(_similarities(model, *_encode(model.encoder, tasks)))
+
+
+def reciprocal_ranks(similarity: torch.Tensor) -> np.ndarray:
+    """Return 1/rank of each row's own column; among equals it comes last.
+
+    >>> reciprocal_ranks(torch.tensor([[0.9, 0.1, 0.1], [0.5, 0.5, 0.1], [0.3, 0.2, 0.1]])).round(2).tolist()
+    [1.0, 0.5, 0.33]
+    """
+    return np.asarray(1 / (similarity >= similarity.diagonal()[:, None]).sum(dim=1).cpu().numpy())
+
+
+def _encode(encoder: Encoder, tasks: list[Function]) -> tuple[torch.Tensor, torch.Tensor]:
+    return encoder([task.name for task in tasks]), encoder([task.purpose for task in tasks])
+
+
+def _score(similarities: Iterable[tuple[str, torch.Tensor]]) -> list[Result]:
+    found = [(name, reciprocal_ranks(similarity)) for name, similarity in similarities]
+    return [
+        Result(name, float((each == 1).mean()), float(each.mean()), mean_interval(each - found[0][1]))
+        for name, each in found
+    ]
 
 
 def _similarities(

@@ -82,6 +82,7 @@ class DistillConfig(RunSettings):
     patience: Count = setting(
         0, "Stop after so many evaluations without a gain; 0 never stops.", RUNNING, ge=0
     )
+    keep_start: bool = setting(False, "Keep the student as it was before, in OUTPUT/start.", RUNNING)
     strict: bool = setting(False, "Fail if the student ends no nearer to its teachers.", RUNNING, common=True)
 
     def inputs(self) -> list[tuple[str, str]]:
@@ -144,6 +145,8 @@ def default_text(name: str) -> str:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, (list, bool)):
+    if isinstance(value, list):
         return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)

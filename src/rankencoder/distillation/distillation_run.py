@@ -113,7 +113,8 @@ class DistillationRun:
             self._start()  # says what is wrong with it before the teachers work for hours
         with self._timed("teachers"):
             tables = [self._teacher(number) for number in range(len(self.config.teacher))]
-        start = self._start()
+        with self._timed("start"):
+            start = self._start()
         committee = Committee(self.config.teacher, tables, np.array(self.taught.rows["row"]), self.config)
         origin = self._origin()
         similarity = committee.similarity(*self._scale(committee, start, origin))
@@ -303,5 +304,7 @@ class DistillationRun:
         with new_folder(self.folder / "encoder", overwrite=True) as new:
             model.save_pretrained(str(new), create_model_card=False)
             write_card(new / "README.md", self.record)
+        if self.config.keep_start:
+            (self.work / "start").replace(self.folder / "start")
         write_record(self.folder, self.record)
         shutil.rmtree(self.work)

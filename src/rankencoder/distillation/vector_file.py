@@ -41,6 +41,8 @@ class VectorFile:
         for start in range(0, len(sentences), _BLOCK):
             self.rows(start, start + _BLOCK)
 
+    part = _BLOCK
+
     def rows(self, start: int, stop: int) -> np.ndarray:
         """Return the float32 unit vectors of the stored sentences from one row up to another."""
         import torch

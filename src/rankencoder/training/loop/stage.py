@@ -133,6 +133,7 @@ def training_arguments(config: RunSettings, folder: Path, seed: int) -> Sentence
         save_total_limit=2,
         report_to=config.report_to or "none",
         dataloader_num_workers=automatic if config.workers < 0 else config.workers,
+        dataloader_pin_memory=gpu,
         dataloader_drop_last=world_size() > 1,  # processes gather batches of one size
         disable_tqdm=True,
         ddp_timeout=int(WAIT.total_seconds()),

@@ -21,6 +21,7 @@ from rankencoder.training.teaching.targets import Targets
 
 BATCH = 128  # sentences
 _PART = 16_384  # sentences encoded between two saves: many enough for fast tokenizing
+_CPU_PART = 1024  # the same where they take their time
 _VECTORS = "vectors.npy"
 
 
@@ -30,6 +31,11 @@ class VectorSource(Protocol):
     @property
     def dimension(self) -> int:
         """Dimensions of the vectors."""
+        ...
+
+    @property
+    def part(self) -> int:
+        """Sentences to encode between two saves."""
         ...
 
     def fingerprint(self) -> str:
@@ -46,6 +52,13 @@ class EncodedSentences:
 
     def __init__(self, encoder: Encoder | RankEncoder, sentences: Sentences) -> None:
         self.encoder, self.sentences = encoder, sentences
+        self._own = encoder.encoder if isinstance(encoder, RankEncoder) else encoder
+
+    @property
+    def part(self) -> int:
+        """Sentences to encode between two saves."""
+        slow = self._own.model is not None and self._own.device.type == "cpu"
+        return min(_PART, _CPU_PART) if slow else _PART
 
     @property
     def dimension(self) -> int:
@@ -61,8 +74,7 @@ class EncodedSentences:
         import torch
 
         texts = self.sentences.texts(start, stop)
-        own = self.encoder.encoder if isinstance(self.encoder, RankEncoder) else self.encoder
-        half = own.device.type == "cuda" and getattr(own.model, "dtype", None) == torch.float32
+        half = self._own.device.type == "cuda" and getattr(self._own.model, "dtype", None) == torch.float32
         try:
             with torch.autocast("cuda", torch.float16, enabled=half):
                 return self.encoder.encode(texts)
@@ -124,12 +136,12 @@ def write_vectors(
     """
     from tqdm.auto import tqdm
 
-    key = {"encoder": source.fingerprint(), "sentences": sentences.sha256, "part": _PART}
+    key = {"encoder": source.fingerprint(), "sentences": sentences.sha256, "part": source.part}
     parts = Parts(folder, key)
-    starts = range(0, len(sentences), _PART)
+    starts = range(0, len(sentences), source.part)
     with tqdm(total=len(sentences), desc=title, unit=" sentences", disable=not progress) as bar:
         for number, start in enumerate(starts):
-            stop = min(start + _PART, len(sentences))
+            stop = min(start + source.part, len(sentences))
             if not parts.is_finished(number):
                 with parts.write(number) as path:
                     source.rows(start, stop).astype("<f2").tofile(path)
