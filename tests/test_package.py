@@ -22,6 +22,7 @@ def test_public_names_are_few_and_final():
         "RankTransformer",
         "Reference",
         "__version__",
+        "distill",
         "evaluate",
         "find_duplicates",
         "rank_similarity",

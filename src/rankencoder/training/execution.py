@@ -39,7 +39,13 @@ from rankencoder.training.plan import BackboneShelf, EncodeTargets, Plan, TrainE
 from rankencoder.training.recipe import describe_recipe
 from rankencoder.training.run_folder import new_run
 from rankencoder.training.run_outputs import PICTURE, close_record, new_record, save_encoder, write_record
-from rankencoder.training.sentences import Sentences, check_language, load_sentences, store_sentences
+from rankencoder.training.sentences import (
+    Sentences,
+    check_language,
+    load_sentences,
+    store_sentences,
+    warn_if_few,
+)
 from rankencoder.training.teaching.rankencoder_loss import RankEncoderLoss
 from rankencoder.training.teaching.students import write_rankencoder
 from rankencoder.training.teaching.targets import Targets
@@ -84,6 +90,7 @@ class Execution:
                     stored = store_sentences(
                         corpus, new / "work", column=config.column or None, progress=self.progress
                     )
+                    warn_if_few(stored)
                     for step in self.plan.trainings:
                         check_batches(step.config, len(stored))
                     method = self.plan.trainings[0].method

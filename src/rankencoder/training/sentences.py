@@ -125,10 +125,14 @@ def _check_number(counts: dict[str, int]) -> None:
     if number < 2:
         found = ", ".join(f"{value:,} {name}" for name, value in counts.items())
         raise InputError(f"the corpus holds {number} usable sentence(s) ({found}): nothing to train on")
-    if number < _FEW:
+
+
+def warn_if_few(sentences: Sentences) -> None:
+    """Warn if there are fewer sentences than contrastive training needs."""
+    if len(sentences) < _FEW:
         _warn(
-            f"a corpus of {number:,} sentences is small: the methods were made for 1,000,000, and under "
-            f"{_FEW:,} the result may be worse than the untrained backbone"
+            f"a corpus of {len(sentences):,} sentences is small: the methods were made for 1,000,000, and "
+            f"under {_FEW:,} the result may be worse than the untrained backbone"
         )
 
 
