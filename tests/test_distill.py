@@ -247,7 +247,7 @@ def test_a_teacher_that_dies_is_not_asked_again_for_what_it_gave(
         ({"student": "no/such-encoder"}, "no such folder"),
         ({"teacher": "no-such-file.npy"}, "no such file of vectors"),
         ({"weight": [1.0, 2.0]}, "2 weights for 1 teachers"),
-        ({"layers": 7}, "2 layers|layers"),
+        ({"layers": 7}, "cannot keep 7 of 2 layers"),
         ({"student": "static", "layers": 1}, "no layers"),
         ({"batch_size": 5000}, "fewer than one batch"),
         ({"target": "rank"}, "did you mean 'ranks'"),
@@ -257,7 +257,7 @@ def test_bad_settings_are_one_clear_line(change, message, tmp_path, tiny_folder,
     given = {"teacher": other_folder, "student": tiny_folder, **QUICK, **change}
     with pytest.raises(InputError, match=message):
         distill(corpus_file, tmp_path / "out", **given)
-    assert not (tmp_path / "out").exists() or change.get("layers") == 7
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_encoder_does_not_learn_from_itself_alone(tmp_path, tiny_folder, corpus_file):

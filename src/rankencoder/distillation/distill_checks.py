@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import chain
 
 from rankencoder.distillation.distill_config import DistillConfig, Kind
+from rankencoder.distillation.layer_student import drop_layers
 from rankencoder.distillation.static_student import corpus_tokenizer, token_texts
 from rankencoder.distillation.student_sources import load_student
 from rankencoder.distillation.teacher_sources import (
@@ -39,6 +40,8 @@ def check_distillation(config: DistillConfig, kind: Kind) -> None:
             open_api(name, config)  # says that there is no key
     if kind == "static":
         static_teacher(config)
+    if kind == "layers":
+        drop_layers(load_student(config), config.layers)  # says how many there are
     if kind == "encoder" and len(config.teacher) == 1 and _is_own_teacher(config):
         raise InputError(
             f"{config.student} would learn from itself, and one teacher alone has nothing new to say: add "
