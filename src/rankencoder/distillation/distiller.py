@@ -117,13 +117,13 @@ def _given(
     settings: dict[str, Any],
 ) -> tuple[list[Any], GivenDistillation]:
     """Return the teachers as they were given, and all settings, checked one by one."""
-    from rankencoder.distillation.teacher_sources import name_of
+    from rankencoder.distillation.teacher_sources import names_of
     from rankencoder.training.run import need_libraries
 
     need_libraries("distilling", "accelerate", "datasets")
     objects = [] if teacher is None else list(teacher) if isinstance(teacher, (list, tuple)) else [teacher]
     if objects:
-        settings = {**settings, "teacher": [name_of(one) for one in objects]}
+        settings = {**settings, "teacher": names_of(objects)}
     if student is not None:
         settings = {**settings, "student": str(student)}
     if corpus is not None:  # sentences in memory have no name

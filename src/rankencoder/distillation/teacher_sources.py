@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,16 @@ _FILES = (".npy", ".parquet")
 _OBJECT = "python:"  # begins the name of a teacher that is an object, not a name
 
 
-def name_of(teacher: Any) -> str:
-    """Return the name of a teacher for settings and records."""
+def names_of(teachers: Sequence[Any]) -> list[str]:
+    """Return the names of teachers for settings and records; objects of the same name are numbered."""
+    names = [_name_of(teacher) for teacher in teachers]
+    return [
+        f"{name} {count + 1}" if name.startswith(_OBJECT) and (count := names[:place].count(name)) else name
+        for place, name in enumerate(names)
+    ]
+
+
+def _name_of(teacher: Any) -> str:
     if isinstance(teacher, (str, Path)):
         return str(teacher)
     return _OBJECT + str(
