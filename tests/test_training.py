@@ -315,7 +315,7 @@ def test_doubtful_corpora_are_warned_of(train, tmp_path):
 def test_a_run_is_not_overwritten_by_mistake(train, tmp_path, run_cli, corpus_file, backbone):
     first = train(only_base=True, max_steps=1)
     before = weights(first.encoder)
-    with pytest.raises(InputError, match="already holds a finished training: use `resume`, `overwrite`"):
+    with pytest.raises(InputError, match="already holds a finished training: use `overwrite`"):
         train(only_base=True)
     with pytest.raises(InputError, match="finished, there is nothing to resume"):
         rankencoder.train(output=first.folder, resume=True)

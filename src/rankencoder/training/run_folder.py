@@ -94,10 +94,12 @@ def _check_free(output: Path, config: RunSettings, overwrite: bool) -> None:
     if not output.exists() or not any(output.iterdir()):
         return
     if not overwrite:
-        found = "something else"
+        found, ways = "something else", "another folder"
         if (output / RUN).exists():
-            found = f"{'a finished' if read_json(output / RUN).get('finished') else 'an unfinished'} training"
-        raise InputError(f"{output} already holds {found}: use `resume`, `overwrite` or another folder")
+            finished = read_json(output / RUN).get("finished")
+            found = f"{'a finished' if finished else 'an unfinished'} training"
+            ways = f"{'' if finished else '`resume`, '}`overwrite` or another folder"
+        raise InputError(f"{output} already holds {found}: use {ways}")
     check_free(output, overwrite=True, training=True)
     for name, value in config.inputs():
         if value and Path(split_prompt(value)[0]).is_relative_to(output):
