@@ -54,8 +54,8 @@ def check_batches(config: RunSettings, sentences: int) -> None:
     needed = config.batch_size * world_size()
     if sentences < needed:
         raise InputError(
-            f"the corpus has {sentences:,} sentences, fewer than one batch of {needed:,}: give more text, "
-            "or a smaller `batch_size`"
+            f"the corpus has {sentences:,} sentences to train on, fewer than one batch of {needed:,}: give "
+            "more text, or a smaller `batch_size`"
         )
 
 
