@@ -236,6 +236,25 @@ def test_a_teacher_that_dies_is_not_asked_again_for_what_it_gave(
     assert len(seen) - before < 700  # at least one part of 256 was kept
 
 
+def test_a_run_killed_just_before_it_was_finished_can_be_resumed(
+    tmp_path, tiny_folder, other_folder, sentences, monkeypatch
+):
+    from rankencoder.distillation import distillation_run as module
+
+    def killed(folder, record):
+        if record["finished"]:
+            raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(module, "write_record", killed)
+        given = {"teacher": other_folder, "student": tiny_folder, "keep_start": True, **QUICK}
+        distill(sentences[:200], out, **given)
+    assert distill(output=out, resume=True, progress=False).record["finished"]
+    kept, before = weights(out / "start"), weights(tiny_folder)
+    assert all(torch.equal(kept[name], before[name]) for name in before)
+
+
 # -- bad input
 
 
@@ -258,6 +277,24 @@ def test_bad_settings_are_one_clear_line(change, message, tmp_path, tiny_folder,
     with pytest.raises(InputError, match=message):
         distill(corpus_file, tmp_path / "out", **given)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("number", [3, 11])
+def test_too_few_sentences_to_measure_anything(number, tmp_path, tiny_folder, other_folder, sentences):
+    settings = {"teacher": other_folder, "student": tiny_folder, **QUICK, "batch_size": 2}
+    with pytest.raises(InputError, match=f"{number} sentences are too few"):
+        distill(sentences[:number], tmp_path / "out", **settings)
+    assert not (tmp_path / "out").exists()
+
+
+def test_objects_of_one_type_are_teachers_of_their_own(tmp_path, tiny_folder, other_folder, sentences):
+    teachers = [SentenceTransformer(str(folder), device="cpu") for folder in (tiny_folder, other_folder)]
+    run = distill(sentences[:200], tmp_path / "out", teacher=teachers, student=tiny_folder, **QUICK)
+    assert [about["name"] for about in run.record["teachers"]] == [
+        "python:SentenceTransformer",
+        "python:SentenceTransformer 2",
+    ]
+    assert len({about["fingerprint"] for about in run.record["teachers"]}) == 2
 
 
 def test_an_encoder_does_not_learn_from_itself_alone(tmp_path, tiny_folder, corpus_file):

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 LOG = logging.getLogger("rankencoder.distillation")
+_HELD_OUT = 3  # sentences at least: fewer have no two pairs to correlate
 _TIMED = 256  # sentences that a speed is measured on
 _MAPPED = 50_000  # sentences that a map into a teacher's space is fitted on
 
@@ -76,7 +77,10 @@ class DistillationRun:
             stored = store_sentences(
                 corpus, new / "work", column=self.config.column or None, progress=self.progress
             )
-            check_batches(self.config, len(stored) - len(held_out_rows(len(stored), self.config.seed)))
+            held_out = len(held_out_rows(len(stored), self.config.seed))
+            if held_out < _HELD_OUT:
+                raise InputError(f"{len(stored):,} sentences are too few to hold some out: give more text")
+            check_batches(self.config, len(stored) - held_out)
 
     @cached_property
     def sentences(self) -> Sentences:
@@ -301,7 +305,9 @@ class DistillationRun:
     def _close(self, model: SentenceTransformer, trained: Trained) -> None:
         """Write encoder, card and record, and delete checkpoints and vectors."""
         self.record.update(finished=True, seconds=self.seconds)
-        with new_folder(self.folder / "encoder", overwrite=True) as new:
+        for name in ("encoder", "start"):  # of a run that was killed just before it was finished
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+        with new_folder(self.folder / "encoder") as new:
             model.save_pretrained(str(new), create_model_card=False)
             write_card(new / "README.md", self.record)
         if self.config.keep_start:
