@@ -14,6 +14,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from rankencoder import RankEncoder, distill
+from rankencoder.distillation.distill_config import read_distillation
 from rankencoder.errors import InputError, TrainingWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
@@ -134,6 +135,14 @@ def test_a_static_student(tmp_path, tiny_folder, corpus_file):
     assert type(model[0]).__name__ == "StaticEmbedding"
     assert model.encode(["The cat sees the dog", "never seen: xylophone"]).shape == (2, 16)
     assert run.record["sentences_per_second"] > 0
+
+
+def test_a_folder_called_static_is_not_the_static_student(tmp_path, monkeypatch):
+    """Web projects have such a folder; as a path it can still be a student."""
+    (tmp_path / "static").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert read_distillation({"student": "static"}).draft.student == "static"
+    assert read_distillation({"student": "./static"}).draft.student == str(tmp_path / "static")
 
 
 def test_a_plain_backbone_takes_its_teachers_scale(tmp_path, backbone, tiny_folder, corpus_file):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from rankencoder.training.run_settings import (
     RUNNING,
@@ -24,6 +24,15 @@ from rankencoder.training.settings_model import validate
 
 STATIC = "static"
 Kind = Literal["encoder", "backbone", "layers", "static"]
+
+
+def _student(name: str) -> str:
+    from rankencoder.encoder_sources import absolute_name
+
+    return name if name == STATIC else str(absolute_name(name))  # also beside a folder called static
+
+
+Student = Annotated[str, AfterValidator(_student)]
 Weight = Annotated[float, Field(gt=0, strict=False)]  # "0.5" of a command line will do
 
 
@@ -40,7 +49,7 @@ class DistillConfig(RunSettings):
         common=True,
     )
     weight: list[Weight] = setting([], "How much each teacher counts; by default all the same.", TEACHING)
-    student: Existing = setting(
+    student: Student = setting(
         "", "Encoder to teach: folder or hub name, or 'static' for a static one.", TEACHING, common=True
     )
     layers: Count = setting(
