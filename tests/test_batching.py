@@ -18,6 +18,7 @@ from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
 from rankencoder import batching
 from rankencoder.batching import encode_by_length
+from rankencoder.encoders import Encoder
 from rankencoder.training.backbones.backbone import load_backbone
 from rankencoder.training.methods import find_method
 
@@ -53,9 +54,12 @@ def test_models_that_want_otherwise_are_left_alone(tiny):
     assert encode_by_length(tiny, [], 4) is None
     tiny.tokenizer.padding_side = "left"
     assert encode_by_length(tiny, SENTENCES, 4) is None
-    tiny.tokenizer.padding_side = "right"
-    tiny.default_prompt_name = "query"
-    assert encode_by_length(tiny, SENTENCES, 4) is None
+
+
+def test_a_default_prompt_is_put_before_every_sentence(tiny):
+    tiny.prompts, tiny.default_prompt_name = {"query": "the dog "}, "query"
+    expected = torch.nn.functional.normalize(torch.from_numpy(tiny.encode(SENTENCES)), dim=1)
+    assert torch.allclose(Encoder(tiny, batch_size=4)(SENTENCES), expected, atol=1e-5)
 
 
 def test_features_that_are_unknown_are_left_to_the_model(tiny, monkeypatch):
@@ -95,8 +99,6 @@ def test_static_models_read_large_batches(tiny, monkeypatch, modules):
         np.testing.assert_allclose(encode_by_length(model, texts, 2).numpy(), expected, atol=1e-6)
     model.truncate_dim = 5
     np.testing.assert_allclose(encode_by_length(model, texts, 2).numpy(), expected[:, :5], atol=1e-6)
-    model.default_prompt_name = "query"
-    assert encode_by_length(model, texts, 2) is None
 
 
 @pytest.mark.parametrize("limit", [10**30, 8192, 128, None])

@@ -54,17 +54,23 @@ numpy.save({str(tmp_path / "v.npy")!r}, vectors)
     assert np.allclose(cosines(np.load(tmp_path / "v.npy")), model.similarity(TEXTS, TEXTS), atol=1e-4)
 
 
+def assert_same(found, expected):
+    """Equal but for rounding, which can swap two neighbouring ranks on some machines."""
+    assert np.allclose(found, expected, atol=2e-4)
+    assert np.allclose(found @ found.T, expected @ expected.T, atol=1e-6)
+
+
 @pytest.mark.parametrize("form", ["compact", "exact"])
 def test_other_forms_are_a_module_of_ours(tiny_model, tmp_path, form):
     model = tiny_model.with_form(form)
     exported = model.to_sentence_transformer()
-    assert np.allclose(exported.encode(TEXTS), model.encode(TEXTS), atol=1e-5)
+    assert_same(exported.encode(TEXTS), model.encode(TEXTS))
     assert exported.get_embedding_dimension() == model.dimension
     exported.save_pretrained(str(tmp_path / "m"))
     with pytest.raises(ValueError, match="trust_remote_code"):
         SentenceTransformer(str(tmp_path / "m"), device="cpu")
     loaded = SentenceTransformer(str(tmp_path / "m"), device="cpu", trust_remote_code=True)
-    assert np.allclose(loaded.encode(TEXTS), model.encode(TEXTS), atol=1e-5)
+    assert_same(loaded.encode(TEXTS), model.encode(TEXTS))
     assert not list((tmp_path / "m").rglob("*.bin"))
 
 

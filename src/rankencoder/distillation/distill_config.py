@@ -106,6 +106,8 @@ class DistillConfig(RunSettings):
             )
         if self.layers and self.student == STATIC:
             raise ValueError("a static student has no layers: leave `layers` out")
+        if "dim" in self.model_fields_set and self.student not in ("", STATIC):
+            raise ValueError("only a static student has a choice of `dim`: leave it out")
         return self
 
 

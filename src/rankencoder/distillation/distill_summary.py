@@ -7,6 +7,8 @@ from typing import Any
 
 from rankencoder.encoder_sources import split_prompt
 
+_NOISE = 0.005  # of a correlation over the pairs of some hundred sentences
+
 
 def short_name(name: str) -> str:
     """Return a name without folders and prompt.
@@ -18,9 +20,9 @@ def short_name(name: str) -> str:
 
 
 def is_nearer(record: dict[str, Any]) -> bool:
-    """Return whether a student ended nearer to its teachers than it began."""
+    """Return whether a student ended nearer to its teachers than it began, by more than half a point."""
     agreement = record["agreement"]
-    return bool(agreement["after"]["spearman"] > agreement["before"]["spearman"])
+    return bool(agreement["after"]["spearman"] - agreement["before"]["spearman"] > _NOISE)
 
 
 def describe_agreement(record: dict[str, Any]) -> str:

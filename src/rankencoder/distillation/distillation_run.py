@@ -167,7 +167,7 @@ class DistillationRun:
         """Return a teacher's vectors of all sentences, made if they are not there yet."""
         name, folder = self.config.teacher[number], self._place(number)
         title = f"Teacher {number + 1} of {len(self.config.teacher)}"
-        if not is_whole(folder / "vectors"):
+        if not is_whole(folder / "vectors") or not self._is_known(number):
             about: dict[str, Any] = {"name": name}
             source: VectorSource
             if is_file(name):
@@ -184,6 +184,13 @@ class DistillationRun:
                 write_json(path, about)
             write_vectors(source, self.sentences, folder / "vectors", progress=self.progress, title=title)
         return load_vectors(folder / "vectors")
+
+    def _is_known(self, number: int) -> bool:
+        """Return whether what is to be said of a teacher was written down."""
+        try:
+            return "fingerprint" in read_json(self._place(number) / "about.json")
+        except InputError:
+            return False
 
     def _origin(self) -> np.ndarray | None:
         """Return the vectors of the whole encoder whose layers are kept, to be learnt as well."""
