@@ -274,7 +274,7 @@ def test_a_run_killed_just_before_it_was_finished_can_be_resumed(
         ({"student": None}, "no student"),
         ({"student": "no/such-encoder"}, "no such folder"),
         ({"teacher": "no-such-file.npy"}, "no such file of vectors"),
-        ({"weight": [1.0, 2.0]}, "`weight` has 2 values, and there are 1"),
+        ({"weight": [1.0, 2.0]}, "`weight` has 2 values, and `teacher` 1"),
         ({"dim": 64}, "only a static student has a choice of `dim`"),
         ({"layers": 7}, "cannot keep 7 of 2 layers"),
         ({"student": "static", "layers": 1}, "no layers"),

@@ -12,7 +12,7 @@ from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.io.manifest import write_manifest
 from rankencoder.training.loop.trainer import drop_incomplete, last_checkpoint
 from rankencoder.training.sentences import load_sentences, store_sentences
-from rankencoder.training.teaching.teachers import is_whole, load_vectors, write_vectors
+from rankencoder.training.teaching.teachers import EncodedSentences, is_whole, load_vectors, write_vectors
 
 pytestmark = pytest.mark.filterwarnings("ignore:a corpus of")
 
@@ -89,14 +89,14 @@ def test_vectors_count_only_when_they_are_whole(tmp_path, sentences, callable_en
     stored = store_sentences(sentences, tmp_path, column=None, progress=False)
     folder = tmp_path / "companion"
     assert not is_whole(folder)
-    write_vectors(Encoder(callable_encoder), stored, folder, progress=False)
+    write_vectors(EncodedSentences(Encoder(callable_encoder), stored), stored, folder, progress=False)
     assert is_whole(folder)
     expected = load_vectors(folder).copy()
     file = folder / "vectors.npy"
     for damage in (lambda: file.write_bytes(file.read_bytes()[:-4]), (folder / "manifest.json").unlink):
         damage()
         assert not is_whole(folder)
-        write_vectors(Encoder(callable_encoder), stored, folder, progress=False)
+        write_vectors(EncodedSentences(Encoder(callable_encoder), stored), stored, folder, progress=False)
         assert is_whole(folder)
         assert np.array_equal(load_vectors(folder), expected)
 
@@ -104,7 +104,9 @@ def test_vectors_count_only_when_they_are_whole(tmp_path, sentences, callable_en
 def test_finished_parts_of_a_teacher_are_not_made_again(tmp_path, sentences, callable_encoder, monkeypatch):
     monkeypatch.setattr("rankencoder.training.teaching.teachers._PART", 7)
     stored = store_sentences(sentences, tmp_path, column=None, progress=False)
-    write_vectors(Encoder(callable_encoder), stored, tmp_path / "whole", progress=False)
+    write_vectors(
+        EncodedSentences(Encoder(callable_encoder), stored), stored, tmp_path / "whole", progress=False
+    )
     whole = load_vectors(tmp_path / "whole")
     np.testing.assert_allclose(whole, Encoder(callable_encoder)(list(stored)), atol=1e-3)
     seen = []
@@ -116,12 +118,14 @@ def test_finished_parts_of_a_teacher_are_not_made_again(tmp_path, sentences, cal
         return callable_encoder(texts)
 
     with pytest.raises(KeyboardInterrupt):
-        write_vectors(Encoder(encoder), stored, tmp_path / "teacher-0", progress=False)
+        write_vectors(
+            EncodedSentences(Encoder(encoder), stored), stored, tmp_path / "teacher-0", progress=False
+        )
     second = tmp_path / ".teacher-0.parts/part-000001"
     second.write_bytes(second.read_bytes()[:-1] + b"x")
     seen.clear()
     encoder_again = Encoder(lambda texts: seen.extend(texts) or callable_encoder(texts))
-    write_vectors(encoder_again, stored, tmp_path / "teacher-0", progress=False)
+    write_vectors(EncodedSentences(encoder_again, stored), stored, tmp_path / "teacher-0", progress=False)
     assert np.array_equal(load_vectors(tmp_path / "teacher-0"), whole)
     assert not set(stored.texts(0, 7)) & set(seen)
     assert set(stored.texts(7, 14)) <= set(seen)

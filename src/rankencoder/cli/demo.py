@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankencoder.cli.console import console, is_watched, prepare, print_table
+from rankencoder.cli.console import console, is_watched, log_to_stderr, prepare, print_table
 from rankencoder.cli.options import Overwrite
 from rankencoder.errors import InputError
 
@@ -109,15 +109,16 @@ def _distill(text: list[str], output: Path, teacher: str, *, overwrite: bool) ->
     from rankencoder.distillation.distill_summary import describe_agreement
     from rankencoder.distillation.distiller import distill
 
-    run = distill(
-        text,
-        output,
-        teacher=teacher,
-        student="static",
-        keep_start=True,
-        overwrite=overwrite,
-        progress=is_watched(),
-    )
+    with log_to_stderr("rankencoder.distillation"):
+        run = distill(
+            text,
+            output,
+            teacher=teacher,
+            student="static",
+            keep_start=True,
+            overwrite=overwrite,
+            progress=is_watched(),
+        )
     seconds = run.record["seconds"]
     console().print(
         f"Start made in {seconds['start']:.0f} s, {len(text):,} vectors of the teacher in "

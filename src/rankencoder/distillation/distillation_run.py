@@ -115,9 +115,9 @@ class DistillationRun:
         write_record(self.folder, self.record)
         if self.kind != "static":
             self._start()  # says what is wrong with it before the teachers work for hours
-        with self._timed("teachers"):
+        with self._timed("teachers", f"Encoding {len(self.sentences):,} sentences by the teachers"):
             tables = [self._teacher(number) for number in range(len(self.config.teacher))]
-        with self._timed("start"):
+        with self._timed("start", "Making the student's start"):
             start = self._start()
         committee = Committee(self.config.teacher, tables, np.array(self.taught.rows["row"]), self.config)
         origin = self._origin()
@@ -125,7 +125,7 @@ class DistillationRun:
         dissent = committee.warn_of_dissent(similarity)
         targets = committee.targets(similarity, self.held_out)
         before = measure_agreement(self._held_vectors(start), targets)
-        with self._timed("teaching"):
+        with self._timed("teaching", "Teaching the student"):
             trained = self._teach(start, similarity, tables, origin)
         model = trained.model
         if self.config.space == "teacher":
@@ -153,7 +153,9 @@ class DistillationRun:
         return self.record
 
     @contextmanager
-    def _timed(self, name: str) -> Iterator[None]:
+    def _timed(self, name: str, what: str) -> Iterator[None]:
+        """Log what begins, and record how long it takes."""
+        LOG.info("%s", what)
         began = time.perf_counter()
         yield
         self.seconds[name] = round(time.perf_counter() - began, 3)
