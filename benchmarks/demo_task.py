@@ -7,7 +7,7 @@ transformers for it)::
 
     python benchmarks/demo_task.py --encoders ../encoders --seeds 1 2 3
 
-Results are ``results/distill/demo-SEED.json``. The teacher encodes the text once for all seeds. ``--dev``
+Results are ``results/demo/demo-SEED.json``. The teacher encodes the text once for all seeds. ``--dev``
 leaves out other 700 functions and finds those, to choose settings by: ``--set epochs=20``.
 """
 
@@ -36,7 +36,7 @@ from rankencoder.distillation.distiller import distill
 from rankencoder.encoders import Encoder
 from rankencoder.provenance import provenance
 
-RESULTS = Path(__file__).parents[1] / "results/distill"
+RESULTS = Path(__file__).parents[1] / "results/demo"
 FUNCTIONS, DEV = 1000, 700
 
 

@@ -289,7 +289,7 @@ def test_weights_that_are_no_numbers_are_not_written(train, tmp_path):
     [
         (b"", "holds 0 usable"),
         (b"one sentence\n", "holds 1 usable"),
-        (b"a b\nc d\ne f\n", "3 sentences, fewer than one batch of 8"),
+        (b"a b\nc d\ne f\n", "3 sentences to train on, fewer than one batch of 8"),
         (b"\x00\x01\x02binary", "NUL byte"),
         ("caf\xe9\n".encode("latin-1") * 9, r"line 1: not UTF-8"),
     ],
