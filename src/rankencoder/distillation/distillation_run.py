@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from transformers import set_seed
 
-from rankencoder.distillation.agreement import held_out_rows, measure_agreement, measure_speed, megabytes
+from rankencoder.distillation.agreement import (
+    held_out_rows,
+    measure_agreement,
+    measure_speed,
+    megabytes,
+    neighbor_recall,
+)
 from rankencoder.distillation.committee import Committee, cosine_scale, spread_rows
 from rankencoder.distillation.dev_gain import measure_gain
 from rankencoder.distillation.distill_card import write_card
@@ -121,10 +127,11 @@ class DistillationRun:
             start = self._start()
         committee = Committee(self.config.teacher, tables, np.array(self.taught.rows["row"]), self.config)
         origin = self._origin()
-        similarity = committee.similarity(*self._scale(committee, start, origin))
+        held = self._held_vectors(start)
+        similarity = committee.similarity(*self._scale(committee, held, origin))
         dissent = committee.warn_of_dissent(similarity)
         targets = committee.targets(similarity, self.held_out)
-        before = measure_agreement(self._held_vectors(start), targets)
+        before = measure_agreement(held, targets)
         with self._timed("teaching", "Teaching the student"):
             trained = self._teach(start, similarity, tables, origin)
         model = trained.model
@@ -144,12 +151,12 @@ class DistillationRun:
         }
         if self.config.space == "teacher":
             own = np.asarray(tables[0][self.held_out], dtype=np.float32)
-            self.record["space"] = {"recall": measure_agreement(own, own @ vectors.T).recall}
+            self.record["space"] = {"recall": neighbor_recall(vectors @ own.T, own @ own.T)}
         if self.config.dev:
             self.record["dev"] = measure_gain(
                 self.config.dev, Encoder(self.work / "start", device=self.config.torch_device), Encoder(model)
             )
-        self._close(model, trained)
+        self._close(model)
         return self.record
 
     @contextmanager
@@ -199,8 +206,9 @@ class DistillationRun:
         if self.kind != "layers":
             return None
         whole = EncodedSentences(Encoder(load_student(self.config), batch_size=BATCH), self.sentences)
+        own = whole.fingerprint()
         for number in range(len(self.config.teacher)):
-            if read_json(self._place(number) / "about.json")["fingerprint"] == whole.fingerprint():
+            if read_json(self._place(number) / "about.json")["fingerprint"] == own:
                 return load_vectors(self._place(number) / "vectors")
         folder = self.work / "origin"
         if not is_whole(folder):
@@ -241,15 +249,17 @@ class DistillationRun:
         return drop_layers(model, self.config.layers) if self.kind == "layers" else model
 
     def _scale(
-        self, committee: Committee, start: SentenceTransformer, origin: np.ndarray | None
+        self, committee: Committee, held: np.ndarray, origin: np.ndarray | None
     ) -> tuple[float, float]:
         """Return mean and deviation of the cosines that are to keep their meaning.
 
         Of a student that people use already, its own; of one without layers, those of the whole encoder. What
         has no cosines that anybody knows takes over the first teacher's.
+
+        :param held: The start's vectors of the held-out sentences.
         """
         if self.kind == "encoder":
-            return cosine_scale(self._held_vectors(start))
+            return cosine_scale(held)
         if origin is not None:
             return cosine_scale(np.asarray(origin[spread_rows(committee.rows, 2000)], dtype=np.float32))
         return committee.scale(0)
@@ -311,7 +321,7 @@ class DistillationRun:
         start = Encoder(self.work / "start", device=self.config.torch_device, batch_size=BATCH)
         return {"megabytes": megabytes(start.model), "sentences_per_second": self._speed_of(start)}
 
-    def _close(self, model: SentenceTransformer, trained: Trained) -> None:
+    def _close(self, model: SentenceTransformer) -> None:
         """Write encoder, card and record, and delete checkpoints and vectors."""
         self.record.update(finished=True, seconds=self.seconds)
         for name in ("encoder", "start"):  # of a run that was killed just before it was finished
