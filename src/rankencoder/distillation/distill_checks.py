@@ -12,6 +12,7 @@ from rankencoder.distillation.static_student import corpus_tokenizer, token_text
 from rankencoder.distillation.student_sources import load_student
 from rankencoder.distillation.teacher_sources import (
     API,
+    OBJECT,
     check_teacher,
     is_file,
     open_api,
@@ -51,7 +52,7 @@ def check_distillation(config: DistillConfig, kind: Kind) -> None:
 
 def _is_own_teacher(config: DistillConfig) -> bool:
     (name,) = config.teacher
-    if name.startswith((API, "python:")) or is_file(name):
+    if name.startswith((API, OBJECT)) or is_file(name):
         return False
     teacher = open_teacher(name, None, config)
     return (

@@ -19,14 +19,14 @@ from rankencoder.training.teaching.teachers import BATCH
 API = "openai:"
 _SENT = 8192  # sentences per call of an API's encoder, which makes requests of them
 _FILES = (".npy", ".parquet")
-_OBJECT = "python:"  # begins the name of a teacher that is an object, not a name
+OBJECT = "python:"  # begins the name of a teacher that is an object, not a name
 
 
 def names_of(teachers: Sequence[Any]) -> list[str]:
     """Return the names of teachers for settings and records; objects of the same name are numbered."""
     names = [_name_of(teacher) for teacher in teachers]
     return [
-        f"{name} {count + 1}" if name.startswith(_OBJECT) and (count := names[:place].count(name)) else name
+        f"{name} {count + 1}" if name.startswith(OBJECT) and (count := names[:place].count(name)) else name
         for place, name in enumerate(names)
     ]
 
@@ -34,7 +34,7 @@ def names_of(teachers: Sequence[Any]) -> list[str]:
 def _name_of(teacher: Any) -> str:
     if isinstance(teacher, (str, Path)):
         return str(teacher)
-    return _OBJECT + str(
+    return OBJECT + str(
         getattr(teacher, "__qualname__", None) or getattr(teacher, "name", None) or type(teacher).__qualname__
     )
 
@@ -46,7 +46,7 @@ def is_file(name: str) -> bool:
 
 def check_teacher(name: str) -> None:
     """Check that there is a teacher of this name, without loading it."""
-    if name.startswith((API, _OBJECT)):
+    if name.startswith((API, OBJECT)):
         return
     if is_file(name):
         if not Path(name).is_file():
@@ -60,9 +60,9 @@ def open_teacher(name: str, given: Any, config: DistillConfig) -> Encoder | Rank
 
     :param given: The object itself, where it is one.
     """
-    if name.startswith(_OBJECT):
+    if name.startswith(OBJECT):
         if given is None:
-            raise InputError(f"teacher {name.removeprefix(_OBJECT)} is a Python object: give it again")
+            raise InputError(f"teacher {name.removeprefix(OBJECT)} is a Python object: give it again")
         return open_model(given, device=config.torch_device, batch_size=BATCH)
     if name.startswith(API):
         opened = Encoder(open_api(name, config), batch_size=_SENT)
