@@ -56,12 +56,13 @@ class Run:
             wiki = corpus_file(self.work, self.about["sentences"])
             if self.about["corpus"] == "wiki":
                 return wiki
-            both = self.work / f"questions-{self.about['sentences']}.txt"
-            if not both.exists():
-                new = both.with_suffix(".new")
-                new.write_text(wiki.read_text("utf-8") + "".join(f"{q}\n" for q in seen_questions()), "utf-8")
-                new.rename(both)
-            return both
+            file = self.work / f"{self.about['corpus']}-{self.about['sentences']}.txt"
+            if not file.exists():
+                new = file.with_suffix(".new")
+                more = wiki.read_text("utf-8") if self.about["corpus"] == "questions" else ""
+                new.write_text(more + "".join(f"{question}\n" for question in seen_questions()), "utf-8")
+                new.rename(file)
+            return file
 
     def vectors(self, name: str) -> Path:
         """Return the file of an encoder's vectors of the text, made once, in half precision on a GPU."""

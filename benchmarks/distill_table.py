@@ -34,7 +34,6 @@ TITLES = {
 }
 STUDENTS = {
     "minilm-3": "taught by 3",
-    "minilm-4": "taught by 4, mpnet too",
     "minilm-6": "taught by 6",
     "minilm-6-epochs-4": "taught by 6, four passes",
 }

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankencoder.encoders import Encoder
-
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
@@ -17,11 +15,11 @@ LENGTH = 64  # tokens that training reads, as `rankencoder.distill` does
 
 def start_student(model: Path, layers: int) -> SentenceTransformer:
     """Return an encoder with some of its layers, as `rankencoder.distill` begins with it."""
+    from sentence_transformers import SentenceTransformer
+
     from rankencoder.distillation.layer_student import drop_layers
 
-    whole = Encoder(model).model
-    assert whole is not None
-    return drop_layers(whole, layers)
+    return drop_layers(SentenceTransformer(str(model)), layers)
 
 
 def read_taught(corpus: Path, vectors: Path, seed: int) -> dict[str, Any]:
