@@ -35,10 +35,11 @@ TITLES = {
 STUDENTS = {
     "minilm-3": "taught by 3",
     "minilm-6": "taught by 6",
-    "minilm-6-epochs-4": "taught by 6, four passes",
+    "minilm-6-lr-2e-4-epochs-4": "taught by 6, four passes at 2e-4",
 }
 VARIANTS = {
     "minilm-3": "the default: 1e-4",
+    "minilm-3-lr-2e-4": "2e-4",
     "minilm-3-lr-5e-5": "5e-5",
     "minilm-3-timed": "3e-5",
     "minilm-3-lr-3e-5-dropout": "3e-5, dropout on",
@@ -46,11 +47,22 @@ VARIANTS = {
     "minilm-3-lr-3e-5-epochs-4": "3e-5, four passes",
     "minilm-3-epochs-4": "1e-4, four passes",
 }
+SIX_VARIANTS = {
+    "minilm-6": "the default: 1e-4, one pass",
+    "minilm-6-lr-2e-4": "2e-4",
+    "minilm-6-epochs-4": "1e-4, four passes",
+    "minilm-6-lr-2e-4-epochs-4": "2e-4, four passes",
+    "minilm-6-weighted": "mpnet, bge-small and gte-small count twice",
+    "minilm-5": "without paraphrase-MiniLM-L3-v2",
+}
 LAYER_VARIANTS = {
     "layers-minilm-3-similarities": "0: similarities alone",
     "layers-minilm-3-vectors-1": "1",
     "layers-minilm-3-vectors-10": "10",
     "layers-minilm-3": "the default: 100",
+    "layers-mpnet-6-vectors-10": "mpnet: 10",
+    "layers-mpnet-6": "mpnet: the default: 100",
+    "layers-mpnet-6-vectors-1000": "mpnet: 1000",
 }
 WHOLE = {"minilm-3": "3 of 6 layers", "mpnet-6": "6 of 12 layers"}
 PEERS = {
@@ -123,6 +135,7 @@ def questions_table(runs: Runs) -> str:
         "encoder-minilm": "all-MiniLM-L6-v2",
         "minilm-3": "taught on Wikipedia",
         "minilm-3-questions": "taught on Wikipedia and questions",
+        "minilm-3-only-questions": "taught on questions alone, four passes",
     }
     rows = [line for name, title in names.items() for line in row(title, runs, name, columns)]
     return table(("", *columns, "seeds"), rows)
@@ -149,6 +162,7 @@ def static_table(runs: Runs) -> str:
         "encoder-potion": "potion-base-8M",
         "model2vec": "model2vec's `distill` of all-MiniLM-L6-v2",
         "static": "`distill --student static` of all-MiniLM-L6-v2",
+        "static-epochs-4": "the same, four passes at 1e-3",
     }
     rows = [line for name, title in names.items() for line in row(title, runs, name, columns)]
     return table(("", *columns, "seeds"), rows)
@@ -169,6 +183,7 @@ TABLES: dict[str, Callable[[Runs], str]] = {
     "distill encoders": encoders_table,
     "distill students": students_table,
     "distill variants": lambda runs: tries_table(runs, VARIANTS, "learning rate"),
+    "distill six": lambda runs: tries_table(runs, SIX_VARIANTS, "six teachers"),
     "distill questions": questions_table,
     "distill layers": layers_table,
     "distill vectors": lambda runs: tries_table(runs, LAYER_VARIANTS, "weight of vectors"),
