@@ -189,5 +189,7 @@ def _dropouts(config: PretrainedConfig) -> dict[str, float]:
     return {
         key: value
         for key, value in values.items()
-        if "dropout" in key and not key.startswith(_TASKS) and isinstance(value, (int, float))
+        if ("dropout" in key or key.endswith("pdrop"))  # GPT-2's
+        and not key.startswith(_TASKS)
+        and isinstance(value, (int, float))
     }
