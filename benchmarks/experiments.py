@@ -9,7 +9,7 @@ of another group is run before it. Needs the development data (``../shared``, or
 
 Weights and settings are chosen on STS-B dev alone. Results are ``results/runs/GROUP/NAME-SEED.json``; the
 tables and plots of ``results/README.md`` are made of them by ``python benchmarks/result_tables.py``. SmolLM2
-is expected in the folder ``smollm2`` of ``--work`` (`smollm2.py` makes it).
+is expected in the folder ``smollm2`` of ``--work`` (`gguf_backbone.py` makes it).
 """
 
 from __future__ import annotations

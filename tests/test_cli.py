@@ -212,19 +212,19 @@ def test_interruption_is_a_clean_message(run_cli, tiny_saved, corpus_file, tmp_p
     assert err.startswith("error: interrupted; the same command goes on")
 
 
-SEVEN = {"simcse", "promptbert", "sncse", "consert", "esimcse", "dclr", "diffcse"}
+EIGHT = {"simcse", "promptbert", "sncse", "consert", "esimcse", "dclr", "diffcse", "prompteol"}
 
 
 def test_methods_are_listed(run_cli):
     code, out, _ = run_cli("methods")
     assert code == 0
-    for name in SEVEN:
+    for name in EIGHT:
         assert f"\n{name}  " in f"\n{out}"
     for told in ("Gao et al., 2021", "learning_rate 3e-05", "[CLS]", "epochs 10", "queue_size=160"):
         assert told in out
     code, out, _ = run_cli("methods", "--json", "--family", "roberta")
     listed = json.loads(out)
-    assert listed.keys() >= SEVEN
+    assert listed.keys() >= EIGHT
     assert listed["simcse"]["settings"]["batch_size"] == 512
     assert listed["dclr"]["options"]["complementary"] == "princeton-nlp/unsup-simcse-roberta-base"
     assert all({"about", "paper", "year", "settings", "options"} == told.keys() for told in listed.values())

@@ -265,7 +265,7 @@ def test_dropout_makes_the_views_differ_in_training_alone(untrained, name, famil
     made = untrained(name, family)
     without = name == "consert"  # its views differ by what the loss does to them
     own = 0.1 if family in ("modernbert", "llama") else None
-    assert made.backbone.dropout == (0.0 if without else own)
+    assert made.backbone.dropout == (0.0 if without or name == "prompteol" else own)
     inputs = {key: made.features[key] for key in ("input_ids", "attention_mask")}
 
     def forward():
@@ -424,6 +424,9 @@ def test_unknown_names_get_the_nearest(train, folders, tmp_path):
         ("dclr", "noise_ratio", -1, "greater than or equal to 0"),
         ("diffcse", "mask_ratio", 1.5, "less than or equal to 1"),
         ("diffcse", "rtd_weight", -1, "greater than or equal to 0"),
+        ("prompteol", "dropout_rate", -0.1, "greater than or equal to 0"),
+        ("prompteol", "first", "No place", "a text with {text} in it, once, and more behind it"),
+        ("prompteol", "second", "{text}{text}.", "a text with {text} in it, once, and more behind it"),
         ("esimcse", "momentum", -0.1, "greater than or equal to 0"),
         ("esimcse", "queue_size", 1.5, "a valid integer"),
         ("sncse", "alpha", "x", "a valid number"),

@@ -16,7 +16,7 @@ from rankencoder.training.run import plan_training
 
 SENTENCES = ["The cat sees the dog", "A river moves", "the old house likes the song 1"]
 SECOND_MODELS = {"dclr": "complementary", "diffcse": "generator"}
-POOLS = sorted(set(methods()) - {"promptbert", "sncse"})
+POOLS = sorted(set(methods()) - {"promptbert", "sncse", "prompteol"})
 TUNED = "is a tuned sentence encoder: contrastive training usually makes it worse; `distill` can improve it"
 
 

@@ -96,7 +96,8 @@ class BackboneShelf:
                 max_seq_length=self.config.max_seq_length,
                 dropout=method.dropout,
             )
-        return copy.deepcopy(self.loaded[method.dropout])
+        loaded = self.loaded[method.dropout]
+        return copy.deepcopy(loaded, {id(loaded.tokenizer): loaded.tokenizer})  # large ones take seconds
 
 
 @dataclass(frozen=True)

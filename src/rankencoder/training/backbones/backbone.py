@@ -94,7 +94,9 @@ def load_backbone(
     kind = _kind(config, name)
     if dropout is None and not any(_dropouts(config).values()):
         dropout = 0.1
-    given = {} if dropout is None else dict.fromkeys(_dropouts(config), dropout)
+    given: dict[str, Any] = {} if dropout is None else dict.fromkeys(_dropouts(config), dropout)
+    if kind == "causal":
+        given["use_cache"] = False  # nothing is generated; early sentence-transformers 6 would keep the keys
     try:
         with disable_logging(logging.WARNING):  # reports on heads that are not needed
             module, *pooling = _load_modules(name, revision, given)
@@ -189,5 +191,7 @@ def _dropouts(config: PretrainedConfig) -> dict[str, float]:
     return {
         key: value
         for key, value in values.items()
-        if "dropout" in key and not key.startswith(_TASKS) and isinstance(value, (int, float))
+        if ("dropout" in key or key.endswith("pdrop"))  # GPT-2's
+        and not key.startswith(_TASKS)
+        and isinstance(value, (int, float))
     }

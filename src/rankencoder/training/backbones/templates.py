@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-    State = dict[str, Any]  # the content of a tokenizer.json
+    State = dict[str, Any]  # the content of a tokenizer.json, without vocabulary
 
 FullStop = Literal["none", "promptbert", "sncse"]
 _BLANKS = "\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"  # those of str.isspace
@@ -49,6 +49,7 @@ class Template:
 
     before: str
     after: str
+    bos: bool = False  # whether to begin with the tokenizer's bos token, where it adds none by itself
 
     @property
     def has_mask(self) -> bool:
@@ -62,10 +63,11 @@ class Template:
             check_mask_token(tokenizer)
             after = after.replace("{mask}", str(tokenizer.mask_token))
         state = _plain_state(tokenizer)
-        before = _backend(state).encode(self.before.rstrip(), add_special_tokens=False).ids
+        backend = _backend(tokenizer, state)
+        before = backend.encode(self.before.rstrip(), add_special_tokens=False).ids
         if _own_blank(state, keep=after[:1].isspace()):
             after = after.lstrip()
-        return before, _backend(state).encode(after, add_special_tokens=False).ids
+        return before, _set_parts(backend, state).encode(after, add_special_tokens=False).ids
 
 
 def check_mask_token(tokenizer: PreTrainedTokenizerBase) -> None:
@@ -108,14 +110,16 @@ def templated_tokenizer(
     from transformers import PreTrainedTokenizerFast
 
     state = _plain_state(tokenizer)
-    begin, end = _special_ids(state)
+    begin, end = _special_ids(_backend(tokenizer, state))
+    if template.bos and not begin and tokenizer.bos_token_id is not None:
+        begin = [int(tokenizer.bos_token_id)]
     prefix, suffix = template.tokens(tokenizer)
     blank = template.before[-1:].isspace()
     own_blank = not template.before or _own_blank(state, keep=blank)
     added = [] if full_stop == "none" else [_replacement(full_stop)]
     added += [_LEADING_BLANK] if blank and not own_blank else []
     state["normalizer"] = {"type": "Sequence", "normalizers": [*added, *_parts(state["normalizer"])]}
-    backend = _backend(state)
+    backend = _backend(tokenizer, state)
     pieces = {"BEGIN": begin, "PREFIX": prefix, "SUFFIX": suffix, "END": end if template.has_mask else []}
     _set_post_processor(backend, pieces)
     named = tokenizer.special_tokens_map
@@ -138,9 +142,10 @@ training_tokenizer = lru_cache(maxsize=8)(templated_tokenizer)  # the encoder ha
 
 
 def _plain_state(tokenizer: PreTrainedTokenizerBase) -> State:
-    """Return a tokenizer's content without truncation, padding and the template that it may have."""
-    state: State = json.loads(tokenizer.backend_tokenizer.to_str())
-    state.update(truncation=None, padding=None)
+    """Return a tokenizer's parts without truncation, padding and the template that it may have."""
+    from tokenizers import Tokenizer, models
+
+    state: State = json.loads(_copy_parts(tokenizer.backend_tokenizer, Tokenizer(models.BPE())).to_str())
     post = state["post_processor"] or {}
     if "PREFIX" in (post.get("special_tokens") or {}):
         ours = [_LEADING_BLANK, *map(_replacement, _FULL_STOPS)]
@@ -151,15 +156,34 @@ def _plain_state(tokenizer: PreTrainedTokenizerBase) -> State:
     return state
 
 
-def _backend(state: State) -> Tokenizer:
+def _backend(tokenizer: PreTrainedTokenizerBase, state: State) -> Tokenizer:
+    """Return a tokenizer with these parts; it shares the vocabulary, which takes seconds to copy."""
     from tokenizers import Tokenizer
 
-    return Tokenizer.from_str(json.dumps(state))
+    core = tokenizer.backend_tokenizer
+    backend = Tokenizer(core.model)
+    added = core.get_added_tokens_decoder()
+    backend.add_tokens([added[index] for index in sorted(added)])
+    backend.add_special_tokens([added[index] for index in sorted(added) if added[index].special])
+    return _set_parts(backend, state)
 
 
-def _special_ids(state: State) -> tuple[list[int], list[int]]:
+def _set_parts(backend: Tokenizer, state: State) -> Tokenizer:
+    from tokenizers import Tokenizer
+
+    return _copy_parts(Tokenizer.from_str(json.dumps(state)), backend)
+
+
+def _copy_parts(source: Tokenizer, target: Tokenizer) -> Tokenizer:
+    """Give a tokenizer what another has around its vocabulary."""
+    for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
+        setattr(target, name, getattr(source, name))
+    return target
+
+
+def _special_ids(backend: Tokenizer) -> tuple[list[int], list[int]]:
     """Return the special tokens that stand before and after a text."""
-    encoded = _backend(state).encode("a")
+    encoded = backend.encode("a")
     text = [position for position, special in enumerate(encoded.special_tokens_mask) if not special]
     return encoded.ids[: text[0]], encoded.ids[text[-1] + 1 :]
 

@@ -10,6 +10,7 @@ from rankencoder.training.methods.method import make_method as make_method
 from rankencoder.training.methods.method import methods as methods
 from rankencoder.training.methods.method import register as register
 from rankencoder.training.methods.promptbert import PromptBERT as PromptBERT
+from rankencoder.training.methods.prompteol import PromptEOL as PromptEOL
 from rankencoder.training.methods.simcse import SimCSE as SimCSE
 from rankencoder.training.methods.simcse_mlm import SimCSEWithMLM as SimCSEWithMLM
 from rankencoder.training.methods.sncse import SNCSE as SNCSE

@@ -48,11 +48,15 @@ class VectorSource(Protocol):
 
 
 class EncodedSentences:
-    """The training sentences as an encoder sees them; a GPU encodes in half precision."""
+    """The training sentences as an encoder sees them; a GPU encodes in half precision.
+
+    Where values are too large for float16, as some of Gemma's, that is bfloat16.
+    """
 
     def __init__(self, encoder: Encoder | RankEncoder, sentences: Sentences) -> None:
         self.encoder, self.sentences = encoder, sentences
         self._own = encoder.encoder if isinstance(encoder, RankEncoder) else encoder
+        self._halves = ["float16", "bfloat16"]  # those that have not failed
 
     @property
     def part(self) -> int:
@@ -74,14 +78,15 @@ class EncodedSentences:
         import torch
 
         texts = self.sentences.texts(start, stop)
-        half = self._own.device.type == "cuda" and getattr(self._own.model, "dtype", None) == torch.float32
-        try:
-            with torch.autocast("cuda", torch.float16, enabled=half):
-                return self.encoder.encode(texts)
-        except InputError:
-            if not half:
-                raise
-            return self.encoder.encode(texts)  # some values are too large for half precision
+        if self._own.device.type != "cuda" or getattr(self._own.model, "dtype", None) != torch.float32:
+            return self.encoder.encode(texts)
+        while self._halves:
+            try:
+                with torch.autocast("cuda", getattr(torch, self._halves[0])):
+                    return self.encoder.encode(texts)
+            except InputError:
+                del self._halves[0]
+        return self.encoder.encode(texts)
 
 
 def encode_teacher(
