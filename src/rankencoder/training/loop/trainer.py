@@ -95,7 +95,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
                 return super().evaluate(*args, **kwargs)
         finally:
             if half is not None:
-                self.model.forward = half
+                vars(self.model)["forward"] = half
 
     @cached_property
     def _own_parameters(self) -> dict[str, torch.nn.Parameter]:
