@@ -20,7 +20,6 @@ from rankencoder.distillation.agreement import (
     measure_agreement,
     measure_speed,
     megabytes,
-    neighbor_recall,
 )
 from rankencoder.distillation.committee import Committee, cosine_scale, spread_rows
 from rankencoder.distillation.dev_gain import measure_gain
@@ -30,7 +29,7 @@ from rankencoder.distillation.layer_student import drop_layers
 from rankencoder.distillation.static_student import TakenRows, make_static
 from rankencoder.distillation.student_sources import load_student
 from rankencoder.distillation.teacher_sources import is_file, open_teacher, open_vectors, static_teacher
-from rankencoder.distillation.teacher_space import fit_map, map_into_space
+from rankencoder.distillation.teacher_space import fit_map, map_into_space, space_recall
 from rankencoder.distillation.text_collator import TextCollator
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
@@ -151,7 +150,7 @@ class DistillationRun:
         }
         if self.config.space == "teacher":
             own = np.asarray(tables[0][self.held_out], dtype=np.float32)
-            self.record["space"] = {"recall": neighbor_recall(vectors @ own.T, own @ own.T)}
+            self.record["space"] = {"recall": space_recall(vectors, own)}
         if self.config.dev:
             self.record["dev"] = measure_gain(
                 self.config.dev, Encoder(self.work / "start", device=self.config.torch_device), Encoder(model)
