@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from sentence_transformers import SentenceTransformer
 from sklearn.neighbors import NearestNeighbors
 
 from rankencoder import RankEncoder, distill
+from rankencoder.distillation import distillation_run as module
 from rankencoder.distillation.agreement import held_out_rows
 from rankencoder.distillation.distill_config import read_distillation
 from rankencoder.errors import InputError, TrainingWarning
@@ -43,6 +45,10 @@ def better(tmp_path_factory, tiny_folder, other_folder, corpus_file):
     teachers = [str(tiny_folder), str(other_folder)]
     settings = {**QUICK, "max_steps": 60, "learning_rate": 1e-3}
     return distill(corpus_file, out, teacher=teachers, student=other_folder, **settings)
+
+
+def interrupted(*_, **__):
+    raise KeyboardInterrupt
 
 
 def weights(folder):
@@ -256,8 +262,6 @@ def test_a_teacher_that_dies_is_not_asked_again_for_what_it_gave(
 def test_a_run_killed_just_before_it_was_finished_can_be_resumed(
     tmp_path, tiny_folder, other_folder, sentences, monkeypatch
 ):
-    from rankencoder.distillation import distillation_run as module
-
     def killed(folder, record):
         if record["finished"]:
             raise KeyboardInterrupt
@@ -270,6 +274,29 @@ def test_a_run_killed_just_before_it_was_finished_can_be_resumed(
     assert distill(output=out, resume=True, progress=False).record["finished"]
     kept, before = weights(out / "start"), weights(tiny_folder)
     assert all(torch.equal(kept[name], before[name]) for name in before)
+
+
+def test_ctrl_c_names_the_command_that_goes_on(run_cli, tmp_path, tiny_folder, other_folder, corpus_file):
+    """The very line that is printed resumes the run, also where a settings file names the folder."""
+    out, file = tmp_path / "an output", tmp_path / "settings.yaml"
+    file.write_text(
+        f"output: {out}\ncorpus: {corpus_file}\nteacher: {other_folder}\nstudent: {tiny_folder}\n"
+    )
+    arguments = ["--config", file, "--batch-size", 64, "--max-steps", 6, "--device", "cpu"]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "train_stage", interrupted)
+        code, _, err = run_cli("distill", *arguments)
+    assert code == 130
+    line = err.splitlines()[-1]
+    command = line.removeprefix("error: interrupted; ").removesuffix(" goes on where it stopped")
+    assert command == f"rankencoder distill --resume -o '{out}'"
+    code, _, err = run_cli(*shlex.split(command)[1:])
+    assert code == 0, err
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "store_sentences", interrupted)
+        code, _, err = run_cli("distill", *arguments, "-o", tmp_path / "other")
+    assert err.splitlines()[-1] == "error: interrupted; nothing was written yet"
+    assert not (tmp_path / "other").exists()
 
 
 # -- bad input
