@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from rankencoder.distillation import distillation_run as module
 from rankencoder.distillation.agreement import held_out_rows
 from rankencoder.distillation.distill_config import read_distillation
 from rankencoder.errors import InputError, TrainingWarning
+from rankencoder.io.stored_vectors import StoredVectors
 
 pytestmark = pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
 QUICK = {"batch_size": 64, "max_steps": 6, "progress": False, "device": "cpu"}
@@ -276,6 +278,68 @@ def test_a_run_killed_just_before_it_was_finished_can_be_resumed(
     assert all(torch.equal(kept[name], before[name]) for name in before)
 
 
+def copied(folder, target):
+    return shutil.copytree(folder, target)
+
+
+@pytest.mark.parametrize("student", ["encoder", "backbone", "layers", "static"])
+def test_only_what_is_still_needed_must_be_there_to_resume(
+    student, tmp_path, tiny_folder, other_folder, backbone, corpus_file, sentences
+):
+    """Folders, a corpus, a file of vectors and an object that are gone, once all was made of them."""
+    first, own = copied(other_folder, tmp_path / "first"), tmp_path / "own"
+    copied(backbone if student == "backbone" else tiny_folder, own)
+    np.save(tmp_path / "file.npy", np.random.default_rng(0).normal(size=(1200, 8)))
+    corpus = shutil.copy(corpus_file, tmp_path / "corpus.txt")
+    given = {"teacher": [first, tmp_path / "file.npy", letters], "student": own, **QUICK}
+    given |= {"layers": 1} if student == "layers" else {"student": "static"} if student == "static" else {}
+    whole = distill(corpus, tmp_path / "whole", **given)
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(module, "train_stage", interrupted)
+        distill(corpus, tmp_path / "cut", **given)
+    for path in (first, own):
+        shutil.rmtree(path)
+    for path in (corpus, tmp_path / "file.npy"):
+        Path(path).unlink()
+    run = distill(output=tmp_path / "cut", resume=True, progress=False)
+    assert run.record["student"]["kind"] == student
+    expected, found = weights(whole.encoder), weights(run.encoder)
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+def letters(texts):
+    return [[text.count(letter) + 0.1 for letter in "aeiourst"] for text in texts]
+
+
+def test_what_is_still_needed_is_told_before_anything_is_encoded(
+    tmp_path, tiny_folder, other_folder, corpus_file
+):
+    first, second, own = (
+        copied(folder, tmp_path / name)
+        for folder, name in ((other_folder, "first"), (tiny_folder, "second"), (tiny_folder, "own"))
+    )
+    out, asked = tmp_path / "out", []
+
+    def dying(texts):
+        asked.extend(texts)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        distill(corpus_file, out, teacher=[first, dying, second], student=own, **QUICK)
+    shutil.rmtree(first)
+    shutil.rmtree(own)
+    second.rename(tmp_path / "moved")
+    before = len(asked)
+    with pytest.raises(InputError, match="second"):
+        distill(output=out, teacher=[first, dying, second], resume=True, progress=False)
+    assert len(asked) == before
+    (tmp_path / "moved").rename(second)
+    shutil.rmtree(out / "work/start")
+    with pytest.raises(InputError, match="own"):
+        distill(output=out, teacher=[first, dying, second], resume=True, progress=False)
+    assert len(asked) == before
+
+
 def test_ctrl_c_names_the_command_that_goes_on(run_cli, tmp_path, tiny_folder, other_folder, corpus_file):
     """The very line that is printed resumes the run, also where a settings file names the folder."""
     out, file = tmp_path / "an output", tmp_path / "settings.yaml"
@@ -430,13 +494,25 @@ def test_a_file_of_vectors_teaches_as_its_encoder_does(
         distill(corpus_file, tmp_path / "no", teacher=tmp_path / "vectors.npy", student="static", **QUICK)
 
 
-def test_vectors_of_another_text_are_refused(run_cli, tmp_path, tiny_folder, sentences, corpus_file):
+def test_bad_files_of_vectors_are_refused_before_anything_is_written(
+    run_cli, tmp_path, tiny_folder, sentences, corpus_file, callable_encoder
+):
     code, _, err = run_cli("encode", tiny_folder, corpus_file, "-o", tmp_path / "vectors.npy")
     assert code == 0, err
+    given = {"teacher": [callable_encoder, tmp_path / "vectors.npy"], "student": tiny_folder, **QUICK}
     with pytest.raises(InputError, match="another text"):
-        distill(
-            sentences[::-1], tmp_path / "out", teacher=tmp_path / "vectors.npy", student=tiny_folder, **QUICK
-        )
+        distill(sentences[::-1], tmp_path / "out", **given)
+    with pytest.raises(InputError, match="1,200 vectors, and the corpus 1,199 usable lines"):
+        distill(sentences[1:], tmp_path / "out", **given)
+    vectors = np.load(tmp_path / "vectors.npy")
+    vectors[700] = np.nan
+    np.save(tmp_path / "vectors.npy", vectors)
+    with pytest.raises(InputError, match="row 700 is a NaN or infinite vector"):
+        distill(sentences, tmp_path / "out", **given)
+    np.save(tmp_path / "vectors.npy", vectors[0])
+    with pytest.raises(InputError, match="expected one row of floats per sentence"):
+        distill("no-such-corpus.txt", tmp_path / "out", **given)
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_api_teaches_and_is_paid_once(run_cli, tmp_path, tiny_saved, corpus_file, monkeypatch):
@@ -461,6 +537,33 @@ def test_an_api_teaches_and_is_paid_once(run_cli, tmp_path, tiny_saved, corpus_f
         again = WEB.get(f"{url}/metrics").text
     count = [line for line in sent.splitlines() if "sentences" in line and not line.startswith("#")]
     assert count == [line for line in again.splitlines() if "sentences" in line and not line.startswith("#")]
+
+
+def test_an_api_is_opened_once_and_not_needed_to_resume(
+    tmp_path, tiny_folder, tiny_saved, corpus_file, monkeypatch
+):
+    from live_server import serving
+
+    from rankencoder.distillation import api_encoder
+
+    opened = []
+
+    def stored(folder):
+        opened.append(folder)
+        return StoredVectors(folder)
+
+    monkeypatch.setenv("RANKENCODER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(api_encoder, "StoredVectors", stored)
+    out = tmp_path / "out"
+    with serving(RankEncoder.load(tiny_saved), name="tiny") as url, monkeypatch.context() as patched:
+        given = {"teacher": "openai:tiny", "api_base": f"{url}/v1", "student": "static", "dim": 16, **QUICK}
+        patched.setattr(module, "train_stage", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            distill(corpus_file, out, **given)
+    assert len(opened) == 1  # all of it is read to open it
+    shutil.rmtree(tmp_path / "cache")
+    assert distill(output=out, resume=True, progress=False).record["finished"]
+    assert len(opened) == 1
 
 
 def test_an_api_without_a_key_is_told_before_anything_is_read(run_cli, tmp_path, tiny_folder, monkeypatch):

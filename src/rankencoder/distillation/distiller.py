@@ -86,25 +86,25 @@ def distill(
         raise InputError("no output folder: set `output`")
     folder = Path(given.values["output"])
     check_local(folder)
-    from rankencoder.distillation.distill_checks import check_distillation, confirm_cost
+    from rankencoder.distillation.distill_checks import check_distillation, check_resumed, open_apis
     from rankencoder.distillation.distillation_run import DistillationRun
-    from rankencoder.distillation.student_sources import student_kind
+    from rankencoder.distillation.student_sources import resumed_kind, student_kind
     from rankencoder.training.run_folder import locked, resumed_settings
 
     with locked(folder):
         if resume:
             given = resumed_settings(folder, given, read_distillation)
-        kind = student_kind(given.draft)
+        kind = (resumed_kind(folder) if resume else None) or student_kind(given.draft)
         resolved = given.resolve(kind)
-        check_distillation(resolved, kind)
-        objects = objects or [None] * len(resolved.teacher)
-        run = DistillationRun(
-            resolved, kind, folder, objects, sys.stderr.isatty() if progress is None else progress
-        )
-        if not resume:
+        progress = sys.stderr.isatty() if progress is None else progress
+        run = DistillationRun(resolved, kind, folder, dict(enumerate(objects)), progress)
+        if resume:
+            check_resumed(resolved, run.missing_teachers, run.is_student_missing)
+        else:
+            check_distillation(resolved, kind)
             in_memory = corpus is not None and not isinstance(corpus, (str, Path))
             run.begin(corpus if in_memory else resolved.corpus or None, given, overwrite=overwrite)
-        confirm_cost(resolved, kind, run.sentences, confirm)
+        run.objects.update(open_apis(resolved, kind, run.sentences, run.missing_teachers, confirm))
         return Distillation(folder, run.finish())
 
 
