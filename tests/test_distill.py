@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -413,9 +414,11 @@ def test_an_encoder_does_not_learn_from_itself_alone(tmp_path, tiny_folder, corp
 
 @pytest.mark.parametrize("fault", ["nan", "dimension", "rows"])
 def test_teachers_at_fault(fault, tmp_path, tiny_folder, sentences, callable_encoder):
+    mended = []
+
     def faulty(batch):
         rows = callable_encoder(batch)
-        if any("paints" in text for text in batch):
+        if not mended and any("paints" in text for text in batch):
             rows = {"nan": rows * np.nan, "dimension": rows[:, :-1], "rows": rows[:-1]}[fault]
         return rows
 
@@ -424,14 +427,52 @@ def test_teachers_at_fault(fault, tmp_path, tiny_folder, sentences, callable_enc
         "dimension": "15 dimensions, earlier 16",
         "rows": "one row per sentence",
     }
+    given = {"output": tmp_path / "out", "teacher": [faulty, tiny_folder], "student": tiny_folder, **QUICK}
     with pytest.raises(InputError, match=expected[fault]):
-        distill(sentences, tmp_path / "out", teacher=[faulty, tiny_folder], student=tiny_folder, **QUICK)
+        distill(sentences, **given)
+    mended.append(True)
+    assert distill(resume=True, **given).record["finished"]
+
+
+def test_a_teacher_may_raise_what_it_likes(tmp_path, tiny_folder, sentences):
+    """A lost connection is an OSError, as a full disk is."""
+
+    def lost(batch):
+        raise ConnectionError("the teacher is gone")
+
+    with pytest.raises(ConnectionError, match="^the teacher is gone$"):
+        distill(sentences, tmp_path / "out", teacher=[tiny_folder, lost], student=tiny_folder, **QUICK)
+
+
+@pytest.mark.parametrize("kilobytes", [20, 100, 250, 480, 900])  # for corpus, start, vectors, checkpoints
+def test_a_full_disk(kilobytes, run_cli, tmp_path, tiny_folder, other_folder, corpus_file):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounting = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", disk]
+    if sys.platform != "linux" or subprocess.run(mounting, capture_output=True).returncode != 0:
+        pytest.skip("only root can mount a small disk")
+    try:
+        out = disk / "out"
+        arguments = [corpus_file, "--teacher", other_folder, "--teacher", tiny_folder, "--student"]
+        arguments += [tiny_folder, "--batch-size", 64, "--max-steps", 6, "--device", "cpu"]
+        code, _, err = run_cli("distill", *arguments, "--set", "save_steps=2", "-o", out)
+        assert code == 2
+        (line,) = (line for line in err.splitlines() if line.startswith("error:"))
+        assert re.search(f"cannot write {disk}/.*(No space left on device|is the disk full)", line)
+        subprocess.run(["mount", "-o", "remount,size=50m", disk], check=True)
+        again = ["--resume"] if out.exists() else arguments
+        code, _, err = run_cli("distill", *again, "-o", out)
+        assert code == 0, err
+        assert (kilobytes <= 100) == (again is arguments)  # the folder appears once it can be resumed
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
 
 
 def test_a_tokenizer_that_knows_none_of_the_text(tmp_path, tiny_folder, callable_encoder):
     texts = [f"猫は{n}匹の犬を見る" for n in range(500)]
     with pytest.raises(InputError, match="does not know"):
         distill(texts, tmp_path / "out", teacher=callable_encoder, student=tiny_folder, **QUICK)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_dissenting_teacher_is_named(tmp_path, tiny_folder, sentences, callable_encoder):

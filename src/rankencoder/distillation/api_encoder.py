@@ -107,7 +107,7 @@ class ApiEncoder:
         except InputError as error:
             if not (kept := len(self._stored.keys())):
                 raise
-            raise InputError(f"{error}; {kept:,} vectors are kept: run the same command again") from error
+            raise InputError(f"{error}; {kept:,} vectors are kept, and not paid for again") from error
         found |= self._stored.read(map(sentence_key, missing))
         return np.array([found[key] for key in keys])
 
