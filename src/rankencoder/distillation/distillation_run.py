@@ -232,9 +232,7 @@ class DistillationRun:
         """
         if self.kind == "encoder":
             return cosine_scale(held)
-        if origin is not None:
-            return cosine_scale(np.asarray(origin[spread_rows(committee.rows, 2000)], dtype=np.float32))
-        return committee.scale(0)
+        return committee.scale(committee.tables[0] if origin is None else origin)
 
     def _held_vectors(self, model: SentenceTransformer) -> np.ndarray:
         return Encoder(model, batch_size=BATCH).encode(self._held_texts)
