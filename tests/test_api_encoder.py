@@ -156,7 +156,7 @@ def test_after_a_death_midway_only_the_rest_is_sent(fake, sentences):
     fake.faults = [None, None, None, refusing(401)]
     fake.always = refusing(401)
     with pytest.raises(
-        InputError, match=r"HTTP 401: no; set a valid key .*; 30 vectors are kept: run the same"
+        InputError, match=r"HTTP 401: no; set a valid key .*; 30 vectors are kept, and not paid for again"
     ):
         api(fake, batch=10, requests=1).encode(sentences[:100])
     assert len(fake.seen) == 30
@@ -222,7 +222,7 @@ def test_lost_connections(fake, sentences):
     assert len(encoder.encode(sentences[:10])) == 10
     fake.always = lose
     with pytest.raises(
-        InputError, match=rf"no answer from {fake.url}: .*; 10 vectors are kept: run the same"
+        InputError, match=rf"no answer from {fake.url}: .*; 10 vectors are kept, and not paid for again"
     ):
         encoder.encode(sentences[5:15])
 
@@ -362,6 +362,39 @@ def test_the_estimate(fake, sentences):
         "openai:small: 12,000 sentences to send (3,000 already paid for), about 310,000 tokens, about $0.01"
     )
     assert str(ApiEstimate("openai:m", 5, 0, 42, None)) == "openai:m: 5 sentences to send, about 42 tokens"
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (refusing(429, "slow down", retry_after_ms="1"), "HTTP 429: slow down; throttled for more than 12"),
+        (refusing(404, "no model m"), "HTTP 404: no model m; check the name of the model"),
+        (refusing(500, "gone"), "HTTP 500: gone; try later"),
+        (changing(lambda rows: rows[3]["embedding"].__setitem__(0, float("nan"))), "NaN or infinite vector"),
+        (changing(lambda rows: [row["embedding"].pop() for row in rows]), "15 dimensions, earlier 16"),
+        (changing(lambda rows: rows.pop()), "answered 256 sentences with 255 vectors"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
+def test_a_distillation_outlives_its_api(fake, fault, message, run_cli, tmp_path, tiny_folder, corpus_file):
+    """One line, exit code 2, and resumed it sends only what was not answered."""
+    asked, out = [], tmp_path / "out"
+
+    def later(sentences, rows):
+        asked.append(sentences)
+        return fault(sentences, rows) if len(asked) > 2 else None
+
+    fake.always = later
+    arguments = [corpus_file, "--teacher", "openai:m", "--api-base", fake.url, "--student", tiny_folder]
+    arguments += ["--batch-size", 64, "--max-steps", 2, "--device", "cpu", "--yes", "-o", out]
+    code, _, err = run_cli("distill", *arguments)
+    assert code == 2
+    assert [message in line for line in err.splitlines() if line.startswith("error:")] == [True]
+    assert "vectors are kept, and not paid for again" in err
+    fake.always = None
+    code, _, err = run_cli("distill", "--resume", "--yes", "-o", out)
+    assert code == 0, err
+    assert len(fake.seen) == len(set(fake.seen))
 
 
 def test_patience_lasts_a_minute():

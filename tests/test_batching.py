@@ -101,6 +101,21 @@ def test_static_models_read_large_batches(tiny, monkeypatch, modules):
     np.testing.assert_allclose(encode_by_length(model, texts, 2).numpy(), expected[:, :5], atol=1e-6)
 
 
+def test_static_models_leave_the_other_cores_alone(tiny, monkeypatch):
+    """Two threads of torch on two busy cores made them slower than model2vec, by a third."""
+    model = SentenceTransformer(modules=[StaticEmbedding(tiny.tokenizer, embedding_dim=6)], device="cpu")
+    forward, used, before = model.forward, [], torch.get_num_threads()
+    monkeypatch.setattr(
+        model, "forward", lambda batch: used.append(torch.get_num_threads()) or forward(batch)
+    )
+    torch.set_num_threads(2)
+    try:
+        encode_by_length(model, SENTENCES, 2)
+        assert (used, torch.get_num_threads()) == ([1], 2)
+    finally:
+        torch.set_num_threads(before)
+
+
 @pytest.mark.parametrize("limit", [10**30, 8192, 128, None])
 def test_a_gpu_is_given_tokens_whatever_a_model_reads(limit):
     model = SimpleNamespace(device=torch.device("cuda"), max_seq_length=limit)

@@ -2,6 +2,9 @@
 
 import json
 import os
+import re
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,10 +15,14 @@ import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
+from sklearn.neighbors import NearestNeighbors
 
 from rankencoder import RankEncoder, distill
+from rankencoder.distillation import distillation_run as module
+from rankencoder.distillation.agreement import held_out_rows
 from rankencoder.distillation.distill_config import read_distillation
 from rankencoder.errors import InputError, TrainingWarning
+from rankencoder.io.stored_vectors import StoredVectors
 
 pytestmark = pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
 QUICK = {"batch_size": 64, "max_steps": 6, "progress": False, "device": "cpu"}
@@ -41,6 +48,10 @@ def better(tmp_path_factory, tiny_folder, other_folder, corpus_file):
     teachers = [str(tiny_folder), str(other_folder)]
     settings = {**QUICK, "max_steps": 60, "learning_rate": 1e-3}
     return distill(corpus_file, out, teacher=teachers, student=other_folder, **settings)
+
+
+def interrupted(*_, **__):
+    raise KeyboardInterrupt
 
 
 def weights(folder):
@@ -168,7 +179,13 @@ def test_a_student_in_its_teachers_space(tmp_path, tiny_folder, corpus_file, sen
     own = (queries * documents).sum(axis=1).mean()
     crossed = (queries * np.roll(documents, 7, axis=0)).sum(axis=1).mean()
     assert own > crossed
-    assert 0 < run.record["space"]["recall"] <= 1
+    held = [sentences[row] for row in held_out_rows(len(sentences), 42)]
+    documents, queries = teacher.encode(held), run.load().encode(held)
+    index = NearestNeighbors(metric="cosine").fit(documents)
+    wanted = index.kneighbors(n_neighbors=10, return_distance=False)  # each document's, without itself
+    found = index.kneighbors(queries, n_neighbors=11, return_distance=False)
+    shared = [len({*near[near != i][:10]} & {*wanted[i]}) / 10 for i, near in enumerate(found)]
+    assert run.record["space"]["recall"] == pytest.approx(np.mean(shared), abs=0.01)  # stored in float16
 
 
 def test_dev_pairs_give_the_gain_with_its_interval(
@@ -248,8 +265,6 @@ def test_a_teacher_that_dies_is_not_asked_again_for_what_it_gave(
 def test_a_run_killed_just_before_it_was_finished_can_be_resumed(
     tmp_path, tiny_folder, other_folder, sentences, monkeypatch
 ):
-    from rankencoder.distillation import distillation_run as module
-
     def killed(folder, record):
         if record["finished"]:
             raise KeyboardInterrupt
@@ -262,6 +277,91 @@ def test_a_run_killed_just_before_it_was_finished_can_be_resumed(
     assert distill(output=out, resume=True, progress=False).record["finished"]
     kept, before = weights(out / "start"), weights(tiny_folder)
     assert all(torch.equal(kept[name], before[name]) for name in before)
+
+
+def copied(folder, target):
+    return shutil.copytree(folder, target)
+
+
+@pytest.mark.parametrize("student", ["encoder", "backbone", "layers", "static"])
+def test_only_what_is_still_needed_must_be_there_to_resume(
+    student, tmp_path, tiny_folder, other_folder, backbone, corpus_file, sentences
+):
+    """Folders, a corpus, a file of vectors and an object that are gone, once all was made of them."""
+    first, own = copied(other_folder, tmp_path / "first"), tmp_path / "own"
+    copied(backbone if student == "backbone" else tiny_folder, own)
+    np.save(tmp_path / "file.npy", np.random.default_rng(0).normal(size=(1200, 8)))
+    corpus = shutil.copy(corpus_file, tmp_path / "corpus.txt")
+    given = {"teacher": [first, tmp_path / "file.npy", letters], "student": own, **QUICK}
+    given |= {"layers": 1} if student == "layers" else {"student": "static"} if student == "static" else {}
+    whole = distill(corpus, tmp_path / "whole", **given)
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(module, "train_stage", interrupted)
+        distill(corpus, tmp_path / "cut", **given)
+    for path in (first, own):
+        shutil.rmtree(path)
+    for path in (corpus, tmp_path / "file.npy"):
+        Path(path).unlink()
+    run = distill(output=tmp_path / "cut", resume=True, progress=False)
+    assert run.record["student"]["kind"] == student
+    expected, found = weights(whole.encoder), weights(run.encoder)
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+def letters(texts):
+    return [[text.count(letter) + 0.1 for letter in "aeiourst"] for text in texts]
+
+
+def test_what_is_still_needed_is_told_before_anything_is_encoded(
+    tmp_path, tiny_folder, other_folder, corpus_file
+):
+    first, second, own = (
+        copied(folder, tmp_path / name)
+        for folder, name in ((other_folder, "first"), (tiny_folder, "second"), (tiny_folder, "own"))
+    )
+    out, asked = tmp_path / "out", []
+
+    def dying(texts):
+        asked.extend(texts)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        distill(corpus_file, out, teacher=[first, dying, second], student=own, **QUICK)
+    shutil.rmtree(first)
+    shutil.rmtree(own)
+    second.rename(tmp_path / "moved")
+    before = len(asked)
+    with pytest.raises(InputError, match="second"):
+        distill(output=out, teacher=[first, dying, second], resume=True, progress=False)
+    assert len(asked) == before
+    (tmp_path / "moved").rename(second)
+    shutil.rmtree(out / "work/start")
+    with pytest.raises(InputError, match="own"):
+        distill(output=out, teacher=[first, dying, second], resume=True, progress=False)
+    assert len(asked) == before
+
+
+def test_ctrl_c_names_the_command_that_goes_on(run_cli, tmp_path, tiny_folder, other_folder, corpus_file):
+    """The very line that is printed resumes the run, also where a settings file names the folder."""
+    out, file = tmp_path / "an output", tmp_path / "settings.yaml"
+    file.write_text(
+        f"output: {out}\ncorpus: {corpus_file}\nteacher: {other_folder}\nstudent: {tiny_folder}\n"
+    )
+    arguments = ["--config", file, "--batch-size", 64, "--max-steps", 6, "--device", "cpu"]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "train_stage", interrupted)
+        code, _, err = run_cli("distill", *arguments)
+    assert code == 130
+    line = err.splitlines()[-1]
+    command = line.removeprefix("error: interrupted; ").removesuffix(" goes on where it stopped")
+    assert command == f"rankencoder distill --resume -o '{out}'"
+    code, _, err = run_cli(*shlex.split(command)[1:])
+    assert code == 0, err
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "store_sentences", interrupted)
+        code, _, err = run_cli("distill", *arguments, "-o", tmp_path / "other")
+    assert err.splitlines()[-1] == "error: interrupted; nothing was written yet"
+    assert not (tmp_path / "other").exists()
 
 
 # -- bad input
@@ -314,9 +414,11 @@ def test_an_encoder_does_not_learn_from_itself_alone(tmp_path, tiny_folder, corp
 
 @pytest.mark.parametrize("fault", ["nan", "dimension", "rows"])
 def test_teachers_at_fault(fault, tmp_path, tiny_folder, sentences, callable_encoder):
+    mended = []
+
     def faulty(batch):
         rows = callable_encoder(batch)
-        if any("paints" in text for text in batch):
+        if not mended and any("paints" in text for text in batch):
             rows = {"nan": rows * np.nan, "dimension": rows[:, :-1], "rows": rows[:-1]}[fault]
         return rows
 
@@ -325,14 +427,52 @@ def test_teachers_at_fault(fault, tmp_path, tiny_folder, sentences, callable_enc
         "dimension": "15 dimensions, earlier 16",
         "rows": "one row per sentence",
     }
+    given = {"output": tmp_path / "out", "teacher": [faulty, tiny_folder], "student": tiny_folder, **QUICK}
     with pytest.raises(InputError, match=expected[fault]):
-        distill(sentences, tmp_path / "out", teacher=[faulty, tiny_folder], student=tiny_folder, **QUICK)
+        distill(sentences, **given)
+    mended.append(True)
+    assert distill(resume=True, **given).record["finished"]
+
+
+def test_a_teacher_may_raise_what_it_likes(tmp_path, tiny_folder, sentences):
+    """A lost connection is an OSError, as a full disk is."""
+
+    def lost(batch):
+        raise ConnectionError("the teacher is gone")
+
+    with pytest.raises(ConnectionError, match="^the teacher is gone$"):
+        distill(sentences, tmp_path / "out", teacher=[tiny_folder, lost], student=tiny_folder, **QUICK)
+
+
+@pytest.mark.parametrize("kilobytes", [20, 100, 250, 480, 900])  # for corpus, start, vectors, checkpoints
+def test_a_full_disk(kilobytes, run_cli, tmp_path, tiny_folder, other_folder, corpus_file):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounting = ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", disk]
+    if sys.platform != "linux" or subprocess.run(mounting, capture_output=True).returncode != 0:
+        pytest.skip("only root can mount a small disk")
+    try:
+        out = disk / "out"
+        arguments = [corpus_file, "--teacher", other_folder, "--teacher", tiny_folder, "--student"]
+        arguments += [tiny_folder, "--batch-size", 64, "--max-steps", 6, "--device", "cpu"]
+        code, _, err = run_cli("distill", *arguments, "--set", "save_steps=2", "-o", out)
+        assert code == 2
+        (line,) = (line for line in err.splitlines() if line.startswith("error:"))
+        assert re.search(f"cannot write {disk}/.*(No space left on device|is the disk full)", line)
+        subprocess.run(["mount", "-o", "remount,size=50m", disk], check=True)
+        again = ["--resume"] if out.exists() else arguments
+        code, _, err = run_cli("distill", *again, "-o", out)
+        assert code == 0, err
+        assert (kilobytes <= 100) == (again is arguments)  # the folder appears once it can be resumed
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
 
 
 def test_a_tokenizer_that_knows_none_of_the_text(tmp_path, tiny_folder, callable_encoder):
     texts = [f"猫は{n}匹の犬を見る" for n in range(500)]
     with pytest.raises(InputError, match="does not know"):
         distill(texts, tmp_path / "out", teacher=callable_encoder, student=tiny_folder, **QUICK)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_dissenting_teacher_is_named(tmp_path, tiny_folder, sentences, callable_encoder):
@@ -395,13 +535,25 @@ def test_a_file_of_vectors_teaches_as_its_encoder_does(
         distill(corpus_file, tmp_path / "no", teacher=tmp_path / "vectors.npy", student="static", **QUICK)
 
 
-def test_vectors_of_another_text_are_refused(run_cli, tmp_path, tiny_folder, sentences, corpus_file):
+def test_bad_files_of_vectors_are_refused_before_anything_is_written(
+    run_cli, tmp_path, tiny_folder, sentences, corpus_file, callable_encoder
+):
     code, _, err = run_cli("encode", tiny_folder, corpus_file, "-o", tmp_path / "vectors.npy")
     assert code == 0, err
+    given = {"teacher": [callable_encoder, tmp_path / "vectors.npy"], "student": tiny_folder, **QUICK}
     with pytest.raises(InputError, match="another text"):
-        distill(
-            sentences[::-1], tmp_path / "out", teacher=tmp_path / "vectors.npy", student=tiny_folder, **QUICK
-        )
+        distill(sentences[::-1], tmp_path / "out", **given)
+    with pytest.raises(InputError, match="1,200 vectors, and the corpus 1,199 usable lines"):
+        distill(sentences[1:], tmp_path / "out", **given)
+    vectors = np.load(tmp_path / "vectors.npy")
+    vectors[700] = np.nan
+    np.save(tmp_path / "vectors.npy", vectors)
+    with pytest.raises(InputError, match="row 700 is a NaN or infinite vector"):
+        distill(sentences, tmp_path / "out", **given)
+    np.save(tmp_path / "vectors.npy", vectors[0])
+    with pytest.raises(InputError, match="expected one row of floats per sentence"):
+        distill("no-such-corpus.txt", tmp_path / "out", **given)
+    assert not (tmp_path / "out").exists()
 
 
 def test_an_api_teaches_and_is_paid_once(run_cli, tmp_path, tiny_saved, corpus_file, monkeypatch):
@@ -426,6 +578,33 @@ def test_an_api_teaches_and_is_paid_once(run_cli, tmp_path, tiny_saved, corpus_f
         again = WEB.get(f"{url}/metrics").text
     count = [line for line in sent.splitlines() if "sentences" in line and not line.startswith("#")]
     assert count == [line for line in again.splitlines() if "sentences" in line and not line.startswith("#")]
+
+
+def test_an_api_is_opened_once_and_not_needed_to_resume(
+    tmp_path, tiny_folder, tiny_saved, corpus_file, monkeypatch
+):
+    from live_server import serving
+
+    from rankencoder.distillation import api_encoder
+
+    opened = []
+
+    def stored(folder):
+        opened.append(folder)
+        return StoredVectors(folder)
+
+    monkeypatch.setenv("RANKENCODER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(api_encoder, "StoredVectors", stored)
+    out = tmp_path / "out"
+    with serving(RankEncoder.load(tiny_saved), name="tiny") as url, monkeypatch.context() as patched:
+        given = {"teacher": "openai:tiny", "api_base": f"{url}/v1", "student": "static", "dim": 16, **QUICK}
+        patched.setattr(module, "train_stage", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            distill(corpus_file, out, **given)
+    assert len(opened) == 1  # all of it is read to open it
+    shutil.rmtree(tmp_path / "cache")
+    assert distill(output=out, resume=True, progress=False).record["finished"]
+    assert len(opened) == 1
 
 
 def test_an_api_without_a_key_is_told_before_anything_is_read(run_cli, tmp_path, tiny_folder, monkeypatch):

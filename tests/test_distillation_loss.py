@@ -11,7 +11,7 @@ from sklearn.metrics.pairwise import cosine_similarity
 from sklearn.neighbors import NearestNeighbors
 
 from rankencoder.distillation.agreement import find_dissent, held_out_rows, measure_agreement
-from rankencoder.distillation.teacher_space import fit_map, map_into_space
+from rankencoder.distillation.teacher_space import fit_map, map_into_space, space_recall
 from rankencoder.errors import InputError
 from rankencoder.training.teaching.distillation_loss import DistillationLoss
 from rankencoder.training.teaching.targets import Mix, TeacherSimilarity, standardised_mix
@@ -106,6 +106,24 @@ def test_held_out_rows_depend_on_the_seed_alone():
     first, again, other = (held_out_rows(3000, seed) for seed in (1, 1, 2))
     assert first.tolist() == again.tolist() != other.tolist()
     assert len(set(first.tolist())) == 150
+
+
+def test_recall_in_the_teachers_space_is_that_of_its_own_queries():
+    """Documents around a circle; the student sees each third one turned away, by more each time."""
+    angles = np.arange(40) ** 1.2 / 14
+    turned = angles + np.where(np.arange(40) % 3 == 0, np.arange(40) / 25, 0)
+    documents, queries = (np.stack([np.cos(a), np.sin(a)], axis=1) for a in (angles, turned))
+    index = NearestNeighbors(n_neighbors=40, metric="cosine").fit(documents)
+    shared = []
+    for place in range(40):
+        found, wanted = (
+            [near for near in index.kneighbors(rows[[place]], return_distance=False)[0] if near != place][:10]
+            for rows in (queries, documents)
+        )
+        shared.append(len({*found} & {*wanted}) / 10)
+    assert shared[1] == shared[2] == 1 > shared[39]
+    assert space_recall(queries, documents) == pytest.approx(np.mean(shared))
+    assert space_recall(documents, documents) == 1
 
 
 def test_the_map_into_a_space_is_least_squares():

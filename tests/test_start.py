@@ -4,6 +4,7 @@ import logging
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 from training_runs import flags, losses, same_weights
 
@@ -102,3 +103,48 @@ def test_patience_counts_from_the_start(train, dev, tiny_folder):
     settings = {**DESTROYS, "eval_steps": 1, "max_steps": 9}
     run = train(backbone=str(tiny_folder), dev=[dev], patience=2, **settings)
     assert run.record["stages"][0]["steps"] == 2
+
+
+def test_scores_in_half_precision_are_those_of_the_weights(
+    tmp_path, tiny_folder, sentences, callable_encoder, monkeypatch
+):
+    """What a run logs of its start is what anybody measures of it afterwards."""
+    from rankencoder.training.loop import stage
+
+    arguments, compute, halves = stage.SentenceTransformerTrainingArguments, EncoderTrainer.compute_loss, []
+
+    def watched(self, *args, **kwargs):
+        found = compute(self, *args, **kwargs)
+        halves.append("forward" in vars(self.model))
+        return found
+
+    monkeypatch.setattr(EncoderTrainer, "compute_loss", watched)
+    monkeypatch.setattr(  # as on a GPU
+        stage, "SentenceTransformerTrainingArguments", lambda **given: arguments(**{**given, "bf16": True})
+    )
+    a, b = sentences[:200], sentences[300:500]
+    gold = np.random.default_rng(0).normal(size=200)
+    (tmp_path / "dev.tsv").write_text(
+        "".join(f"{score}\t{x}\t{y}\n" for score, x, y in zip(gold, a, b, strict=True))
+    )
+    run = rankencoder.distill(
+        sentences,
+        tmp_path / "out",
+        teacher=callable_encoder,
+        student=tiny_folder,
+        dev=[str(tmp_path / "dev.tsv")],
+        batch_size=64,
+        max_steps=3,
+        eval_steps=1,
+        learning_rate=1e-3,
+        device="cpu",
+        progress=False,
+    )
+    assert halves == [True] * 3  # the steps themselves stay in half precision
+    for folder, scores in (
+        (tiny_folder, (run.record["stage"]["start"], run.record["dev"]["before"])),
+        (run.encoder, (run.record["stage"]["best"]["dev"], run.record["dev"]["after"])),
+    ):
+        model = SentenceTransformer(str(folder), device="cpu")
+        cosines = model.similarity_pairwise(model.encode(a), model.encode(b)).numpy()
+        assert scores == pytest.approx([spearmanr(gold, cosines).statistic] * 2, abs=5e-5)

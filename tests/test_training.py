@@ -185,7 +185,7 @@ def test_ctrl_c_leaves_a_checkpoint_and_one_line(run_cli, monkeypatch, tmp_path,
     settings = {**SMALL, "max_steps": 5000, "save_steps": 100, "backbone": backbone}
     code, _, err = run_cli("train", corpus_file, *flags(**settings), "-o", out)
     assert code == 130
-    assert err.splitlines()[-1].startswith("error: interrupted; rankencoder train --resume -o OUTPUT goes on")
+    assert err.splitlines()[-1].startswith(f"error: interrupted; rankencoder train --resume -o {out} goes on")
     (whole,) = out.glob("work/stage-1/checkpoint-*/manifest.json")  # where it stopped, not where one was due
     state = json.loads((whole.parent / "trainer_state.json").read_text())
     assert state["global_step"] == state["log_history"][-1]["step"] == 4

@@ -46,8 +46,10 @@ def unit(rows):
 
 def opened(path, sentences):
     """Open a file that does not say which sentences it is of."""
+    file = VectorFile(path, sentences)
     with pytest.warns(TrainingWarning, match="only their number was checked"):
-        return VectorFile(path, sentences)
+        file.check()
+    return file
 
 
 def test_sentences_know_their_lines(kept, tmp_path):
@@ -66,6 +68,7 @@ def test_vectors_of_encode_file(tiny_folder, corpus, kept, tmp_path, suffix):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         teacher = VectorFile(path, kept)
+        teacher.check()
     from sentence_transformers import SentenceTransformer
 
     expected = SentenceTransformer(str(tiny_folder), device="cpu").encode(list(kept))
@@ -129,7 +132,7 @@ def changed(vectors, row, value):
 def test_bad_vectors(kept, tmp_path, vectors, change, message):
     np.save(tmp_path / "v.npy", change(vectors))
     with pytest.raises(InputError, match=message):
-        VectorFile(tmp_path / "v.npy", kept)
+        VectorFile(tmp_path / "v.npy", kept).check()
 
 
 def test_a_duplicate_that_no_one_asks_for_may_be_bad(kept, tmp_path, vectors):
@@ -138,7 +141,7 @@ def test_a_duplicate_that_no_one_asks_for_may_be_bad(kept, tmp_path, vectors):
 
 
 def test_bad_files(tiny_folder, corpus, kept, tmp_path, vectors):
-    with pytest.raises(InputError, match=r"no such file: .*none\.npy"):
+    with pytest.raises(InputError, match=r"no such file of vectors: .*none\.npy"):
         VectorFile(tmp_path / "none.npy", kept)
     with pytest.raises(InputError, match=r"corpus\.txt: vectors are read from \.npy or \.parquet files"):
         VectorFile(corpus, kept)
@@ -176,7 +179,7 @@ def test_bad_parquet_files(kept, tmp_path, vectors):
         pq.write_table(pa.table(columns), path, row_group_size=4)
         with pytest.raises(InputError, match=message), warnings.catch_warnings():
             warnings.simplefilter("ignore", TrainingWarning)
-            VectorFile(path, kept)
+            VectorFile(path, kept).check()
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(InputError, match=r"v\.parquet is not a readable Parquet file"):
         VectorFile(path, kept)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -88,7 +88,11 @@ def _encode_static(model: SentenceTransformer, sentences: list[str], progress: b
     static: Any = model[0]
     model.eval()
     out = []
-    with torch.inference_mode(), tqdm(total=len(sentences), desc="Encoding", disable=not progress) as bar:
+    with (
+        torch.inference_mode(),
+        _one_thread(),
+        tqdm(total=len(sentences), desc="Encoding", disable=not progress) as bar,
+    ):
         for start in range(0, len(sentences), _TOKENIZED):
             part = sentences[start : start + _TOKENIZED]
             rows = [row.ids for row in static.tokenizer.encode_batch_fast(part, add_special_tokens=False)]
@@ -100,6 +104,17 @@ def _encode_static(model: SentenceTransformer, sentences: list[str], progress: b
             )
             bar.update(len(part))
     return torch.cat(out)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Let torch use one thread: on busy cores, waiting for others takes longer than adding a few vectors."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _vectors(model: SentenceTransformer, features: dict[str, Any]) -> torch.Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
 
 _LONGEST = 2000  # characters of a message
 
@@ -19,6 +20,14 @@ class InputError(ValueError):
     def __init__(self, message: str) -> None:
         half = _LONGEST // 2
         super().__init__(message if len(message) <= _LONGEST else f"{message[:half]} … {message[-half:]}")
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C in a run whose folder it can be resumed in."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"the run in {folder} can be resumed")
+        self.folder = folder
 
 
 class ReferenceWarning(UserWarning):

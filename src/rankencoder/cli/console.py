@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import re
+import shlex
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from typer.core import TyperCommand
 
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, Interrupted
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,9 +24,7 @@ if TYPE_CHECKING:
 
     from rankencoder.scale.cluster import RayCluster
 
-# what continues the interrupted work of a command
-RESUMED_BY = dict.fromkeys(("build", "encode", "evaluate", "index"), "the same command")
-RESUMED_BY |= {name: f"rankencoder {name} --resume -o OUTPUT" for name in ("train", "distill")}
+_REPEATED = ("build", "encode", "evaluate", "index")  # commands that go on if given once more
 
 
 class OneLineCommand(TyperCommand):
@@ -43,8 +42,10 @@ class OneLineCommand(TyperCommand):
         except OSError as error:
             fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
         except KeyboardInterrupt as stop:
-            resumed_by = RESUMED_BY.get(self.name or "")
-            advice = str(stop) or (f"{resumed_by} goes on where it stopped" if resumed_by else "")
+            command = "the same command" if self.name in _REPEATED else ""
+            if isinstance(stop, Interrupted):
+                command = f"rankencoder {self.name} --resume -o {shlex.quote(str(stop.folder))}"
+            advice = f"{command} goes on where it stopped" if command else str(stop)
             fail("interrupted" + (f"; {advice}" if advice else ""), code=130)
         except Exception as error:
             # typer's own errors have exit codes; which click they are from depends on its version

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -77,11 +78,19 @@ class ApiEncoder:
             base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
         )
         self._client = openai.OpenAI(api_key=_read_key(self.url), base_url=self.url, timeout=_TIMEOUT)
-        readable = re.sub(r"[^\w.-]+", "-", model)[:60]
-        self._stored = StoredVectors(cache_root("api", f"{readable}-{digest([self.url, model])[:16]}"))
-        self._dimension = self._stored_dimension()
         self._answered = False
         self._lock = Lock()
+
+    @cached_property
+    def _stored(self) -> StoredVectors:
+        """The cache; to open it, all of it is read."""
+        readable = re.sub(r"[^\w.-]+", "-", self.model)[:60]
+        return StoredVectors(cache_root("api", f"{readable}-{digest([self.url, self.model])[:16]}"))
+
+    @cached_property
+    def _dimension(self) -> int | None:
+        found = self._stored.read(list(self._stored.keys())[:1])
+        return next((len(row) for row in found.values()), None)
 
     def encode(self, sentences: list[str]) -> np.ndarray:
         """Return the vectors of sentences, ``[len(sentences), dimension]``, asking for those not stored.
@@ -98,7 +107,7 @@ class ApiEncoder:
         except InputError as error:
             if not (kept := len(self._stored.keys())):
                 raise
-            raise InputError(f"{error}; {kept:,} vectors are kept: run the same command again") from error
+            raise InputError(f"{error}; {kept:,} vectors are kept, and not paid for again") from error
         found |= self._stored.read(map(sentence_key, missing))
         return np.array([found[key] for key in keys])
 
@@ -213,10 +222,6 @@ class ApiEncoder:
             raise InputError(
                 f"{self.name} returned a zero, NaN or infinite vector for {shorten(sentence)!r}: drop it"
             )
-
-    def _stored_dimension(self) -> int | None:
-        found = self._stored.read(list(self._stored.keys())[:1])
-        return next((len(row) for row in found.values()), None)
 
     def _explain(self, error: openai.APIError) -> str:
         """Return what went wrong and what to do."""

@@ -44,7 +44,7 @@ class Committee:
         :param mean: Of the student's cosines of random pairs: with the deviation, the scale to keep.
         """
         target = self.config.target
-        references = [torch.from_numpy(self._vectors(i, _REFERENCES)) for i in range(len(self.tables))]
+        references = [torch.from_numpy(self._taught(table, _REFERENCES)) for table in self.tables]
         weights = self.config.weight or [1.0] * len(self.tables)
         similarity = TeacherSimilarity(references, "ranks" if target == "ranks" else "cosine")
         similarity.mix = Mix([weight / sum(weights) for weight in weights])
@@ -52,9 +52,12 @@ class Committee:
             similarity.mix = standardised_mix(self._pairs(similarity), weights, mean, deviation)
         return similarity
 
-    def scale(self, number: int) -> tuple[float, float]:
-        """Return mean and standard deviation of one teacher's cosines of random pairs."""
-        return cosine_scale(self._vectors(number, _SAMPLE))
+    def scale(self, table: np.ndarray) -> tuple[float, float]:
+        """Return mean and standard deviation of an encoder's cosines of random pairs.
+
+        :param table: Its unit vectors of all sentences.
+        """
+        return cosine_scale(self._taught(table, _SAMPLE))
 
     def targets(self, similarity: TeacherSimilarity, rows: np.ndarray) -> np.ndarray:
         """Return the teachers' similarities of some sentences, ``[n, n]``."""
@@ -75,12 +78,12 @@ class Committee:
             )
         return found
 
-    def _vectors(self, number: int, most: int) -> np.ndarray:
-        return np.asarray(self.tables[number][spread_rows(self.rows, most)], dtype=np.float32)
+    def _taught(self, table: np.ndarray, most: int) -> np.ndarray:
+        return np.asarray(table[spread_rows(self.rows, most)], dtype=np.float32)
 
     def _pairs(self, similarity: TeacherSimilarity) -> list[np.ndarray]:
         """Return each teacher's similarities of the same pairs of sentences."""
-        vectors = [torch.from_numpy(self._vectors(i, _SAMPLE)) for i in range(len(self.tables))]
+        vectors = [torch.from_numpy(self._taught(table, _SAMPLE)) for table in self.tables]
         upper = np.triu_indices(len(vectors[0]), k=1)
         return [matrix.numpy()[upper] for matrix in similarity.each(vectors)]
 

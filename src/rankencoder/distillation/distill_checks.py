@@ -1,15 +1,15 @@
-"""Fail-fast checks that run before a distillation starts, and the question of an API's cost."""
+"""Fail-fast checks that run before a distillation starts, and the question of what APIs cost."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import chain
 
+from rankencoder.distillation.api_encoder import ApiEncoder
 from rankencoder.distillation.distill_config import DistillConfig, Kind
-from rankencoder.distillation.layer_student import drop_layers
 from rankencoder.distillation.static_student import corpus_tokenizer, token_texts
-from rankencoder.distillation.student_sources import load_student
+from rankencoder.distillation.student_sources import load_student, student_kind
 from rankencoder.distillation.teacher_sources import (
     API,
     OBJECT,
@@ -35,19 +35,31 @@ def check_distillation(config: DistillConfig, kind: Kind) -> None:
         twice = next(name for name in config.teacher if config.teacher.count(name) > 1)
         raise InputError(f"{twice} is a teacher twice: to let it count more, set `weight`")
     check_machine(config)
-    for name in config.teacher:
-        check_teacher(name)
-        if name.startswith(API):
-            open_api(name, config)  # says that there is no key
+    check_teachers(config, range(len(config.teacher)))
     if kind == "static":
         static_teacher(config)
-    if kind == "layers":
-        drop_layers(load_student(config), config.layers)  # says how many there are
     if kind == "encoder" and len(config.teacher) == 1 and _is_own_teacher(config):
         raise InputError(
             f"{config.student} would learn from itself, and one teacher alone has nothing new to say: add "
             "other teachers, or choose a smaller student"
         )
+
+
+def check_resumed(config: DistillConfig, teachers: Iterable[int], student: bool) -> None:
+    """Make sure that what a resumed run still needs is there: some teachers, and perhaps the student."""
+    check_machine(config)
+    check_teachers(config, teachers)
+    if student:
+        student_kind(config)
+
+
+def check_teachers(config: DistillConfig, numbers: Iterable[int]) -> None:
+    """Make sure that teachers are there, and that APIs have a key."""
+    for number in numbers:
+        name = config.teacher[number]
+        check_teacher(name)
+        if name.startswith(API):
+            open_api(name, config)
 
 
 def _is_own_teacher(config: DistillConfig) -> bool:
@@ -60,17 +72,24 @@ def _is_own_teacher(config: DistillConfig) -> bool:
     )
 
 
-def confirm_cost(
-    config: DistillConfig, kind: Kind, sentences: Sentences, confirm: Callable[[str], bool] | None
-) -> None:
-    """Say what an API will cost, the words of a static student included, and ask before anything is sent."""
-    for number, name in enumerate(config.teacher):
-        if not name.startswith(API):
-            continue
+def open_apis(
+    config: DistillConfig,
+    kind: Kind,
+    sentences: Sentences,
+    numbers: Iterable[int],
+    confirm: Callable[[str], bool] | None,
+) -> dict[int, ApiEncoder]:
+    """Return those of some teachers that are APIs, by their places, once somebody agreed to what they cost.
+
+    The words of a static student are counted in.
+    """
+    opened = {n: open_api(config.teacher[n], config) for n in numbers if config.teacher[n].startswith(API)}
+    for number, api in opened.items():
         words: list[str] = []
         if kind == "static" and number == static_teacher(config):
             words = token_texts(corpus_tokenizer(None, sentences))
-        estimate = open_api(name, config).estimate(chain(sentences, words), price=config.api_price or None)
+        estimate = api.estimate(chain(sentences, words), price=config.api_price or None)
         LOG.info("%s", estimate)
         if confirm is not None and estimate.sentences and not confirm(str(estimate)):
             raise InputError("nothing was sent: resume the run to go on")
+    return opened

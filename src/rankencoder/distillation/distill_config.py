@@ -19,7 +19,7 @@ from rankencoder.training.run_settings import (
     RunSettings,
     setting,
 )
-from rankencoder.training.settings_file import read_settings
+from rankencoder.training.settings_file import merge_settings
 from rankencoder.training.settings_model import validate
 
 STATIC = "static"
@@ -134,11 +134,8 @@ class GivenDistillation(GivenSettings):
 
 def read_distillation(values: Mapping[str, Any], file: str | Path | None = None) -> GivenDistillation:
     """Return the settings of a file and those given, which go before; None stands for "not given"."""
-    stored, places = read_settings(Path(file)) if file is not None else ({}, {})
-    given = {name: value for name, value in values.items() if value is not None}
-    chosen = {name: value for name, value in {**stored, **given}.items() if value is not None}
-    where = {name: place for name, place in places.items() if name not in given}
-    found = validate(chosen, DistillConfig, where)
+    chosen, places = merge_settings(values, file)
+    found = validate(chosen, DistillConfig, places)
     return GivenDistillation({name: found[name] for name in DistillConfig.model_fields if name in found})
 
 

@@ -20,22 +20,22 @@ from rankencoder.distillation.agreement import (
     measure_agreement,
     measure_speed,
     megabytes,
-    neighbor_recall,
 )
 from rankencoder.distillation.committee import Committee, cosine_scale, spread_rows
 from rankencoder.distillation.dev_gain import measure_gain
 from rankencoder.distillation.distill_card import write_card
 from rankencoder.distillation.distill_config import DistillConfig, GivenDistillation, Kind
 from rankencoder.distillation.layer_student import drop_layers
+from rankencoder.distillation.sentence_vectors import SentenceVectors, describe_origin
 from rankencoder.distillation.static_student import TakenRows, make_static
 from rankencoder.distillation.student_sources import load_student
 from rankencoder.distillation.teacher_sources import is_file, open_teacher, open_vectors, static_teacher
-from rankencoder.distillation.teacher_space import fit_map, map_into_space
+from rankencoder.distillation.teacher_space import fit_map, map_into_space, space_recall
 from rankencoder.distillation.text_collator import TextCollator
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.io.manifest import check_manifest, write_manifest
-from rankencoder.io.storage import new_file, new_folder, read_json, write_json
+from rankencoder.io.storage import new_folder
 from rankencoder.provenance import provenance
 from rankencoder.training.checks import check_batches
 from rankencoder.training.loop.stage import Trained, make_evaluator, train_stage, training_arguments
@@ -44,35 +44,28 @@ from rankencoder.training.run_outputs import write_record
 from rankencoder.training.sentences import Sentences, load_sentences, store_sentences, unknown_share
 from rankencoder.training.teaching.distillation_loss import DistillationLoss
 from rankencoder.training.teaching.targets import TeacherSimilarity
-from rankencoder.training.teaching.teachers import (
-    BATCH,
-    EncodedSentences,
-    VectorSource,
-    is_whole,
-    load_vectors,
-    write_vectors,
-)
+from rankencoder.training.teaching.teachers import BATCH, is_whole
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 LOG = logging.getLogger("rankencoder.distillation")
 _HELD_OUT = 3  # sentences at least: fewer have no two pairs to correlate
-_TIMED = 256  # sentences that a speed is measured on
 _MAPPED = 50_000  # sentences that a map into a teacher's space is fitted on
 
 
 class DistillationRun:
     """Runs the steps of a distillation in a folder. What is there already is not made again.
 
-    :param objects: The teachers that are Python objects, at their places.
+    :param objects: The teachers that are Python objects, by their places.
     """
 
     def __init__(
-        self, config: DistillConfig, kind: Kind, folder: Path, objects: Sequence[Any], progress: bool
+        self, config: DistillConfig, kind: Kind, folder: Path, objects: dict[int, Any], progress: bool
     ) -> None:
         self.config, self.kind, self.folder, self.work = config, kind, folder, folder / "work"
         self.objects, self.progress = objects, progress
+        self.vectors = SentenceVectors(config, self.work, objects, progress)
         self.seconds: dict[str, float] = {}
 
     def begin(self, corpus: Any, given: GivenDistillation, *, overwrite: bool) -> None:
@@ -87,6 +80,25 @@ class DistillationRun:
             if held_out < _HELD_OUT:
                 raise InputError(f"{len(stored):,} sentences are too few to hold some out: give more text")
             check_batches(self.config, len(stored) - held_out)
+            for name in filter(is_file, self.config.teacher):
+                open_vectors(name, stored).check()
+            if self.kind != "static":
+                self._write_start(new / "work", stored)
+
+    @property
+    def missing_teachers(self) -> list[int]:
+        """The teachers that still have something to encode."""
+        missing = {*range(len(self.config.teacher))} - self.vectors.encoded
+        if self.kind == "static" and not is_whole(self.work / "start"):
+            missing.add(static_teacher(self.config))
+        return sorted(missing)
+
+    @property
+    def is_student_missing(self) -> bool:
+        """Whether the student as it was given is still needed."""
+        return not is_whole(self.work / "start") or (
+            self.kind == "layers" and self.vectors.origin_folder is None
+        )
 
     @cached_property
     def sentences(self) -> Sentences:
@@ -110,6 +122,7 @@ class DistillationRun:
             "format": 1,
             "finished": False,
             "kind": "distillation",
+            "student": {"kind": self.kind},  # a resumed run cannot tell once the student is deleted
             "config": self.config.model_dump(),
             **provenance(),
             "corpus": {
@@ -119,14 +132,12 @@ class DistillationRun:
             },
         }
         write_record(self.folder, self.record)
-        if self.kind != "static":
-            self._start()  # says what is wrong with it before the teachers work for hours
         with self._timed("teachers", f"Encoding {len(self.sentences):,} sentences by the teachers"):
             tables = [self._teacher(number) for number in range(len(self.config.teacher))]
         with self._timed("start", "Making the student's start"):
             start = self._start()
         committee = Committee(self.config.teacher, tables, np.array(self.taught.rows["row"]), self.config)
-        origin = self._origin()
+        origin = self.vectors.origin(self.sentences) if self.kind == "layers" else None
         held = self._held_vectors(start)
         similarity = committee.similarity(*self._scale(committee, held, origin))
         dissent = committee.warn_of_dissent(similarity)
@@ -141,17 +152,17 @@ class DistillationRun:
         after = measure_agreement(vectors, targets)
         self.record |= {
             "student": {"kind": self.kind, "start": self._about_start(), "megabytes": megabytes(model)},
-            "teachers": [read_json(self._place(i) / "about.json") for i in range(len(tables))],
+            "teachers": [self.vectors.about(number) for number in range(len(tables))],
             "dissent": dissent and {**dissent.record(), "name": self.config.teacher[dissent.teacher]},
             "held_out": len(self.held_out),
             "agreement": {"before": before.record(), "after": after.record()},
-            "sentences_per_second": self._speed(model),
+            "sentences_per_second": measure_speed(Encoder(model, batch_size=BATCH), self._held_texts),
             "stage": {key: value for key, value in trained.about.items() if key != "history"},
             "history": trained.about["history"],
         }
         if self.config.space == "teacher":
             own = np.asarray(tables[0][self.held_out], dtype=np.float32)
-            self.record["space"] = {"recall": neighbor_recall(vectors @ own.T, own @ own.T)}
+            self.record["space"] = {"recall": space_recall(vectors, own)}
         if self.config.dev:
             self.record["dev"] = measure_gain(
                 self.config.dev, Encoder(self.work / "start", device=self.config.torch_device), Encoder(model)
@@ -167,53 +178,8 @@ class DistillationRun:
         yield
         self.seconds[name] = round(time.perf_counter() - began, 3)
 
-    # -- teachers
-
-    def _place(self, number: int) -> Path:
-        return self.work / "teachers" / str(number)
-
     def _teacher(self, number: int) -> np.ndarray:
-        """Return a teacher's vectors of all sentences, made if they are not there yet."""
-        name, folder = self.config.teacher[number], self._place(number)
-        title = f"Teacher {number + 1} of {len(self.config.teacher)}"
-        if not is_whole(folder / "vectors") or not self._is_known(number):
-            about: dict[str, Any] = {"name": name}
-            source: VectorSource
-            if is_file(name):
-                source = open_vectors(name, self.sentences)
-            else:
-                opened = open_teacher(name, self.objects[number], self.config)
-                source = EncodedSentences(opened, self.sentences)
-                own = getattr(opened, "encoder", opened)
-                if isinstance(own, Encoder) and own.model is not None:
-                    about["megabytes"] = megabytes(own.model)
-                    about["sentences_per_second"] = self._speed_of(own)
-            about |= {"dimension": source.dimension, "fingerprint": source.fingerprint()}
-            with new_file(folder / "about.json") as path:
-                write_json(path, about)
-            write_vectors(source, self.sentences, folder / "vectors", progress=self.progress, title=title)
-        return load_vectors(folder / "vectors")
-
-    def _is_known(self, number: int) -> bool:
-        """Return whether what is to be said of a teacher was written down."""
-        try:
-            return "fingerprint" in read_json(self._place(number) / "about.json")
-        except InputError:
-            return False
-
-    def _origin(self) -> np.ndarray | None:
-        """Return the vectors of the whole encoder whose layers are kept, to be learnt as well."""
-        if self.kind != "layers":
-            return None
-        whole = EncodedSentences(Encoder(load_student(self.config), batch_size=BATCH), self.sentences)
-        own = whole.fingerprint()
-        for number in range(len(self.config.teacher)):
-            if read_json(self._place(number) / "about.json")["fingerprint"] == own:
-                return load_vectors(self._place(number) / "vectors")
-        folder = self.work / "origin"
-        if not is_whole(folder):
-            write_vectors(whole, self.sentences, folder, progress=self.progress, title="Whole student")
-        return load_vectors(folder)
+        return self.vectors.teacher(number, self.sentences, self._held_texts)
 
     # -- the student
 
@@ -223,30 +189,36 @@ class DistillationRun:
 
         folder = self.work / "start"
         if not is_whole(folder):
-            shutil.rmtree(folder, ignore_errors=True)
-            set_seed(self.config.seed)
-            model = self._make_start()
-            with new_folder(folder) as new:
-                model.save_pretrained(str(new), create_model_card=False)
-                write_manifest(new)
+            self._write_start(self.work, self.sentences)
         check_manifest(folder)
         return SentenceTransformer(str(folder), device=self.config.torch_device)
 
-    def _make_start(self) -> SentenceTransformer:
+    def _write_start(self, work: Path, sentences: Sentences) -> None:
+        shutil.rmtree(work / "start", ignore_errors=True)
+        set_seed(self.config.seed)
+        model = self._make_start(work, sentences)
+        with new_folder(work / "start") as new:
+            model.save_pretrained(str(new), create_model_card=False)
+            write_manifest(new)
+
+    def _make_start(self, work: Path, sentences: Sentences) -> SentenceTransformer:
         if self.kind == "static":
             number = static_teacher(self.config)
-            opened = open_teacher(self.config.teacher[number], self.objects[number], self.config)
+            opened = open_teacher(self.config.teacher[number], self.objects.get(number), self.config)
             opened = opened if isinstance(opened, Encoder) else Encoder(opened, batch_size=BATCH)
             known = TakenRows(self._teacher(number), np.array(self.taught.rows["row"]))
             return make_static(opened, self.taught, known, dim=self.config.dim, progress=self.progress)
         model = load_student(self.config)
         tokenizer: Any = model.tokenizer
-        if hasattr(tokenizer, "unk_token_id") and (share := unknown_share(self.sentences, tokenizer)) > 0.5:
+        if hasattr(tokenizer, "unk_token_id") and (share := unknown_share(sentences, tokenizer)) > 0.5:
             raise InputError(
                 f"the student's tokenizer does not know {share:.0%} of the tokens: choose a student for the "
                 "language of the corpus"
             )
-        return drop_layers(model, self.config.layers) if self.kind == "layers" else model
+        if self.kind != "layers":
+            return model
+        describe_origin(work, Encoder(model))
+        return drop_layers(model, self.config.layers)
 
     def _scale(
         self, committee: Committee, held: np.ndarray, origin: np.ndarray | None
@@ -260,9 +232,7 @@ class DistillationRun:
         """
         if self.kind == "encoder":
             return cosine_scale(held)
-        if origin is not None:
-            return cosine_scale(np.asarray(origin[spread_rows(committee.rows, 2000)], dtype=np.float32))
-        return committee.scale(0)
+        return committee.scale(committee.tables[0] if origin is None else origin)
 
     def _held_vectors(self, model: SentenceTransformer) -> np.ndarray:
         return Encoder(model, batch_size=BATCH).encode(self._held_texts)
@@ -311,15 +281,10 @@ class DistillationRun:
 
     # -- figures
 
-    def _speed_of(self, encoder: Encoder) -> float:
-        return round(measure_speed(encoder, self._held_texts[:_TIMED]), 1)
-
-    def _speed(self, model: SentenceTransformer) -> float:
-        return self._speed_of(Encoder(model, batch_size=BATCH))
-
     def _about_start(self) -> dict[str, Any]:
         start = Encoder(self.work / "start", device=self.config.torch_device, batch_size=BATCH)
-        return {"megabytes": megabytes(start.model), "sentences_per_second": self._speed_of(start)}
+        speed = measure_speed(start, self._held_texts)
+        return {"megabytes": megabytes(start.model), "sentences_per_second": speed}
 
     def _close(self, model: SentenceTransformer) -> None:
         """Write encoder, card and record, and delete checkpoints and vectors."""

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankencoder.distillation.distill_config import GivenDistillation, read_distillation
+from rankencoder.distillation.distill_config import read_distillation
 from rankencoder.errors import InputError
-from rankencoder.io.storage import check_local
+from rankencoder.training.run import need_libraries
+from rankencoder.training.run_settings import is_in_memory
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -79,55 +80,32 @@ def distill(
     >>> run.load().encode(["A cat sleeps."]).shape
     (1, 16)
     """
+    need_libraries("distilling", "accelerate", "datasets")
+    from rankencoder.distillation.teacher_sources import names_of
+
     if resume and config is not None:
         raise InputError("a resumed run has its own settings: leave the `config` file out")
-    objects, given = _given(corpus, output, teacher, student, config, settings)
-    if "output" not in given.values:
-        raise InputError("no output folder: set `output`")
-    folder = Path(given.values["output"])
-    check_local(folder)
-    from rankencoder.distillation.distill_checks import check_distillation, confirm_cost
+    objects = [] if teacher is None else list(teacher) if isinstance(teacher, (list, tuple)) else [teacher]
+    names = {"corpus": "" if is_in_memory(corpus) else corpus, "output": output, "student": student}
+    given = read_distillation({**settings, **names, "teacher": names_of(objects) or None}, config)
+    folder = given.folder
+    from rankencoder.distillation.distill_checks import check_distillation, check_resumed, open_apis
     from rankencoder.distillation.distillation_run import DistillationRun
-    from rankencoder.distillation.student_sources import student_kind
+    from rankencoder.distillation.student_sources import resumed_kind, student_kind
     from rankencoder.training.run_folder import locked, resumed_settings
 
     with locked(folder):
         if resume:
             given = resumed_settings(folder, given, read_distillation)
-        kind = student_kind(given.draft)
+        kind = (resumed_kind(folder) if resume else None) or student_kind(given.draft)
         resolved = given.resolve(kind)
-        check_distillation(resolved, kind)
-        objects = objects or [None] * len(resolved.teacher)
-        run = DistillationRun(
-            resolved, kind, folder, objects, sys.stderr.isatty() if progress is None else progress
-        )
-        if not resume:
-            in_memory = corpus is not None and not isinstance(corpus, (str, Path))
-            run.begin(corpus if in_memory else resolved.corpus or None, given, overwrite=overwrite)
-        confirm_cost(resolved, kind, run.sentences, confirm)
+        progress = sys.stderr.isatty() if progress is None else progress
+        run = DistillationRun(resolved, kind, folder, dict(enumerate(objects)), progress)
+        if resume:
+            check_resumed(resolved, run.missing_teachers, run.is_student_missing)
+        else:
+            check_distillation(resolved, kind)
+            source = corpus if is_in_memory(corpus) else resolved.corpus or None
+            run.begin(source, given, overwrite=overwrite)
+        run.objects.update(open_apis(resolved, kind, run.sentences, run.missing_teachers, confirm))
         return Distillation(folder, run.finish())
-
-
-def _given(
-    corpus: Any,
-    output: str | Path | None,
-    teacher: Any,
-    student: str | Path | None,
-    config: str | Path | None,
-    settings: dict[str, Any],
-) -> tuple[list[Any], GivenDistillation]:
-    """Return the teachers as they were given, and all settings, checked one by one."""
-    from rankencoder.distillation.teacher_sources import names_of
-    from rankencoder.training.run import need_libraries
-
-    need_libraries("distilling", "accelerate", "datasets")
-    objects = [] if teacher is None else list(teacher) if isinstance(teacher, (list, tuple)) else [teacher]
-    if objects:
-        settings = {**settings, "teacher": names_of(objects)}
-    if student is not None:
-        settings = {**settings, "student": str(student)}
-    if corpus is not None:  # sentences in memory have no name
-        settings = {**settings, "corpus": str(corpus) if isinstance(corpus, (str, Path)) else ""}
-    if output is not None:
-        settings = {**settings, "output": str(output)}
-    return objects, read_distillation(settings, config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rankencoder.distillation.distill_config import STATIC, DistillConfig, Kind
+from rankencoder.distillation.distill_config import RECIPES, STATIC, DistillConfig, Kind
 from rankencoder.encoder_sources import (
     check_encoder_name,
     encoder_folder,
@@ -13,6 +13,7 @@ from rankencoder.encoder_sources import (
     split_prompt,
 )
 from rankencoder.errors import InputError
+from rankencoder.io.storage import RUN, read_json
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -33,6 +34,12 @@ def student_kind(config: DistillConfig) -> Kind:
     folder = Path(encoder_folder(name))
     plain = folder.is_dir() and not (folder / "modules.json").exists()
     return "backbone" if plain else "encoder"
+
+
+def resumed_kind(folder: Path) -> Kind | None:
+    """Return what kind of student a begun run has, if its record says so."""
+    kind = read_json(folder / RUN).get("student", {}).get("kind")
+    return kind if kind in RECIPES else None
 
 
 def load_student(config: DistillConfig) -> SentenceTransformer:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rankencoder.distillation.api_encoder import ApiEncoder
 from rankencoder.distillation.distill_config import DistillConfig
-from rankencoder.distillation.vector_file import VectorFile
+from rankencoder.distillation.vector_file import VectorFile, open_rows
 from rankencoder.encoder_sources import check_model, split_prompt
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
@@ -49,8 +49,7 @@ def check_teacher(name: str) -> None:
     if name.startswith((API, OBJECT)):
         return
     if is_file(name):
-        if not Path(name).is_file():
-            raise InputError(f"no such file of vectors: {name}")
+        open_rows(Path(name))
         return
     check_model(split_prompt(name)[0])
 
@@ -58,14 +57,15 @@ def check_teacher(name: str) -> None:
 def open_teacher(name: str, given: Any, config: DistillConfig) -> Encoder | RankEncoder:
     """Open a teacher that encodes sentences.
 
-    :param given: The object itself, where it is one.
+    :param given: The object itself, where it is one; an API that is open already.
     """
     if name.startswith(OBJECT):
         if given is None:
             raise InputError(f"teacher {name.removeprefix(OBJECT)} is a Python object: give it again")
         return open_model(given, device=config.torch_device, batch_size=BATCH)
     if name.startswith(API):
-        opened = Encoder(open_api(name, config), batch_size=_SENT)
+        api = given if isinstance(given, ApiEncoder) else open_api(name, config)
+        opened = Encoder(api, batch_size=_SENT)
         opened.name = name
         return opened
     return open_model(name, device=config.torch_device, batch_size=BATCH)

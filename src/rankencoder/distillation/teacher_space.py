@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from rankencoder.distillation.agreement import neighbor_recall
+
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
@@ -25,6 +27,15 @@ def fit_map(student: np.ndarray, teacher: np.ndarray) -> np.ndarray:
     gram = s.T @ s
     gram += _RIDGE * np.trace(gram) / len(gram) * np.eye(len(gram))
     return np.asarray(np.linalg.solve(gram, s.T @ t).T)
+
+
+def space_recall(queries: np.ndarray, documents: np.ndarray) -> float:
+    """Return how many of the 10 documents next to each query of the teacher the student's query finds.
+
+    :param queries: The student's unit vectors, in the teacher's space.
+    :param documents: The teacher's unit vectors of the same sentences; each is a query to the others.
+    """
+    return neighbor_recall(queries @ documents.T, documents @ documents.T)
 
 
 def map_into_space(model: SentenceTransformer, weight: np.ndarray) -> None:

@@ -28,20 +28,29 @@ class VectorFile:
         and, to check against, "text". It has one row for each usable line of the corpus (neither empty nor
         over-long), duplicates too, in the same order.
     :param sentences: The stored sentences of that corpus.
-    :raises InputError: If the vectors are of another text, or some row is no vector.
+    :raises InputError: If the vectors are of another text.
     """
 
     def __init__(self, path: str | Path, sentences: Sentences) -> None:
         self.path = Path(path)
         self.name = str(path)
         self._sentences = sentences
-        self._file = _open(self.path)
+        self._file = open_rows(self.path)
         self.dimension = self._file.shape[1]
-        self._check_text()
-        for start in range(0, len(sentences), _BLOCK):
-            self.rows(start, start + _BLOCK)
+        self._says_text = self._check_text()
 
     part = _BLOCK
+
+    def check(self) -> None:
+        """Read all rows once: a row that is no vector is found before hours of work, not after."""
+        if not self._says_text:
+            warnings.warn(
+                f"{self.path} does not say which sentences its vectors are of: only their number was checked",
+                TrainingWarning,
+                stacklevel=2,
+            )
+        for start in range(0, len(self._sentences), _BLOCK):
+            self.rows(start, start + _BLOCK)
 
     def rows(self, start: int, stop: int) -> np.ndarray:
         """Return the float32 unit vectors of the stored sentences from one row up to another."""
@@ -65,7 +74,8 @@ class VectorFile:
         """Return the digest of the file."""
         return file_digest(self.path)
 
-    def _check_text(self) -> None:
+    def _check_text(self) -> bool:
+        """Make sure that the vectors are of these sentences, and return whether the file says of which."""
         rows, lines = self._file.shape[0], self._sentences.lines
         if rows != lines:
             raise InputError(
@@ -73,14 +83,9 @@ class VectorFile:
                 "nor over-long, duplicates counted): encode this corpus again"
             )
         sha256 = self._file.text_sha256()
-        if sha256 is None:
-            warnings.warn(
-                f"{self.path} does not say which sentences its vectors are of: only their number was checked",
-                TrainingWarning,
-                stacklevel=4,
-            )
-        elif sha256 != self._sentences.lines_sha256:
+        if sha256 not in (None, self._sentences.lines_sha256):
             raise InputError(f"{self.path} holds vectors of another text: encode this corpus again")
+        return sha256 is not None
 
 
 class _Rows(Protocol):
@@ -95,12 +100,13 @@ class _Rows(Protocol):
         """Return the digest of the sentences, where the file says which they are."""
 
 
-def _open(path: Path) -> _Rows:
+def open_rows(path: Path) -> _Rows:
+    """Open a file of vectors, whichever sentences they are of."""
     formats: dict[str, Any] = {".npy": _Array, ".parquet": _Table}
     if path.suffix not in formats:
         raise InputError(f"{path}: vectors are read from {' or '.join(formats)} files")
     if not path.is_file():
-        raise InputError(f"no such file: {path}")
+        raise InputError(f"no such file of vectors: {path}")
     rows: _Rows = formats[path.suffix](path)
     if 0 in rows.shape:
         raise InputError(f"{path} holds no vectors")

@@ -28,7 +28,7 @@ from rankencoder.training.run_settings import (
     Seed,
     setting,
 )
-from rankencoder.training.settings_file import read_settings
+from rankencoder.training.settings_file import merge_settings
 from rankencoder.training.settings_model import validate
 
 if TYPE_CHECKING:
@@ -162,13 +162,9 @@ class Given(GivenSettings):
 
 def read_given(values: Mapping[str, Any], file: str | Path | None = None) -> Given:
     """Return the settings of a file and those given, which go before; None stands for "not given"."""
-    stored, places = read_settings(Path(file)) if file is not None else ({}, {})
-    if stored.get("listwise", "none") is None:
-        stored["listwise"] = "none"  # as earlier versions wrote it
-    given = {name: value for name, value in values.items() if value is not None}
-    chosen = {name: value for name, value in {**stored, **given}.items() if value is not None}
+    chosen, places = merge_settings(values, file, {"listwise": "none"})  # as earlier versions wrote it
     _drop_removed(chosen, places)
-    found = validate(chosen, TrainConfig, {name: places[name] for name in places if name not in given})
+    found = validate(chosen, TrainConfig, places)
     if found.get("options"):
         from rankencoder.training.methods.method import absolute_options
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.errors import InputError
-from rankencoder.io.storage import check_local
 from rankencoder.training.config import Given, read_given
 from rankencoder.training.gather import is_first_process
+from rankencoder.training.run_settings import is_in_memory
 
 if TYPE_CHECKING:
     from rankencoder.model import RankEncoder
@@ -77,10 +77,7 @@ def train(
     if resume and config is not None:
         raise InputError("a resumed run has its own settings: leave the `config` file out")
     given = _given(corpus, output, config, settings)
-    if "output" not in given.values:
-        raise InputError("no output folder: set `output`")
-    folder = Path(given.values["output"])
-    check_local(folder)
+    folder = given.folder
     from rankencoder.training.execution import Execution
     from rankencoder.training.plan import make_plan
     from rankencoder.training.run_folder import locked, resumed_settings
@@ -91,8 +88,8 @@ def train(
         plan = make_plan(given)
         run = Execution(plan, folder, sys.stderr.isatty() if progress is None else progress)
         if not resume:
-            in_memory = corpus is not None and not isinstance(corpus, (str, Path))
-            run.begin(corpus if in_memory else plan.config.corpus or None, given, overwrite=overwrite)
+            source = corpus if is_in_memory(corpus) else plan.config.corpus or None
+            run.begin(source, given, overwrite=overwrite)
         return TrainingRun(folder, run.finish())
 
 
@@ -118,11 +115,8 @@ def _given(
 ) -> Given:
     """Return the settings that were given, checked one by one."""
     need_libraries("training", "accelerate", "datasets", "matplotlib")
-    if corpus is not None:  # sentences in memory have no name
-        settings = {**settings, "corpus": str(corpus) if isinstance(corpus, (str, Path)) else ""}
-    if output is not None:
-        settings = {**settings, "output": str(output)}
-    return read_given(settings, None if config is None else Path(config))
+    name = "" if is_in_memory(corpus) else corpus
+    return read_given({**settings, "corpus": name, "output": output}, config)
 
 
 def need_libraries(work: str, *names: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from rankencoder.encoder_sources import split_prompt
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, Interrupted
 from rankencoder.io.storage import RUN, check_free, check_kinds, previous_folder, read_json, replace_folder
 from rankencoder.training.run_outputs import write_record
 from rankencoder.training.run_settings import GivenSettings, RunSettings
@@ -20,7 +20,7 @@ G = TypeVar("G", bound=GivenSettings)
 
 @contextmanager
 def locked(output: Path) -> Iterator[None]:
-    """Keep all other trainings out of a folder."""
+    """Keep all other trainings out of a folder, and say after Ctrl-C that this one can be resumed."""
     from filelock import FileLock, Timeout
 
     output.parent.mkdir(parents=True, exist_ok=True)
@@ -29,6 +29,10 @@ def locked(output: Path) -> Iterator[None]:
         with FileLock(file, timeout=0):
             try:
                 yield
+            except KeyboardInterrupt as stop:
+                if stop.args or not (output / WORK).exists():
+                    raise
+                raise Interrupted(output) from None
             finally:
                 with suppress(PermissionError):  # Windows deletes no open file
                     file.unlink(missing_ok=True)

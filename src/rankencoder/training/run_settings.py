@@ -9,6 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
+from rankencoder.errors import InputError
+from rankencoder.io.storage import check_local
 from rankencoder.training.settings_file import write_settings
 from rankencoder.training.settings_model import Settings
 
@@ -128,6 +130,19 @@ class GivenSettings:
         """The settings, right in all that depends on no model."""
         raise NotImplementedError
 
+    @property
+    def folder(self) -> Path:
+        """The folder to write."""
+        if "output" not in self.values:
+            raise InputError("no output folder: set `output`")
+        check_local(self.values["output"])
+        return Path(self.values["output"])
+
     def write(self, path: Path, config: RunSettings) -> None:
         """Write what was given as YAML, and the other settings as comments."""
         write_settings(path, self.values, config.model_dump())
+
+
+def is_in_memory(corpus: Any) -> bool:
+    """Return whether a corpus is no file or folder but the sentences themselves."""
+    return corpus is not None and not isinstance(corpus, (str, Path))

@@ -96,6 +96,7 @@ def train_stage(
     if trainer.best is not None:
         model.load_state_dict(trainer.best["weights"])
     model.eval()
+    vars(model).pop("forward", None)  # accelerate's, which casts to half precision
     trainer.step = None
     gc.collect()  # frees the graphs and their memory now, not in the midst of the next stage
     about = _about(trainer, seconds, checkpoint)

@@ -88,9 +88,14 @@ class EncoderTrainer(SentenceTransformerTrainer):
         super().log(logs, start_time)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """Score the model without a trace: the training goes on as if nobody had looked."""
-        with torch.random.fork_rng(devices=[]):  # upstream's empty data loader draws a seed
-            return super().evaluate(*args, **kwargs)
+        """Score the model at full precision and without a trace: training goes on as if nobody had looked."""
+        half = vars(self.model).pop("forward", None)  # accelerate's, which casts to half precision
+        try:
+            with torch.random.fork_rng(devices=[]):  # upstream's empty data loader draws a seed
+                return super().evaluate(*args, **kwargs)
+        finally:
+            if half is not None:
+                vars(self.model)["forward"] = half
 
     @cached_property
     def _own_parameters(self) -> dict[str, torch.nn.Parameter]:

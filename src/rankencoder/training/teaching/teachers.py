@@ -148,8 +148,9 @@ def write_vectors(
         for number, start in enumerate(starts):
             stop = min(start + source.part, len(sentences))
             if not parts.is_finished(number):
+                rows = source.rows(start, stop).astype("<f2")  # its errors are not those of writing
                 with parts.write(number) as path:
-                    source.rows(start, stop).astype("<f2").tofile(path)
+                    rows.tofile(path)
             bar.update(stop - start)
     shutil.rmtree(folder, ignore_errors=True)  # it is damaged
     with new_folder(folder) as new:
