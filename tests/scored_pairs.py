@@ -30,3 +30,19 @@ def write_sts(root, sentences):
         path.parent.mkdir(exist_ok=True, parents=True)
         write_pairs(path, make_pairs(sentences, 40 + i, seed=i))
     return root
+
+
+def write_senteval_dev(downstream, sentences, number=40):
+    """Write the dev sets of STS-B and SICK as SentEval has them, and return their pairs."""
+    stsb, sick = (make_pairs(sentences, number, seed=seed) for seed in (101, 102))
+    rows = [f"main\tMSRvid\t2012\t{i}\t{p.score}\t{p.a}\t{p.b}" for i, p in enumerate(stsb)]
+    _write_lines(downstream / "STS/STSBenchmark/sts-dev.csv", rows)
+    header = "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment"
+    rows = [f"{i}\t{p.a}\t{p.b}\t{p.score}\tNEUTRAL" for i, p in enumerate(sick)]
+    _write_lines(downstream / "SICK/SICK_trial.txt", [header, *rows])
+    return stsb, sick
+
+
+def _write_lines(path, lines):
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

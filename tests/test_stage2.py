@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from scored_pairs import make_pairs, write_pairs
+from scored_pairs import make_pairs, write_pairs, write_senteval_dev
 from training_runs import SMALL, losses, same_weights
 
 import rankencoder
@@ -53,6 +53,38 @@ def test_the_target_makes_a_difference(train, base, tmp_path):
         train("no", target=5)
     with pytest.raises(InputError, match=r"target is 'cosin'.*did you mean 'cosine'\?"):
         train("no", target="cosin")
+    assert not (tmp_path / "no").exists()
+
+
+def test_fetched_dev_sets_by_name_and_each_stage_by_its_own(
+    train, run_cli, corpus_file, backbone, sentences, tmp_path, monkeypatch
+):
+    from scipy.stats import spearmanr
+    from sentence_transformers import SentenceTransformer
+
+    monkeypatch.setenv("RANKENCODER_DATA", str(tmp_path / "data"))
+    code, _, err = run_cli(
+        "train", corpus_file, "-o", tmp_path / "no", "--backbone", backbone, "--dev", "stsb"
+    )
+    assert code == 2
+    assert "dev set 'stsb' is not there" in err
+    assert "data fetch" in err
+    stsb, sick = write_senteval_dev(tmp_path / "data/senteval/downstream", sentences)
+    dev = {"dev": ["stsb"], "stage2_dev": ["stsb", "sickr"], "eval_steps": 2}
+    run = train(**dev, **LEARNS)
+    first, second = (stage["best"]["dev"] for stage in run.record["stages"])
+
+    def score(folder, pairs):
+        model = SentenceTransformer(str(folder), device="cpu")
+        a, b = (model.encode([pair[i] for pair in pairs], normalize_embeddings=True) for i in (0, 1))
+        return spearmanr([pair.score for pair in pairs], (a * b).sum(axis=1)).statistic
+
+    assert first == pytest.approx(score(run.folder / "base", stsb), abs=1e-6)
+    both = [score(run.encoder, pairs) for pairs in (stsb, sick)]
+    assert second == pytest.approx(sum(both) / 2, abs=1e-6)
+    assert run.record["config"]["dev"][0].endswith("data/senteval/downstream/STS/STSBenchmark/sts-dev.csv")
+    with pytest.raises(InputError, match=r"no such file: .*nowhere\.tsv"):
+        train("no", stage2_dev=["nowhere.tsv"])
     assert not (tmp_path / "no").exists()
 
 

@@ -15,6 +15,7 @@ from pydantic import model_validator
 from rankencoder.errors import InputError
 from rankencoder.training.presets import PRESETS, PRESETS_BY_METHOD
 from rankencoder.training.run_settings import (
+    DATA,
     METHOD,
     RUNNING,
     STAGE_2,
@@ -25,6 +26,7 @@ from rankencoder.training.run_settings import (
     GivenSettings,
     Power,
     RunSettings,
+    ScoredPairs,
     Seed,
     setting,
 )
@@ -37,6 +39,10 @@ if TYPE_CHECKING:
 
 class TrainConfig(RunSettings):
     """The settings of a training, each with its type, default, bounds and help."""
+
+    stage2_dev: list[ScoredPairs] = setting(
+        [], "Scored pairs that choose E2's weights; empty for those of dev. Repeatable.", DATA
+    )
 
     preset: Literal["best", "paper", "authors-code"] = setting(
         "best",
@@ -91,6 +97,7 @@ class TrainConfig(RunSettings):
     def inputs(self) -> list[tuple[str, str]]:
         """Return what is read, by the names of settings."""
         read = [*super().inputs(), ("backbone", self.backbone)]
+        read += [("stage2_dev", file) for file in self.stage2_dev]
         read += [("base_encoder", name) for name in self.base_encoder]
         texts = ((name, value) for name, value in self.options.items() if isinstance(value, str))
         return read + [(f"option {name}", value) for name, value in texts]
