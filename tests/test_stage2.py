@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from scored_pairs import make_pairs, write_pairs, write_senteval_dev
 from training_runs import SMALL, losses, same_weights
@@ -86,6 +87,29 @@ def test_fetched_dev_sets_by_name_and_each_stage_by_its_own(
     with pytest.raises(InputError, match=r"no such file: .*nowhere\.tsv"):
         train("no", stage2_dev=["nowhere.tsv"])
     assert not (tmp_path / "no").exists()
+
+
+def test_references_can_be_ranked_by_raw_inner_products(train, base, sentences, tmp_path):
+    """As in the authors' inference: unit queries, raw reference vectors; the form survives saving."""
+    from scipy.stats import spearmanr
+    from sentence_transformers import SentenceTransformer
+
+    given = {"base_encoder": str(base), "form": "exact", "rank_weight": 1.0, **LEARNS}
+    run = train(normalize_reference=False, **given)
+    loaded = run.load()
+    model = SentenceTransformer(str(run.encoder), device="cpu")
+    queries = model.encode(sentences[:5], normalize_embeddings=True).astype(float)
+    raw = model.encode(loaded.reference.sentences).astype(float)
+    expected = spearmanr(queries @ raw.T, axis=1).statistic
+    found = loaded.similarity(sentences[:5], sentences[:5])
+    np.testing.assert_allclose(found, expected, atol=2e-4)
+    ranks = loaded.rank_vectors(sentences[:5])
+    np.testing.assert_allclose(ranks @ ranks.T, expected, atol=2e-4)
+    lengths = np.linalg.norm(raw, axis=1, keepdims=True)
+    by_cosine = spearmanr(queries @ (raw / lengths).T, axis=1).statistic
+    assert np.abs(by_cosine - expected).max() > 2e-3
+    with pytest.raises(InputError, match=r"raw reference vectors .* need form exact, not compact"):
+        train("no", normalize_reference=False, **{**given, "form": "compact"})
 
 
 def test_patience_ends_a_stage(train, tmp_path, sentences, monkeypatch):

@@ -90,6 +90,11 @@ class TrainConfig(RunSettings):
     form: Literal["exact", "compact", "linear"] = setting(
         "compact", "Form of the RankEncoder written: exact, compact or linear.", STAGE_2
     )
+    normalize_reference: bool = setting(
+        True,
+        "Rank references by cosine; no for inner products with raw vectors, as in the authors' inference.",
+        STAGE_2,
+    )
 
     cuda_graphs: bool = setting(True, "Replay steps as CUDA graphs, on a GPU.", RUNNING)
     compile: bool = setting(False, "Compile the layers of those steps, for long runs.", RUNNING)
@@ -111,6 +116,8 @@ class TrainConfig(RunSettings):
         if self.teachers and (self.only_base or self.base_encoder):
             other = "only_base trains no E2" if self.only_base else "base_encoder gives trained ones"
             raise ValueError(f"teachers are trained for E2, and {other}: choose one of them")
+        if not self.normalize_reference and self.form != "exact":
+            raise ValueError(f"raw reference vectors (normalize_reference) need form exact, not {self.form}")
         if len(set(self.teachers)) < len(self.teachers):
             raise ValueError(f"a method can teach once: {', '.join(self.teachers)} names one twice")
         return self

@@ -196,6 +196,7 @@ class Execution:
                 self.folder / step.output,
                 beside=self.work / "own-reference",
                 progress=self.progress,
+                normalize=self.plan.config.normalize_reference,
                 form=self.plan.config.form,
                 rank_weight=step.rank_weight,
             )
