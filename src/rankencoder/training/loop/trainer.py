@@ -6,6 +6,7 @@ import math
 import shutil
 import time
 import warnings
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,8 @@ class EncoderTrainer(SentenceTransformerTrainer):
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """Score the model without a trace: the training goes on as if nobody had looked."""
-        with torch.random.fork_rng(devices=[]):  # upstream's empty data loader draws a seed
+        scoring = getattr(self.loss, "scoring", nullcontext)  # a method's own way, in stage 1
+        with torch.random.fork_rng(devices=[]), scoring():  # upstream's empty data loader draws a seed
             return super().evaluate(*args, **kwargs)
 
     @cached_property
