@@ -3,7 +3,7 @@
 import numpy as np
 
 from rankencoder.evaluation.sts_data import SEVEN, SUBSETS
-from rankencoder.io.pairs import ScoredPair
+from rankencoder.io.pairs import DEV_FILES, ScoredPair
 
 
 def make_pairs(sentences, number, seed=0):
@@ -41,6 +41,23 @@ def write_senteval_dev(downstream, sentences, number=40):
     rows = [f"{i}\t{p.a}\t{p.b}\t{p.score}\tNEUTRAL" for i, p in enumerate(sick)]
     _write_lines(downstream / "SICK/SICK_trial.txt", [header, *rows])
     return stsb, sick
+
+
+def write_senteval(downstream, sentences, number=24):
+    """Write all sets as SentEval has them, small."""
+    write_senteval_dev(downstream, sentences, number)
+    for year in SEVEN[:5]:
+        for i, subset in enumerate(SUBSETS[year]):
+            pairs = make_pairs(sentences, number, seed=int(year[3:]) + i)
+            folder = downstream / "STS" / f"{year}-en-test"
+            _write_lines(folder / f"STS.input.{subset}.txt", [f"{p.a}\t{p.b}" for p in pairs])
+            _write_lines(folder / f"STS.gs.{subset}.txt", [str(p.score) for p in pairs])
+    stsb, sick = downstream / DEV_FILES["stsb"], downstream / DEV_FILES["sickr"]
+    for other in ("sts-train.csv", "sts-test.csv"):
+        stsb.with_name(other).write_bytes(stsb.read_bytes())
+    for other in ("SICK_train.txt", "SICK_test_annotated.txt"):
+        sick.with_name(other).write_bytes(sick.read_bytes())
+    return downstream
 
 
 def _write_lines(path, lines):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rankencoder.scale.cluster import RayCluster
 
 # what continues the interrupted work of a command
-RESUMED_BY = dict.fromkeys(("build", "encode", "evaluate", "index"), "the same command")
+RESUMED_BY = dict.fromkeys(("build", "encode", "evaluate", "index", "reproduce"), "the same command")
 RESUMED_BY |= {name: f"rankencoder {name} --resume -o OUTPUT" for name in ("train", "distill")}
 
 

@@ -32,6 +32,8 @@ _ROBERTA = (
 )
 _AUTHORS_TEACHER = Template("This sentence : ' ", " ' means{mask}.")  # whatever the backbone
 
+_DEV_TOKENS = 128  # of a dev sentence, for its bias
+
 
 @register
 @dataclass(frozen=True)
@@ -122,10 +124,11 @@ class PromptBERTLoss(ContrastiveLoss):
         model: Any = getattr(self.model, "module", self.model)  # several processes wrap it
         model.eval()
         with torch.no_grad():
-            table = self.biases(model.max_seq_length, model.device)[0]
+            width = min(model.max_seq_length, _DEV_TOKENS + len(self.empty[0]))
+            table = self.biases(width, model.device)[0]
 
         def subtract(module: Any, inputs: Any, output: Features) -> Features:
-            tokens = output["attention_mask"].sum(dim=1) - len(self.empty[0])
+            tokens = (output["attention_mask"].sum(dim=1) - len(self.empty[0])).clamp(max=len(table) - 1)
             return {**output, "sentence_embedding": output["sentence_embedding"] - table[tokens]}
 
         hook = model[-1].register_forward_hook(subtract)
