@@ -92,7 +92,7 @@ class TrainConfig(RunSettings):
     )
     normalize_reference: bool = setting(
         True,
-        "Rank references by cosine; no for inner products with raw vectors, as in the authors' inference.",
+        "Rank references by cosine; no for inner products with raw vectors, as the authors do.",
         STAGE_2,
     )
 

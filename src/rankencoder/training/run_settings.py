@@ -9,8 +9,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from rankencoder.io.pairs import DEV_FILES
-from rankencoder.io.storage import data_folder
 from rankencoder.training.settings_file import write_settings
 from rankencoder.training.settings_model import Settings
 
@@ -30,6 +28,9 @@ def _path(name: str) -> str:
 
 
 def _scored_pairs(name: str) -> str:
+    from rankencoder.io.pairs import DEV_FILES
+    from rankencoder.io.storage import data_folder
+
     if name not in DEV_FILES or Path(name).exists():
         return _path(name)
     fetched = data_folder() / "senteval" / "downstream" / DEV_FILES[name]
@@ -72,7 +73,7 @@ class RunSettings(Settings):
     )
     dev: list[ScoredPairs] = setting(
         [],
-        "Scored pairs, a file or stsb or sickr; the weights that do best on them are kept. Repeatable.",
+        "Scored pairs (file, stsb or sickr): weights that do best on them are kept. Repeatable.",
         DATA,
         common=True,
     )
