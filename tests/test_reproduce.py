@@ -14,6 +14,7 @@ import pytest
 from hub_server import HubServer
 from scipy.stats import spearmanr
 from scored_pairs import write_senteval
+from training_runs import Killed
 
 from rankencoder.errors import InputError
 from rankencoder.evaluation.sts_data import SEVEN
@@ -21,6 +22,7 @@ from rankencoder.io.pairs import read_scored_pairs
 from rankencoder.reproduction.recipes import COLUMNS, Verdict, find_recipe, read_recipes
 from rankencoder.reproduction.reproducer import plan_reproduction, sts_texts
 from rankencoder.training.config import read_given
+from rankencoder.training.loop.trainer import EncoderTrainer
 from rankencoder.training.methods import find_method, make_method
 from rankencoder.training.methods.method import Family
 
@@ -208,9 +210,22 @@ def test_local_data_corpus_and_backbone(
     assert [words[0] for words in commands] == ["data", *["train"] * (len(commands) - 2), "evaluate"]
     code, _, err = run_cli(*commands[1], "--plan")
     assert code == 0, err
+    # the same command goes on with a killed training
+    compute = EncoderTrainer.compute_loss
+
+    def killing(self, *args, **kwargs):
+        if self.state.global_step == 2:
+            raise Killed
+        return compute(self, *args, **kwargs)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(EncoderTrainer, "compute_loss", killing)
+        run_cli(*command, "--json")
+    assert len(list((tmp_path / "out").glob("*/work"))) == 1
     code, out, err = run_cli(*command, "--json")
     assert code == 0, err
     verdict = json.loads(out)
+    assert list((tmp_path / "out").glob("*/work")) == []
     assert set(verdict["systems"]) == set(find_recipe(recipe).published)
     if recipe == "consert":
         lines = (tmp_path / "out/sts-texts.txt").read_text().splitlines()

@@ -77,7 +77,7 @@ class Verdict:
     def difference(self) -> float:
         """AVG less the published one."""
         found, published = self.averages[-1]
-        return found - published
+        return round(found - published, 2)
 
     def __str__(self) -> str:
         if self.changed:
