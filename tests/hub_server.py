@@ -11,7 +11,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 
 class HubServer:
-    """Data sets in memory; ``log`` holds method, path and range of each request.
+    """Data sets and models in memory; ``log`` holds method, path and range of each request.
 
     :ivar lies: The checksums that are told instead of the right ones, by file.
     :ivar stops_after: After so many bytes nothing more is sent.
@@ -46,6 +46,11 @@ class HubServer:
     def add(self, repository, name, content, *, large):
         self.files[repository, name] = (content, large)
 
+    def add_folder(self, repository, folder):
+        """Serve the files of a model; weights are large."""
+        for path in folder.iterdir():
+            self.add(repository, path.name, path.read_bytes(), large=path.suffix == ".safetensors")
+
     def downloads(self):
         """The files whose content was asked for."""
         return [path.rpartition("/")[2] for path, _ in self.contents()]
@@ -69,8 +74,11 @@ class HubServer:
             return self.send(request, json.dumps(about).encode(), {})
         if found := re.fullmatch(r"/api/datasets/([^/]+/[^/]+)/tree/[^/]+", path):
             return self.send(request, json.dumps(self.tree(found[1])).encode(), {})
-        found = re.fullmatch(r"/datasets/([^/]+/[^/]+)/resolve/[^/]+/(.+)", path)
-        cdn = re.fullmatch(r"/cdn/([^/]+/[^/]+)/(.+)", path)
+        if found := re.fullmatch(r"/api/models/([^/]+(?:/[^/]+)?)(?:/revision/[^/]+)?", path):
+            about = {"id": found[1], "sha": COMMIT, "siblings": self.siblings(found[1])}
+            return self.send(request, json.dumps(about).encode(), {})
+        found = re.fullmatch(r"/(?:datasets/)?([^/]+(?:/[^/]+)?)/resolve/[^/]+/(.+)", path)
+        cdn = re.fullmatch(r"/cdn/([^/]+(?:/[^/]+)?)/(.+)", path)
         key = (found or cdn) and (found or cdn).groups()
         if key not in self.files:
             return self.send(request, b"", {"X-Error-Code": "EntryNotFound"}, 404)

@@ -280,6 +280,18 @@ def test_there_is_no_dropout_and_no_head(masked_models, build_loss):
     assert not list(loss.head.parameters())
 
 
+def test_a_large_model_keeps_its_dropout(backbone):
+    """In the run itself: the plan reads the backbone once more, with its own dropout."""
+    from rankencoder.training.config import read_given
+    from rankencoder.training.plan import make_plan
+
+    for own, expected in ((False, 0.0), (True, 0.1)):
+        settings = {"backbone": str(backbone), "method": "consert", "options": {"own_dropout": own}}
+        plan = make_plan(read_given(settings))
+        model = plan.backbones.fresh(plan.trainings[0].method).module.model
+        assert {m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)} == {expected}
+
+
 # --- the encoder ---
 
 
@@ -321,7 +333,9 @@ def test_views_are_the_sentence_twice(build_loss):
 
 def test_the_authors_settings():
     defaults = ConSERT.defaults(SimpleNamespace(kind="masked", is_roberta=False, is_large=False))
-    assert defaults == ConSERT.defaults(SimpleNamespace(kind="masked", is_roberta=True, is_large=True))
+    assert defaults == ConSERT.defaults(SimpleNamespace(kind="masked", is_roberta=True, is_large=False))
+    large = ConSERT.defaults(SimpleNamespace(kind="masked", is_roberta=False, is_large=True))
+    assert large == {**defaults, "epochs": 25, "first": "none", "own_dropout": True}
     assert (defaults["batch_size"], defaults["learning_rate"], defaults["max_length"]) == (96, 5e-7, 64)
     assert (defaults["weight_decay"], defaults["warmup_steps"], defaults["epochs"]) == (0.01, 0.1, 10)
     assert (defaults["eval_steps"], defaults["patience"]) == (200, 10)
@@ -332,6 +346,7 @@ def test_the_authors_settings():
         "cutoff_rate": 0.2,
         "dropout_rate": 0.2,
         "loss_weight": 0.15,
+        "own_dropout": False,
     }
 
 

@@ -119,6 +119,17 @@ def test_edited_sentences_are_what_the_generator_says(build, masked_models, kind
     assert torch.equal(ids, before)
 
 
+def test_the_generators_dropout_is_a_switch(build):
+    """As in the authors' code: on whatever mode the loss is in, and drawn anew each time."""
+    for on in (False, True):
+        made = build("bert", generator_dropout=on)
+        inputs = {**made.inputs, "input_ids": made.loss.mask(made.inputs["input_ids"])[0]}
+        for loss in (made.loss.eval(), made.loss.train()):
+            first, second = (loss.generator(**inputs).logits for _ in range(2))
+            assert torch.equal(first, second) is not on
+        assert not any(parameter.requires_grad for parameter in made.loss.generator.parameters())
+
+
 def test_special_tokens_are_never_masked(build):
     made = build("roberta", mask_ratio=1.0)
     ids = made.inputs["input_ids"]

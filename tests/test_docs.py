@@ -26,6 +26,7 @@ NOT_RUN = {
     "pip install": "takes minutes and a network; that its extras exist is tested below",
     "rankencoder demo": "distils, which takes minutes; tests/test_demo.py runs a small one",
     "rankencoder data fetch": "needs a network; tests/test_fetch.py has a hub of its own",
+    "rankencoder reproduce": "needs a network and hours; tests/test_reproduce.py has a hub and a tiny BERT",
 }
 """How commands begin that are only parsed, and why."""
 

@@ -12,8 +12,9 @@ from hub_server import HubServer
 from huggingface_hub import constants
 
 from rankencoder.errors import InputError
-from rankencoder.evaluation.public_data import data_folder, fetch_data, unpack_senteval
+from rankencoder.evaluation.public_data import fetch_data, unpack_senteval
 from rankencoder.evaluation.sts_data import read_sts
+from rankencoder.io.storage import data_folder
 
 SIMCSE = "princeton-nlp/datasets-for-simcse"
 STSB = "x\tx\tx\t1\t4.5\ta b\tc\nx\tx\tx\t2\t0.5\td\te\n"

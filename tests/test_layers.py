@@ -21,6 +21,7 @@ LAYERS = (
     ("tuning",),
     ("search",),
     ("report",),
+    ("reproduction",),
     ("web_process",),
     ("server", "explorer"),
     ("scale",),

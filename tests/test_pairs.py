@@ -47,6 +47,27 @@ def test_real_sts_b(shared):
     assert {type(pair.score) for pair in pairs} == {float}
 
 
+def test_tables_of_senteval_are_read_as_they_are(shared, tmp_path):
+    """Against columns cut by hand; whatever the file is called."""
+    downstream = shared / "data/senteval/downstream"
+    tables = {"STS/STSBenchmark/sts-dev.csv": (1500, 4, 5, 6), "SICK/SICK_trial.txt": (500, 3, 1, 2)}
+    for number, (name, (size, *columns)) in enumerate(tables.items()):
+        lines = [line.split("\t") for line in (downstream / name).read_text(encoding="utf-8").splitlines()]
+        rows = pd.DataFrame(lines[-size:])[columns].itertuples(index=False)
+        expected = [
+            ScoredPair(" ".join(a.split()), " ".join(b.split()), float(score)) for score, a, b in rows
+        ]
+        assert len(expected) == size
+        assert read_scored_pairs(downstream / name) == expected
+        renamed = tmp_path / f"{number}.tsv"
+        renamed.write_bytes((downstream / name).read_bytes())
+        assert read_scored_pairs(renamed) == expected
+        assert list(read_pairs(renamed)) == [Pair(pair.a, pair.b) for pair in expected]
+    (tmp_path / "sts-dev.csv").write_text('x\ty\tz\t1\t4.5\ta  b\t"c\nx\ty\tz\t2\t0.5\td\n')
+    with pytest.raises(InputError, match=r"sts-dev\.csv, line 2: expected at least 7 columns, got 6"):
+        read_scored_pairs(tmp_path / "sts-dev.csv")
+
+
 def test_all_formats_agree(tmp_path):
     table = pd.DataFrame(
         {"id": range(3), "sentence2": [p.b for p in PAIRS], "score": [p.score for p in PAIRS]}

@@ -143,3 +143,94 @@ def test_templates_of_two_lengths(tmp_path):
 def test_the_bias_begins_at_0_or_2():
     with pytest.raises(InputError, match="roberta_bias_offset"):
         make_method("promptbert", {"roberta_bias_offset": 1}, {})
+
+
+# --- as the authors' code has it ---
+
+TRAINING = pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
+
+
+def mask_states(folder, texts):
+    """The state of [MASK] of whole texts, one by one and without padding, and their numbers of tokens."""
+    from transformers import AutoModel
+
+    backbone = load_backbone(str(folder))
+    model = AutoModel.from_pretrained(folder).eval()
+    states, lengths = [], []
+    for text in texts:
+        ids = backbone.tokenizer(text, return_tensors="pt")["input_ids"]
+        with torch.no_grad():
+            (found,) = model(ids).last_hidden_state[ids == backbone.tokenizer.mask_token_id]
+        states.append(found)
+        lengths.append(ids.shape[1])
+    return torch.stack(states), lengths
+
+
+@pytest.fixture
+def with_tokenizer_of(backbone, tmp_path):
+    """Puts the backbone's own tokenizer beside trained weights, without template."""
+    import shutil
+
+    def make(folder):
+        shutil.copytree(backbone, tmp_path / "plain", dirs_exist_ok=True)
+        shutil.copyfile(folder / "model.safetensors", tmp_path / "plain" / "model.safetensors")
+        return tmp_path / "plain"
+
+    return make
+
+
+@TRAINING
+def test_dev_pairs_scored_less_the_bias_and_without_full_stop(train, tmp_path, sentences, with_tokenizer_of):
+    from scipy.stats import spearmanr
+    from scored_pairs import make_pairs, write_pairs
+    from sentence_transformers import SentenceTransformer
+
+    pairs = make_pairs(sentences, 40)
+    dev = {"dev": [str(write_pairs(tmp_path / "dev.tsv", pairs))], "eval_steps": 2, "max_steps": 4}
+    run = train(method="promptbert", options={"dev_bias": True}, **dev)
+    folder = with_tokenizer_of(run.folder / "base")
+    tokenizer = load_backbone(str(folder)).tokenizer
+    head = tokenizer('This sentence of "', add_special_tokens=False)["input_ids"]
+    tail = tokenizer('" means[MASK].', add_special_tokens=False)["input_ids"]
+    ids = [tokenizer.cls_token_id, *head, *tail, tokenizer.sep_token_id]
+    place = ids.index(tokenizer.mask_token_id)
+    sides = []
+    for side in (0, 1):
+        texts = [f'This sentence of "{pair[side]}" means[MASK].' for pair in pairs]
+        states, lengths = mask_states(folder, texts)
+        added = {length - len(ids) for length in lengths}
+        table = {n: bias_by_hand(folder, ids, 1 + len(head), n)[place] for n in added}
+        sides.append(states - torch.stack([table[length - len(ids)] for length in lengths]))
+    cosines = torch.nn.functional.cosine_similarity(*sides).numpy()
+    gold = [pair.score for pair in pairs]
+    first, second = run.record["stages"]
+    assert first["best"]["dev"] == pytest.approx(spearmanr(gold, cosines).statistic, abs=1e-3)
+    # E2 is scored as it is written
+    for stage, name in ((first, "base"), (second, "encoder")):
+        model = SentenceTransformer(str(run.folder / name), device="cpu")
+        a, b = (model.encode([pair[i] for pair in pairs], normalize_embeddings=True) for i in (0, 1))
+        as_written = spearmanr(gold, (a * b).sum(axis=1)).statistic
+        assert (abs(stage["best"]["dev"] - as_written) < 1e-6) == (name == "encoder")
+
+
+@TRAINING
+def test_e1_reads_the_training_sentences_in_another_template(train, sentences, with_tokenizer_of):
+    from rankencoder.encoders import Encoder
+
+    learns = {"combine": "sum", "rank_loss_weight": 3.0, "max_steps": 2}
+    runs = {
+        template: train(template, method="promptbert", options={"teacher_template": template}, **learns)
+        for template in ("same", "authors")
+    }
+    base = runs["authors"].folder / "base"
+    found = PromptBERT(teacher_template="authors").teaching_encoder(Encoder(base, device="cpu"))(
+        sentences[:3]
+    )
+    texts = [f"This sentence : ' {text}. ' means[MASK]." for text in sentences[:3]]
+    expected, _ = mask_states(with_tokenizer_of(base), texts)
+    torch.testing.assert_close(found, torch.nn.functional.normalize(expected, dim=1), rtol=0, atol=1e-5)
+    # stage 2 learns from these vectors
+    targets = [
+        next(entry["target"] for entry in run.record["history"] if "target" in entry) for run in runs.values()
+    ]
+    assert abs(targets[0] - targets[1]) > 1e-4

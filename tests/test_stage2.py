@@ -2,8 +2,9 @@
 
 import json
 
+import numpy as np
 import pytest
-from scored_pairs import make_pairs, write_pairs
+from scored_pairs import make_pairs, write_pairs, write_senteval_dev
 from training_runs import SMALL, losses, same_weights
 
 import rankencoder
@@ -54,6 +55,61 @@ def test_the_target_makes_a_difference(train, base, tmp_path):
     with pytest.raises(InputError, match=r"target is 'cosin'.*did you mean 'cosine'\?"):
         train("no", target="cosin")
     assert not (tmp_path / "no").exists()
+
+
+def test_fetched_dev_sets_by_name_and_each_stage_by_its_own(
+    train, run_cli, corpus_file, backbone, sentences, tmp_path, monkeypatch
+):
+    from scipy.stats import spearmanr
+    from sentence_transformers import SentenceTransformer
+
+    monkeypatch.setenv("RANKENCODER_DATA", str(tmp_path / "data"))
+    code, _, err = run_cli(
+        "train", corpus_file, "-o", tmp_path / "no", "--backbone", backbone, "--dev", "stsb"
+    )
+    assert code == 2
+    assert "dev set 'stsb' is not there" in err
+    assert "data fetch" in err
+    stsb, sick = write_senteval_dev(tmp_path / "data/senteval/downstream", sentences)
+    dev = {"dev": ["stsb"], "stage2_dev": ["stsb", "sickr"], "eval_steps": 2}
+    run = train(**dev, **LEARNS)
+    first, second = (stage["best"]["dev"] for stage in run.record["stages"])
+
+    def score(folder, pairs):
+        model = SentenceTransformer(str(folder), device="cpu")
+        a, b = (model.encode([pair[i] for pair in pairs], normalize_embeddings=True) for i in (0, 1))
+        return spearmanr([pair.score for pair in pairs], (a * b).sum(axis=1)).statistic
+
+    assert first == pytest.approx(score(run.folder / "base", stsb), abs=1e-6)
+    both = [score(run.encoder, pairs) for pairs in (stsb, sick)]
+    assert second == pytest.approx(sum(both) / 2, abs=1e-6)
+    assert run.record["config"]["dev"][0].endswith("data/senteval/downstream/STS/STSBenchmark/sts-dev.csv")
+    with pytest.raises(InputError, match=r"no such file: .*nowhere\.tsv"):
+        train("no", stage2_dev=["nowhere.tsv"])
+    assert not (tmp_path / "no").exists()
+
+
+def test_references_can_be_ranked_by_raw_inner_products(train, base, sentences, tmp_path):
+    """As in the authors' inference: unit queries, raw reference vectors; the form survives saving."""
+    from scipy.stats import spearmanr
+    from sentence_transformers import SentenceTransformer
+
+    given = {"base_encoder": str(base), "form": "exact", "rank_weight": 1.0, **LEARNS}
+    run = train(normalize_reference=False, **given)
+    loaded = run.load()
+    model = SentenceTransformer(str(run.encoder), device="cpu")
+    queries = model.encode(sentences[:5], normalize_embeddings=True).astype(float)
+    raw = model.encode(loaded.reference.sentences).astype(float)
+    expected = spearmanr(queries @ raw.T, axis=1).statistic
+    found = loaded.similarity(sentences[:5], sentences[:5])
+    np.testing.assert_allclose(found, expected, atol=2e-4)
+    ranks = loaded.rank_vectors(sentences[:5])
+    np.testing.assert_allclose(ranks @ ranks.T, expected, atol=2e-4)
+    lengths = np.linalg.norm(raw, axis=1, keepdims=True)
+    by_cosine = spearmanr(queries @ (raw / lengths).T, axis=1).statistic
+    assert np.abs(by_cosine - expected).max() > 2e-3
+    with pytest.raises(InputError, match=r"raw reference vectors .* need form exact, not compact"):
+        train("no", normalize_reference=False, **{**given, "form": "compact"})
 
 
 def test_patience_ends_a_stage(train, tmp_path, sentences, monkeypatch):

@@ -190,7 +190,7 @@ class RankEncoder:
 
         :return: ``[n]`` for one sentence, ``[number, n]`` for several.
         """
-        similarities = self._base_vectors(sentences) @ self.form.reference.T
+        similarities = self.form.similarities(self._base_vectors(sentences))
         ranks = rank_vectors(similarities, method="exact").cpu().numpy()
         return ranks[0] if isinstance(sentences, str) else ranks
 

@@ -22,6 +22,7 @@ from rankencoder.cli.index import index, search
 from rankencoder.cli.info import info, version
 from rankencoder.cli.methods import methods
 from rankencoder.cli.report import report
+from rankencoder.cli.reproduce import reproduce
 from rankencoder.cli.serve import serve
 from rankencoder.cli.train import train
 from rankencoder.cli.tune import tune
@@ -39,6 +40,7 @@ _COMMANDS = (
     distill,
     train,
     methods,
+    reproduce,
     build,
     evaluate,
     report,

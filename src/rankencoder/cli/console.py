@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from rankencoder.scale.cluster import RayCluster
 
-_REPEATED = ("build", "encode", "evaluate", "index")  # commands that go on if given once more
+_REPEATED = ("build", "encode", "evaluate", "index", "reproduce")  # commands that go on if given once more
 
 
 class OneLineCommand(TyperCommand):

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from rankencoder.encoder_sources import check_model
 from rankencoder.errors import InputError, nearest
-from rankencoder.evaluation.public_data import data_folder
 from rankencoder.evaluation.result_rows import Row, rows
 from rankencoder.evaluation.results import Result, make_result, write_result
 from rankencoder.evaluation.sts_data import DEV, SEVEN, MissingDataError, PairSet, read_pair_set, read_sts
 from rankencoder.evaluation.sts_figures import AGGREGATIONS
 from rankencoder.evaluation.subjects import open_subjects
 from rankencoder.evaluation.transfer_data import TRANSFER_TASKS, read_transfer_task
-from rankencoder.io.storage import cache_root
+from rankencoder.io.storage import cache_root, data_folder
 from rankencoder.reference import SIZE
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tarfile
 from collections.abc import Sequence
@@ -10,17 +9,10 @@ from pathlib import Path
 
 from rankencoder.encoder_sources import quiet_hub
 from rankencoder.errors import InputError, first_line, nearest
-from rankencoder.io.storage import cache_root, file_digest, new_folder
+from rankencoder.io.storage import data_folder, file_digest, new_folder
 
 _REPOSITORY = "princeton-nlp/datasets-for-simcse"
 _FILES = {"senteval": "senteval.tar", "wiki1m": "wiki1m_for_simcse.txt"}
-
-
-def data_folder() -> Path:
-    """Return where fetched data lives: ``$RANKENCODER_DATA``, or a folder of the cache."""
-    if chosen := os.environ.get("RANKENCODER_DATA"):
-        return Path(chosen).expanduser()
-    return cache_root("data")
 
 
 def fetch_data(what: Sequence[str], folder: str | Path | None = None) -> Path:

@@ -12,7 +12,14 @@ import numpy as np
 
 from rankencoder.errors import InputError, nearest
 from rankencoder.io.files import bare_suffix
-from rankencoder.io.pairs import ScoredPair, make_pair, read_pair_lines, read_scored_pairs
+from rankencoder.io.pairs import (
+    DEV_FILES,
+    ScoredPair,
+    make_pair,
+    read_pair_lines,
+    read_scored_pairs,
+    senteval_rows,
+)
 
 SEVEN = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
 """The test sets that the field averages over, in its order."""
@@ -50,9 +57,9 @@ SUBSETS = {
 # the one file of a set: its name in the plain layout, and its path in SentEval's
 _SINGLE_FILES = {
     "STS-B": ("STSB/test", "STS/STSBenchmark/sts-test.csv"),
-    "STS-B dev": ("STSB/dev", "STS/STSBenchmark/sts-dev.csv"),
+    "STS-B dev": ("STSB/dev", DEV_FILES["stsb"]),
     "SICK-R": ("SICKR/test", "SICK/SICK_test_annotated.txt"),
-    "SICK-R dev": ("SICKR/trial", "SICK/SICK_trial.txt"),
+    "SICK-R dev": ("SICKR/trial", DEV_FILES["sickr"]),
 }
 
 
@@ -187,19 +194,9 @@ def _read_senteval_set(root: Path, name: str) -> PairSet:
 
 
 def _senteval_table(path: Path) -> list[ScoredPair]:
-    """Return the pairs of a table of STS-B or, with a heading and other columns, of SICK-R."""
-    is_sick = path.parent.name == "SICK"
-    columns = (1, 2, 3) if is_sick else (5, 6, 4)  # sentences and score
-    pairs = []
-    for text, place in list(read_pair_lines(_existing(path)))[int(is_sick) :]:
-        cells = text.split("\t")  # at tabs only: stray quotes would merge lines
-        if not text.strip():
-            continue
-        if len(cells) <= max(columns):
-            raise InputError(f"{place}: expected at least {max(columns) + 1} columns, got {len(cells)}")
-        a, b, score = (_single_spaced(cells[column]) for column in columns)
-        pairs.append(make_pair(a, b, score, place))
-    return pairs
+    """Return the pairs of a table of STS-B or SICK-R."""
+    rows = senteval_rows(_existing(path), is_sick=path.parent.name == "SICK")
+    return [make_pair(a, b, score, place) for (score, a, b), place in rows]
 
 
 def _senteval_subset(folder: Path, subset: str) -> list[ScoredPair]:

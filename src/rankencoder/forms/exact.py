@@ -8,15 +8,29 @@ from rankencoder.forms.form import Form
 
 
 class ExactForm(Form):
-    """Rank vectors as in the paper: one number for each reference sentence."""
+    """Rank vectors as in the paper: one number for each reference sentence.
+
+    :param lengths: Those of the reference vectors before they were normalised. With them sentences are ranked
+        by the inner product with raw vectors, as the authors' code does at inference.
+    """
 
     name = "exact"
+    lengths: torch.Tensor | None
+
+    def __init__(self, reference: torch.Tensor, lengths: torch.Tensor | None = None) -> None:
+        super().__init__(reference)
+        self.register_buffer("lengths", lengths)
 
     @property
     def dimension(self) -> int:
         """One number for each reference sentence."""
         return len(self.reference)
 
+    def similarities(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Return what is ranked: cosines, or inner products with raw reference vectors."""
+        cosines = super().similarities(vectors)
+        return cosines if self.lengths is None else cosines * self.lengths
+
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Return the rank vectors (Eq. 2-3) of the cosines with the reference sentences."""
+        """Return the rank vectors (Eq. 2-3) of the similarities to the reference sentences."""
         return self.map_ranks(vectors, lambda ranks: ranks, method="exact")

@@ -53,6 +53,10 @@ class Form(torch.nn.Module, ABC):
         super()._apply(lambda tensor: tensor.to(fn(tensor.new_empty(0)).device), recurse)  # type: ignore[no-untyped-call]
         return self
 
+    def similarities(self, vectors: torch.Tensor) -> torch.Tensor:
+        """Return what is ranked: the cosines of unit sentence vectors with the reference sentences."""
+        return vectors @ self.reference.T
+
     def map_ranks(
         self,
         vectors: torch.Tensor,
@@ -71,7 +75,7 @@ class Form(torch.nn.Module, ABC):
         for start in range(0, len(vectors), step):
             rows = slice(start, start + step)
             out[rows] = function(
-                rank_vectors(vectors[rows] @ self.reference.T, method=method, tolerance=COARSE)
+                rank_vectors(self.similarities(vectors[rows]), method=method, tolerance=COARSE)
             )
         return out
 

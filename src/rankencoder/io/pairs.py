@@ -16,7 +16,13 @@ from rankencoder.io.files import Slice, bare_suffix, read_lines
 
 _KEYS = ("sentence1", "sentence2")
 _SCORED_KEYS = ("score", *_KEYS)
+_STSB_COLUMNS = {"score": 4, "sentence1": 5, "sentence2": 6}
+_SICK_COLUMNS = {"sentence1": 1, "sentence2": 2, "score": 3}
+_SICK_HEADER = ("pair_ID", "sentence_A", "sentence_B", "relatedness_score")
 _Row = tuple[list[Any], str]  # cells and place
+
+DEV_FILES = {"stsb": "STS/STSBenchmark/sts-dev.csv", "sickr": "SICK/SICK_trial.txt"}
+"""The field's dev sets by name: their files in SentEval's folder ``downstream``."""
 
 
 class Pair(NamedTuple):
@@ -45,8 +51,8 @@ def read_scored_pairs(path: str | Path) -> list[ScoredPair]:
     """Return the pairs of a file with their gold scores, such as those of STS.
 
     A ``.jsonl`` file has the keys "score", "sentence1" and "sentence2"; a ``.csv`` file, or any other of
-    tab-separated columns, has these columns in this order or a header that names them. Blank lines are
-    skipped.
+    tab-separated columns, has these columns in this order or a header that names them. SentEval's tables of
+    STS-B (``sts-dev.csv``) and SICK (``SICK_trial.txt``) are read as they are. Blank lines are skipped.
 
     :param path: The file, plain or as ``.gz``, ``.bz2`` or ``.xz``.
     """
@@ -90,6 +96,8 @@ def _read_rows(path: Path, keys: tuple[str, ...]) -> Iterator[_Row]:
     suffix = bare_suffix(path)
     if suffix in (".jsonl", ".ndjson"):
         yield from _json_rows(path, keys)
+    elif (is_sick := _is_senteval_sick(path)) is not None:
+        yield from senteval_rows(path, is_sick=is_sick, keys=keys)
     else:
         yield from _choose_columns(_csv_rows(path) if suffix == ".csv" else _tab_rows(path), keys)
 
@@ -100,6 +108,30 @@ def read_pair_lines(path: Path) -> Iterator[tuple[str, str]]:
         if row.text is None:
             raise InputError(f"{row.place}: the line is far too long for two sentences")
         yield row.text, row.place
+
+
+def _is_senteval_sick(path: Path) -> bool | None:
+    """Say by its first line whether a file is SentEval's table of SICK; None if it is not STS-B's either."""
+    first, _ = next(read_pair_lines(path), ("", ""))
+    cells = first.split("\t")
+    if tuple(cells[:4]) == _SICK_HEADER:
+        return True
+    is_stsb = len(cells) > 6 and _number(cells[0]) is None and _number(cells[4]) is not None
+    return False if is_stsb else None
+
+
+def senteval_rows(path: Path, *, is_sick: bool, keys: tuple[str, ...] = _SCORED_KEYS) -> Iterator[_Row]:
+    """Yield what SentEval's table of STS-B, or with a header of SICK, has under some keys, row by row."""
+    columns = _SICK_COLUMNS if is_sick else _STSB_COLUMNS
+    for number, (text, place) in enumerate(read_pair_lines(path)):
+        cells = text.split("\t")  # at tabs only: stray quotes would merge lines
+        if not text.strip() or (is_sick and number == 0):
+            continue
+        if len(cells) <= max(columns.values()):
+            raise InputError(
+                f"{place}: expected at least {max(columns.values()) + 1} columns, got {len(cells)}"
+            )
+        yield [" ".join(cells[columns[key]].split()) for key in keys], place
 
 
 def _json_rows(path: Path, keys: tuple[str, ...]) -> Iterator[_Row]:

@@ -182,6 +182,13 @@ def cache_root(*parts: str) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "rankencoder", *parts)
 
 
+def data_folder() -> Path:
+    """Return where fetched data lives: ``$RANKENCODER_DATA``, or a folder of the cache."""
+    if chosen := os.environ.get("RANKENCODER_DATA"):
+        return Path(chosen).expanduser()
+    return cache_root("data")
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write a value as JSON, never holding all of it as text."""
     with open(path, "w", encoding="utf-8") as file:

@@ -15,6 +15,7 @@ from pydantic import model_validator
 from rankencoder.errors import InputError
 from rankencoder.training.presets import PRESETS, PRESETS_BY_METHOD
 from rankencoder.training.run_settings import (
+    DATA,
     METHOD,
     RUNNING,
     STAGE_2,
@@ -25,6 +26,7 @@ from rankencoder.training.run_settings import (
     GivenSettings,
     Power,
     RunSettings,
+    ScoredPairs,
     Seed,
     setting,
 )
@@ -37,6 +39,10 @@ if TYPE_CHECKING:
 
 class TrainConfig(RunSettings):
     """The settings of a training, each with its type, default, bounds and help."""
+
+    stage2_dev: list[ScoredPairs] = setting(
+        [], "Scored pairs that choose E2's weights; empty for those of dev. Repeatable.", DATA
+    )
 
     preset: Literal["best", "paper", "authors-code"] = setting(
         "best",
@@ -84,6 +90,11 @@ class TrainConfig(RunSettings):
     form: Literal["exact", "compact", "linear"] = setting(
         "compact", "Form of the RankEncoder written: exact, compact or linear.", STAGE_2
     )
+    normalize_reference: bool = setting(
+        True,
+        "Rank references by cosine; no for inner products with raw vectors, as the authors do.",
+        STAGE_2,
+    )
 
     cuda_graphs: bool = setting(True, "Replay steps as CUDA graphs, on a GPU.", RUNNING)
     compile: bool = setting(False, "Compile the layers of those steps, for long runs.", RUNNING)
@@ -91,6 +102,7 @@ class TrainConfig(RunSettings):
     def inputs(self) -> list[tuple[str, str]]:
         """Return what is read, by the names of settings."""
         read = [*super().inputs(), ("backbone", self.backbone)]
+        read += [("stage2_dev", file) for file in self.stage2_dev]
         read += [("base_encoder", name) for name in self.base_encoder]
         texts = ((name, value) for name, value in self.options.items() if isinstance(value, str))
         return read + [(f"option {name}", value) for name, value in texts]
@@ -104,6 +116,8 @@ class TrainConfig(RunSettings):
         if self.teachers and (self.only_base or self.base_encoder):
             other = "only_base trains no E2" if self.only_base else "base_encoder gives trained ones"
             raise ValueError(f"teachers are trained for E2, and {other}: choose one of them")
+        if not self.normalize_reference and self.form != "exact":
+            raise ValueError(f"raw reference vectors (normalize_reference) need form exact, not {self.form}")
         if len(set(self.teachers)) < len(self.teachers):
             raise ValueError(f"a method can teach once: {', '.join(self.teachers)} names one twice")
         return self

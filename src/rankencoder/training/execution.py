@@ -176,7 +176,8 @@ class Execution:
         return [self.folder / step.output / f"teacher-{i}" for i, _ in enumerate(step.teachers)]
 
     def _encode_targets(self, step: EncodeTargets) -> None:
-        own = {training.output for training in self.plan.trainings}
+        own = {training.output: training.method for training in self.plan.trainings}
+        student = self.plan.trainings[-1].method
         for source, folder in zip(step.teachers, self._teachers, strict=True):
             if self.is_main:
                 encode_teacher(
@@ -184,6 +185,7 @@ class Execution:
                     self.sentences,
                     folder,
                     references=step.references,
+                    method=own.get(source, student),
                     device=self.device,
                     progress=self.progress,
                 )
@@ -196,6 +198,7 @@ class Execution:
                 self.folder / step.output,
                 beside=self.work / "own-reference",
                 progress=self.progress,
+                normalize=self.plan.config.normalize_reference,
                 form=self.plan.config.form,
                 rank_weight=step.rank_weight,
             )

@@ -9,7 +9,7 @@ from rankencoder.encoder_sources import check_encoder_name
 from rankencoder.training.backbones.backbone import Backbone, load_backbone
 from rankencoder.training.checks import check_backbone, check_machine, warn_if_tuned
 from rankencoder.training.config import Given, TrainConfig
-from rankencoder.training.loop.stage import on_gpu
+from rankencoder.training.loop.stage import make_evaluator, on_gpu
 from rankencoder.training.methods import find_method, make_method
 from rankencoder.training.methods.method import Method
 from rankencoder.training.recipe import describe_recipe
@@ -122,6 +122,7 @@ def make_plan(given: Given) -> Plan:
     """Resolve the settings of a training, check all that can be checked, and list its steps."""
     shelf = BackboneShelf(given.draft)
     check_machine(given.draft)
+    make_evaluator(given.draft.stage2_dev)  # reads them
     for name in given.draft.base_encoder:
         check_encoder_name(name)
     config, method = _resolve(given, None, shelf)
@@ -137,9 +138,10 @@ def make_plan(given: Given) -> Plan:
         steps.append(step)
         teachers.append(step.output)
     if not config.only_base:
+        dev = config.stage2_dev or config.dev
         steps += [
             EncodeTargets("work/targets", tuple(teachers), config.reference_size),
-            TrainEncoder("encoder", 2, "stage-2", config, method),
+            TrainEncoder("encoder", 2, "stage-2", config.model_copy(update={"dev": dev}), method),
             WriteRankEncoder("rankencoder", config.rank_weight),
         ]
     return Plan(config, tuple(steps), shelf)

@@ -29,8 +29,21 @@ def _path(name: str) -> str:
     return str(Path(name).expanduser().resolve()) if name else ""
 
 
+def _scored_pairs(name: str) -> str:
+    from rankencoder.io.pairs import DEV_FILES
+    from rankencoder.io.storage import data_folder
+
+    if name not in DEV_FILES or Path(name).exists():
+        return _path(name)
+    fetched = data_folder() / "senteval" / "downstream" / DEV_FILES[name]
+    if not fetched.exists():
+        raise ValueError(f"dev set {name!r} is not there: {fetched}; run `data fetch`, or give a file")
+    return _path(str(fetched))
+
+
 Existing = Annotated[str, AfterValidator(_existing)]  # a path if there is one, else a hub name
 FilePath = Annotated[str, AfterValidator(_path)]
+ScoredPairs = Annotated[str, AfterValidator(_scored_pairs)]  # a file, or a fetched dev set by name
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Count = Annotated[int, Field(le=10**12)]
 Correlation = Annotated[float, Field(ge=-1, le=1)]
@@ -60,8 +73,11 @@ class RunSettings(Settings):
     column: str = setting(
         "", "Column or key that holds the sentences, where there are several.", DATA, common=True
     )
-    dev: list[FilePath] = setting(
-        [], "File of scored pairs; the weights that do best on them are kept. Repeatable.", DATA, common=True
+    dev: list[ScoredPairs] = setting(
+        [],
+        "Scored pairs (file, stsb or sickr): weights that do best on them are kept. Repeatable.",
+        DATA,
+        common=True,
     )
 
     seed: Seed = setting(42, "Random seed for initialisation, data order and dropout.", TRAINING, common=True)

@@ -6,6 +6,7 @@ import math
 import shutil
 import time
 import warnings
+from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -89,9 +90,10 @@ class EncoderTrainer(SentenceTransformerTrainer):
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """Score the model at full precision and without a trace: training goes on as if nobody had looked."""
+        scoring = getattr(self.loss, "scoring", nullcontext)  # a method's own way, in stage 1
         half = vars(self.model).pop("forward", None)  # accelerate's, which casts to half precision
         try:
-            with torch.random.fork_rng(devices=[]):  # upstream's empty data loader draws a seed
+            with torch.random.fork_rng(devices=[]), scoring():  # upstream's empty data loader draws a seed
                 return super().evaluate(*args, **kwargs)
         finally:
             if half is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -150,6 +151,10 @@ class ContrastiveLoss(nn.Module):
         :param logged: Figures to log; more can be added.
         """
         return {}
+
+    def scoring(self) -> AbstractContextManager[None]:
+        """Return a context in which dev pairs are scored; by default by the encoder as it is."""
+        return nullcontext()
 
     def state(self) -> Features:
         """Return what changes in training and no gradient trains, to be kept in checkpoints."""

@@ -42,6 +42,7 @@ class ConSERT(Method):
     :param cutoff_rate: Share of tokens or features that are cut off.
     :param dropout_rate: Share of numbers that dropout sets to 0.
     :param loss_weight: Factor of the loss.
+    :param own_dropout: Keep the backbone's dropout, as the authors do for large models, in place of none.
     """
 
     name = "consert"
@@ -55,10 +56,16 @@ class ConSERT(Method):
     cutoff_rate: Share = 0.2
     dropout_rate: Share = 0.2
     loss_weight: PositiveFloat = 0.15
+    own_dropout: bool = False
+
+    def __post_init__(self) -> None:
+        if self.own_dropout:
+            object.__setattr__(self, "dropout", None)
 
     @classmethod
     def defaults(cls, backbone: Traits) -> dict[str, Any]:
         """Return the authors' settings."""
+        large = {"epochs": 25, "first": "none", "own_dropout": True} if backbone.is_large else {}
         return {
             "batch_size": 96,
             "learning_rate": 5e-7,
@@ -68,6 +75,7 @@ class ConSERT(Method):
             "epochs": 10,
             "eval_steps": 200,
             "patience": 10,
+            **large,
         }
 
     def check(self, backbone: Backbone) -> None:

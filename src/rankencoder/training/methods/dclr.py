@@ -33,8 +33,9 @@ class DCLR(SimCSE):
     :param noise_ratio: k, noise vectors per sentence of the batch.
     :param ascent_steps: How often the noise is moved towards the sentences.
     :param ascent_size: How far each time.
-    :param variant: "paper", or "authors": their code lets the weights multiply the logits, and takes the
-        binary cross-entropy of every entry.
+    :param formula: Loss of the "paper", or of the "authors" in their code: weights multiply the logits, and
+        the binary cross-entropy is taken of every entry. What else their code does is not built: it reads
+        padding as text, puts BERT's pooler before the head, and has dropout in the complementary encoder.
     """
 
     name = "dclr"
@@ -48,28 +49,31 @@ class DCLR(SimCSE):
     noise_ratio: NonNegativeFloat = 1.0
     ascent_steps: NonNegativeInt = 4
     ascent_size: NonNegativeFloat = 1e-3
-    variant: Literal["paper", "authors"] = "paper"
+    formula: Literal["paper", "authors"] = "paper"
 
     @classmethod
     def defaults(cls, backbone: Traits) -> dict[str, Any]:
-        """Return the authors' settings; but their large models began as SimCSE's, not as plain ones."""
+        """Return the authors' settings; but their large models began as SimCSE's, not as plain ones.
+
+        Their large models, too, ask the SimCSE of the base size.
+        """
         roberta, large = backbone.is_roberta, backbone.is_large
         family, case = ("roberta", "") if roberta else ("bert", "-uncased")
-        size = "large" if large else "base"
         base = {"batch_size": 128, "learning_rate": 3e-5, "epochs": 3.0}
         bigger = {"batch_size": 64, "learning_rate": 1e-5 if roberta else 3e-5, "epochs": 1.0}
         return {
             **(bigger if large else base),
             "precision": "fp32",
-            "complementary": f"princeton-nlp/unsup-simcse-{family}-{size}{case}",
+            "complementary": f"princeton-nlp/unsup-simcse-{family}-base{case}",
             "threshold": 0.85 if roberta else 0.9,
             "noise_ratio": (5.0 if large else 2.5) if roberta else (3.0 if large else 1.0),
         }
 
     @needed("a complementary encoder", "dclr", "complementary", "the folder 'base' of a SimCSE run")
     def check(self, backbone: Backbone) -> None:
-        """Make sure that the complementary encoder is there."""
+        """Make sure that the complementary encoder is there, and that its weights can be loaded."""
         check_encoder_name(self.complementary)
+        self.companion("cpu")
 
     def companion(self, device: str | None) -> Encoder:
         """Return the complementary encoder."""
@@ -111,7 +115,7 @@ class DCLRLoss(ContrastiveLoss):
             "noise_cosine": noise_cosines.detach().sum() / max(1, noise_cosines.numel()),
         }
         logits = torch.cat([cosines, noise_cosines], dim=1) / method.temperature
-        function = dclr_loss if method.variant == "paper" else authors_dclr_loss
+        function = dclr_loss if method.formula == "paper" else authors_dclr_loss
         return function(logits, functional.pad(kept, (0, count), value=True)), logged
 
 

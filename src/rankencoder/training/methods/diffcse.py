@@ -36,6 +36,7 @@ class DiffCSE(SimCSE):
     :param rtd_weight: λ of the detection's loss.
     :param sampling: The generator's likeliest tokens, "argmax" as in the authors' code, or drawn ones,
         "sample" as in the paper.
+    :param generator_dropout: Whether the generator's dropout is on, as in their code.
     :param padding_counts: Whether padding, never replaced, is in the detection's loss, as in their code.
     """
 
@@ -49,6 +50,7 @@ class DiffCSE(SimCSE):
     mask_ratio: Share = 0.3
     rtd_weight: NonNegativeFloat = 0.005
     sampling: Literal["argmax", "sample"] = "argmax"
+    generator_dropout: bool = False
     padding_counts: bool = True
 
     @classmethod
@@ -141,6 +143,7 @@ class DiffCSELoss(ContrastiveLoss):
         super().__init__(model, method)
         self.mask = TokenMask(backbone, method.mask_ratio)
         self.generator = Frozen(method.load_generator(backbone))
+        self.generator.frozen.train(method.generator_dropout)
         self.discriminator = Discriminator(backbone)
 
     def auxiliary(self, inputs: Features, outputs: torch.Tensor, logged: Features) -> Features:

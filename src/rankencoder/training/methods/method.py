@@ -112,6 +112,10 @@ class Method:
         """
         return None
 
+    def teaching_encoder(self, encoder: Encoder) -> Encoder:
+        """Return E1 as it encodes the sentences that E2 is trained on, after the reference corpus."""
+        return encoder
+
     def prepare(self, sentences: Dataset, *, fingerprint: str, progress: bool) -> Dataset:
         """Return the sentences with the columns that the views need beside the text, all made once."""
         return sentences

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +14,7 @@ from rankencoder.training.backbones.templates import (
     Template,
     prompted_encoder,
     templated_ids,
+    templated_tokenizer,
     training_tokenizer,
 )
 from rankencoder.training.losses.contrastive import ContrastiveLoss, Features
@@ -20,11 +23,16 @@ from rankencoder.training.methods.method import Method, Rows, Traits, Views, cit
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    from rankencoder.encoders import Encoder
+
 _BERT = (Template('This sentence of "', '" means{mask}.'), Template('This sentence : "', '" means{mask}.'))
 _ROBERTA = (
     Template("This sentence : ' ", " ' means{mask}."),
     Template("The sentence : ' ", " ' means{mask}."),
 )
+_AUTHORS_TEACHER = Template("This sentence : ' ", " ' means{mask}.")  # whatever the backbone
+
+_DEV_TOKENS = 128  # of a dev sentence, for its bias
 
 
 @register
@@ -34,12 +42,18 @@ class PromptBERT(Method):
 
     :param roberta_bias_offset: First position of the template's bias with RoBERTa: 2 as for sentences, or
         0 as in the authors' code.
+    :param dev_bias: Score E1 on dev pairs by vectors less the bias, of sentences without an added full stop,
+        as the authors' code does; otherwise by the encoder that is written.
+    :param teacher_template: Template in which E1 reads the sentences that E2 is trained on: the "same" as for
+        the reference corpus, or another as in RankEncoder's code, "authors".
     """
 
     name = "promptbert"
     about = "The sentence in two templates, the state of [MASK] less the template's own bias."
     citation = cite("jiang-etal-2022-promptbert")
     roberta_bias_offset: Literal[0, 2] = 2
+    dev_bias: bool = False
+    teacher_template: Literal["same", "authors"] = "same"
 
     @classmethod
     def defaults(cls, backbone: Traits) -> dict[str, Any]:
@@ -54,6 +68,13 @@ class PromptBERT(Method):
     def encoder(self, backbone: Backbone) -> SentenceTransformer:
         """Return backbone and pooling of [MASK], with the template in the tokenizer."""
         return prompted_encoder(backbone, self.templates(backbone)[0], full_stop="promptbert")
+
+    def teaching_encoder(self, encoder: Encoder) -> Encoder:
+        """Put the authors' template into E1's tokenizer, if that is wanted."""
+        if self.teacher_template == "authors":
+            module: Any = encoder.model[0]  # type: ignore[index]
+            module.processor = templated_tokenizer(module.processor, _AUTHORS_TEACHER, "promptbert")
+        return encoder
 
     def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
         """Return the sentence, cut to ``max_length`` tokens, in both templates."""
@@ -79,6 +100,7 @@ class PromptBERTLoss(ContrastiveLoss):
     def __init__(self, model: SentenceTransformer, method: PromptBERT, backbone: Backbone) -> None:
         super().__init__(model, method)
         templates = [training_tokenizer(backbone.tokenizer, t) for t in method.templates(backbone)]
+        self.first = templates[0]
         self.empty: list[list[int]] = [template("")["input_ids"] for template in templates]
         self.before = [template("a").sequence_ids().index(0) for template in templates]
         self.pad_id = int(backbone.tokenizer.pad_token_id)
@@ -92,6 +114,30 @@ class PromptBERTLoss(ContrastiveLoss):
         tables = self.biases(mask.shape[1], mask.device)
         views = zip(tables, tokens, self.empty, strict=True)
         return vectors - torch.stack([table[count - len(empty)] for table, count, empty in views], dim=1)
+
+    @contextmanager
+    def scoring(self) -> Iterator[None]:
+        """Let the encoder give template-denoised vectors, as in training, while dev pairs are scored."""
+        if not self.method.dev_bias:
+            yield
+            return
+        model: Any = getattr(self.model, "module", self.model)  # several processes wrap it
+        model.eval()
+        with torch.no_grad():
+            width = min(model.max_seq_length, _DEV_TOKENS + len(self.empty[0]))
+            table = self.biases(width, model.device)[0]
+
+        def subtract(module: Any, inputs: Any, output: Features) -> Features:
+            tokens = (output["attention_mask"].sum(dim=1) - len(self.empty[0])).clamp(max=len(table) - 1)
+            return {**output, "sentence_embedding": output["sentence_embedding"] - table[tokens]}
+
+        hook = model[-1].register_forward_hook(subtract)
+        own, model[0].processor = model[0].processor, self.first
+        try:
+            yield
+        finally:
+            hook.remove()
+            model[0].processor = own
 
     def biases(self, width: int, device: torch.device) -> tuple[torch.Tensor, ...]:
         """Return b_T(0), b_T(1), … of both templates, as far as a batch of this width has need of them."""

@@ -16,6 +16,7 @@ from rankencoder.io.parts import Parts, clear_parts, join_vectors
 from rankencoder.io.storage import new_folder, read_array
 from rankencoder.model import RankEncoder
 from rankencoder.reference import Reference
+from rankencoder.training.methods.method import Method
 from rankencoder.training.sentences import Sentences
 from rankencoder.training.teaching.targets import Targets
 
@@ -90,18 +91,27 @@ class EncodedSentences:
 
 
 def encode_teacher(
-    source: str, sentences: Sentences, folder: Path, *, references: int, device: str | None, progress: bool
+    source: str,
+    sentences: Sentences,
+    folder: Path,
+    *,
+    method: Method,
+    references: int,
+    device: str | None,
+    progress: bool,
 ) -> None:
     """Let a teacher encode the training sentences, and a reference corpus drawn from them: the same for all.
 
     A folder that is whole stays as it is.
+
+    :param method: Whose E1 it is; it may read the training sentences otherwise than the references.
     """
     if is_whole(folder):
         return
     encoder = Encoder(source, device=device, batch_size=BATCH)
     beside = folder.with_name(f"{folder.name}-reference")
     reference = Reference.build(encoder, sentences, size=references, progress=progress, resume_beside=beside)
-    source_rows = EncodedSentences(encoder, sentences)
+    source_rows = EncodedSentences(method.teaching_encoder(encoder), sentences)
     write_vectors(source_rows, sentences, folder, reference=reference, progress=progress)
 
 
