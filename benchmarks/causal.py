@@ -104,7 +104,7 @@ def run_job(told: dict[str, Any]) -> None:
     write_result(Path(told["result"]), {**run.result, "seconds": run.seconds}, run.work)
 
 
-def final_losses(folder: Path) -> dict[str, dict[str, float]]:
+def final_losses(folder: Path) -> dict[str, dict[str, Any]]:
     """Return means over the last tenth of each stage's steps, and how often the rank loss was the larger."""
     from rankencoder.training.run_outputs import rank_share
 
@@ -127,8 +127,10 @@ def measure(run: Run, encoders: dict[str, Path]) -> None:
 
     from rankencoder.encoders import Encoder
     from rankencoder.evaluation.pair_groups import similar_pairs
+    from rankencoder.evaluation.pairwise import encode_pairs
     from rankencoder.evaluation.sts_data import SEVEN, read_sts
     from rankencoder.evaluation.vector_cache import CachedEncoder
+    from rankencoder.forms import fit_form
 
     sets = read_sts(STS, run.about["sets"] or (*SEVEN, "STS-B dev"))
     references = draw_references(run.corpus, run.told["settings"]["reference_size"])
@@ -141,36 +143,37 @@ def measure(run: Run, encoders: dict[str, Path]) -> None:
         encoder(texts)
         torch.set_float32_matmul_precision("highest")
         run.result["profiles"][role] = profile(encoder, sets, references)
+        reference = encoder(references)
+        ranks = fit_form("exact", reference)
+        centred = fit_form("linear", reference, power=-0.25, center=True)
         for pair_set in sets:
-            pairs[pair_set.name] |= similarities(encoder, references, pair_set, role)
+            found = similarities(encode_pairs(encoder, pair_set.pairs), ranks, centred)
+            pairs[pair_set.name] |= {f"{role} {kind}": values for kind, values in found.items()}
     for system in next(iter(pairs.values())):
         run.result["scores"][system] = scores({s.name: (s.gold, pairs[s.name][system]) for s in sets})
     groups = {s.name: similar_pairs(s, pairs[s.name]) for s in sets if s.name.startswith("STS-B")}
     run.result["similar-pairs"] = groups
     file = run.work / "pairs" / f"{run.told['name']}-{run.told['seed']}.npz"
     file.parent.mkdir(exist_ok=True)
-    found = {f"{system}|{name}": v for name, of in pairs.items() for system, v in of.items()}
-    np.savez_compressed(file, **{name: values.astype("<f4") for name, values in found.items()})
-
-
-def similarities(encoder: Any, references: list[str], pair_set: Any, role: str) -> dict[str, np.ndarray]:
-    """Return the similarities of pairs that the paper compares, and the best linear one."""
-    from rankencoder.blend import blend
-    from rankencoder.evaluation.pairwise import encode_pairs, pair_similarities
-    from rankencoder.forms import fit_form
-
-    reference = encoder(references)
-    encoded = encode_pairs(encoder, pair_set.pairs)
-    cosine = pair_similarities(None, encoded)
-    ranks = pair_similarities(fit_form("exact", reference), encoded)
-    centred = pair_similarities(fit_form("linear", reference, power=-0.25, center=True), encoded)
-    kinds = {
-        "cosine": cosine,
-        "ranks": ranks,
-        "blend 0.1": blend(ranks, cosine, 0.1),
-        "centred -0.25": centred,
+    kept: Any = {
+        f"{system}|{name}": v.astype("<f4") for name, of in pairs.items() for system, v in of.items()
     }
-    return {f"{role} {kind}": values for kind, values in kinds.items()}
+    np.savez_compressed(file, **kept)
+
+
+def similarities(encoded: Any, ranks: Any, centred: Any) -> dict[str, np.ndarray]:
+    """Return the similarities of pairs that the paper compares, and that by a form of its own."""
+    from rankencoder.blend import blend
+    from rankencoder.evaluation.pairwise import pair_similarities
+
+    cosine, by_rank = pair_similarities(None, encoded), pair_similarities(ranks, encoded)
+    linear = pair_similarities(centred, encoded)
+    return {
+        "cosine": cosine,
+        "ranks": by_rank,
+        "blend 0.1": blend(by_rank, cosine, 0.1),  # Eq. 7
+        "centred -0.25": linear,
+    }
 
 
 def scores(sets: dict[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, float]:

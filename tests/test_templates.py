@@ -247,3 +247,13 @@ def test_a_class_that_transformers_insists_on(tmp_path):
     prompted_encoder(load_backbone(str(tmp_path)), CAUSAL)
     with pytest.raises(InputError, match="as Qwen2Tokenizer"):
         prompted_encoder(load_backbone(str(tmp_path)), CAUSAL, full_stop="promptbert")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_copy_that_shares_the_vocabulary_is_the_same_tokenizer(kind):
+    from rankencoder.training.backbones.templates import _backend, _plain_state
+
+    tokenizer = KINDS[kind][0]()
+    copied = json.loads(_backend(tokenizer, _plain_state(tokenizer)).to_str())
+    plain = json.loads(tokenizer.backend_tokenizer.to_str())
+    assert copied == {**plain, "truncation": None, "padding": None}

@@ -164,7 +164,6 @@ def _backend(tokenizer: PreTrainedTokenizerBase, state: State) -> Tokenizer:
     backend = Tokenizer(core.model)
     added = core.get_added_tokens_decoder()
     backend.add_tokens([added[index] for index in sorted(added)])
-    backend.add_special_tokens([added[index] for index in sorted(added) if added[index].special])
     return _set_parts(backend, state)
 
 

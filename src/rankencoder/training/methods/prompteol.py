@@ -71,7 +71,8 @@ class PromptEOL(Method):
     @property
     def templates(self) -> list[Template]:
         """The templates of view 1 (and the encoder) and view 2."""
-        return [Template(*prompt.split(TEXT), bos=True) for prompt in (self.first, self.second)]
+        halves = (prompt.split(TEXT) for prompt in (self.first, self.second))
+        return [Template(before, after, bos=True) for before, after in halves]
 
     def check(self, backbone: Backbone) -> None:
         """Make sure that there are outputs to drop."""
