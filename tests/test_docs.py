@@ -25,6 +25,7 @@ NOT_RUN = {
     "python benchmarks/bench.py": "the same; that its options exist is tested below",
     "pip install": "takes minutes and a network; that its extras exist is tested below",
     "rankencoder demo": "distils, which takes minutes; tests/test_demo.py runs a small one",
+    "rankencoder train corpus.txt --method prompteol": "needs a causal model: tests/test_prompteol.py",
     "rankencoder data fetch": "needs a network; tests/test_fetch.py has a hub of its own",
     "rankencoder reproduce": "needs a network and hours; tests/test_reproduce.py has a hub and a tiny BERT",
 }

@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field
 
 from rankencoder.errors import InputError
-from rankencoder.io.storage import check_local
 from rankencoder.training.settings_file import write_settings
 from rankencoder.training.settings_model import Settings
 
@@ -151,6 +150,10 @@ class GivenSettings:
         """The folder to write."""
         if "output" not in self.values:
             raise InputError("no output folder: set `output`")
+        from rankencoder.io.storage import (
+            check_local,
+        )  # with numpy, which the command line's help can do without
+
         check_local(self.values["output"])
         return Path(self.values["output"])
 
