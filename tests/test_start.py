@@ -59,7 +59,7 @@ def test_the_command_line_says_so_too(run_cli, dev, tiny_folder, corpus_file, tm
     for number in (1, 2):  # E2 starts from the backbone as well
         assert f"\nstage {number}: Spearman at the start 100.00, best " in err
         line = next(line for line in out.splitlines() if line.startswith(f"stage {number}: 2 steps"))
-        assert ", start 100.00, best " in line
+        assert ", Spearman at the start 100.00, best " in line
         assert line.endswith(": keeping the start")
     assert same_weights(tmp_path / "run/encoder", tiny_folder)
 

@@ -65,7 +65,7 @@ def _print_sets(rows: list[Row], label: str, aggregation: str) -> None:
 
 
 def _print_scores(rows: list[Row], names: list[str]) -> None:
-    """Print a row for each similarity or, where that is too wide, a row for each set."""
+    """Print a row for each similarity, its best figures bold."""
     if not names:
         return
     best = {name: max(row.mean(name) for row in rows if name in row.values) for name in names}
@@ -74,9 +74,15 @@ def _print_scores(rows: list[Row], names: list[str]) -> None:
     for row in rows:
         cells = [_cell(row, name, best[name] if len(rows) > 1 else None) for name in names]
         table.append([f"{row.label}, {row.system}" if several else row.system, *cells])
+    _print_fitting(table)
+
+
+def _print_fitting(table: list[list[Any]]) -> None:
+    """Print a table or, where that is too wide, its columns as rows."""
     out = console()
     across = _scores_table(*table)
-    fits = out.measure(across).maximum <= out.width
+    unbounded = out.options.update_width(10 * out.width)  # otherwise nothing is wider than the terminal
+    fits = out.measure(across, options=unbounded).maximum <= out.width
     out.print(across if fits else _scores_table(*zip(*table, strict=True)), crop=False)
 
 
@@ -85,15 +91,16 @@ def _print_yes_no(rows: list[Row], name: str, label: str) -> None:
     gold = rows[0].golds[name]
     about = f"yes/no labels, {(gold == gold.max()).sum():,} of {len(gold):,} yes"
     several = len({row.label for row in rows}) > 1
-    table = [
+    table: list[list[Any]] = [["similarity", *_YES_NO]]
+    table += [
         [
             f"{row.label}, {row.system}" if several else row.system,
             *(_figure([run[key] for run in row.yes_no[name]], digits) for key, digits in _YES_NO.values()),
         ]
         for row in rows
     ]
-    console().print(f"{label}{escape(name)}: {about}; ×100, with 95% intervals")
-    console().print(_scores_table(["similarity", *_YES_NO], *table), crop=False)
+    console().print(f"{label}{escape(name)}: {about}; ×100, with 95% intervals", soft_wrap=True)
+    _print_fitting(table)
 
 
 def _figure(runs: Sequence[dict[str, float]], digits: int) -> str:
@@ -102,7 +109,7 @@ def _figure(runs: Sequence[dict[str, float]], digits: int) -> str:
     if len(values) > 1:
         return f"{np.mean(values):.{digits}f}±{np.std(values, ddof=1):.{digits}f}"
     low, high = (f"{runs[0][end]:.{digits}f}" for end in ("low", "high"))
-    return f"{values[0]:.{digits}f} ({low} to {high})"
+    return f"{values[0]:.{digits}f} ({low}–{high})"
 
 
 def _scores_table(head: Sequence[Any], *rows: Sequence[Any]) -> Table:
