@@ -63,6 +63,8 @@ class Recorder(SentenceEvaluator):
     :param pairs: The first so many of each.
     """
 
+    metric, pairs = "Spearman", "scored"
+
     def __init__(self, sample: Sample, dev: dict[str, Path], pairs: int | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.sample = sample

@@ -192,7 +192,7 @@ def test_what_a_page_says_works(page, reader):
         told = [out for out in reader.outputs if "to its teachers" in out]
         assert len(told) == 8
         assert "times as fast" in told[0]
-        assert "scored pairs" in told[-1]
+        assert "dev pairs, Spearman" in told[-1]
 
 
 def test_what_is_not_run_is_there_and_is_parsed(parsed):

@@ -39,7 +39,10 @@ def test_a_start_that_wins_is_kept_and_said(train, dev, tiny_folder, caplog):
     assert scores[0] == stage["start"] == pytest.approx(1)
     assert stage["best"] == {"step": 0, "dev": scores[0]}
     assert stage["trained"] == max(scores[2], scores[4], scores[5]) < 0.9
-    assert f"stage 1: start 100.00, best {100 * stage['trained']:.2f}: keeping the start" in caplog.messages
+    assert (
+        f"stage 1: Spearman at the start 100.00, best {100 * stage['trained']:.2f}: keeping the start"
+        in caplog.messages
+    )
     assert same_weights(run.encoder, tiny_folder)
     texts = ["The cat sees the dog", "A river moves"]
     kept, start = (
@@ -54,9 +57,9 @@ def test_the_command_line_says_so_too(run_cli, dev, tiny_folder, corpus_file, tm
     code, out, err = run_cli("train", corpus_file, *settings, "-o", tmp_path / "run")
     assert code == 0, err
     for number in (1, 2):  # E2 starts from the backbone as well
-        assert f"\nstage {number}: start 100.00, best " in err
+        assert f"\nstage {number}: Spearman at the start 100.00, best " in err
         line = next(line for line in out.splitlines() if line.startswith(f"stage {number}: 2 steps"))
-        assert ", start 100.00, best " in line
+        assert ", Spearman at the start 100.00, best " in line
         assert line.endswith(": keeping the start")
     assert same_weights(tmp_path / "run/encoder", tiny_folder)
 
@@ -69,7 +72,7 @@ def test_a_start_that_loses_is_not_spoken_of(run_cli, train, backbone, corpus_fi
     )
     code, out, err = run_cli("train", corpus_file, *settings, "--only-base", "-o", tmp_path / "run")
     assert code == 0, err
-    assert ", dev 100.00 at step 6" in out  # the same training once more
+    assert ", dev Spearman 100.00 at step 6" in out  # the same training once more
     assert "keeping" not in out + err
 
 

@@ -9,11 +9,11 @@ from scipy.stats import bootstrap, skew, spearmanr, ttest_1samp, ttest_ind
 from sklearn.neighbors import NearestNeighbors
 
 from rankencoder.errors import InputError
+from rankencoder.evaluation.pair_metrics import GRADED
 from rankencoder.evaluation.statistics import (
     Bootstrapped,
     Interval,
     alignment,
-    bootstrap_spearman,
     hubness,
     mean_gain,
     mean_interval,
@@ -39,14 +39,14 @@ def scored(number, noise, seed):
 def gain(sets, seed=0):
     """The paired gain of the last similarity of each set over the one before."""
     both = [
-        [bootstrap_spearman(gold, values, seed=seed + i) for values in pair]
+        [GRADED.bootstrap(gold, values, seed=seed + i) for values in pair]
         for i, (gold, *pair) in enumerate(sets)
     ]
     return mean_gain(both)
 
 
 def one_interval(gold, similarities):
-    found = bootstrap_spearman(gold, similarities)
+    found = GRADED.bootstrap(gold, similarities)
     return Interval.of(found.runs.mean(), found.samples)
 
 

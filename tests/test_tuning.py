@@ -17,6 +17,7 @@ from rankencoder import RankEncoder, Reference, evaluate
 from rankencoder.errors import InputError
 from rankencoder.evaluation.candidates import COSINE, Candidate, candidates_for
 from rankencoder.evaluation.choice import Judged, assign_folds, choose, cross_validate, group_pairs
+from rankencoder.evaluation.pair_metrics import GRADED
 from rankencoder.io.pairs import ScoredPair, read_scored_pairs
 from rankencoder.tuning.tuner import tune
 
@@ -47,7 +48,8 @@ def judged_sets(*sets):
     pairs = [pair for some, _ in sets for pair in some]
     similarities = np.concatenate([some for _, some in sets], axis=1)
     gold = np.array([pair.score for pair in pairs])
-    return Judged(gold, similarities, np.repeat(np.arange(len(sizes)), sizes), group_pairs(pairs))
+    numbers = np.repeat(np.arange(len(sizes)), sizes)
+    return Judged(gold, similarities, numbers, group_pairs(pairs), (GRADED,) * len(sizes))
 
 
 def scores_of(pairs):
@@ -59,8 +61,8 @@ def test_the_table_is_scipys():
     found = of(*sets)
     for i, result in enumerate(found.results):
         expected = np.mean([spearmanr(scores_of(pairs), some[i]).statistic for pairs, some in sets])
-        assert result.spearman == pytest.approx(expected, abs=1e-12)
-        assert result.gain.value == pytest.approx(result.spearman - found.cosine.spearman, abs=1e-12)
+        assert result.score == pytest.approx(expected, abs=1e-12)
+        assert result.gain.value == pytest.approx(result.score - found.cosine.score, abs=1e-12)
         assert result.gain.low <= result.gain.value <= result.gain.high
     assert sum(result.folds for result in found.results) == found.folds == 3
     assert (found.pairs, found.groups) == ({"set 0": 200, "set 1": 90}, 290)
@@ -185,7 +187,7 @@ def test_undefined_correlations_do_no_harm():
     pairs, similarities = made_up(60)
     similarities[3] = 0.5
     choice = of((pairs, similarities))
-    assert choice.results[3].spearman == 0
+    assert choice.results[3].score == 0
     json.loads(json.dumps(choice.to_dict(), allow_nan=False))
     rare = [pair._replace(score=float(i == 0)) for i, pair in enumerate(pairs)]
     assert of((rare, similarities)).chosen.is_cosine
@@ -250,7 +252,7 @@ def test_a_drowned_encoder_is_whitened(tuned, judged, tmp_path):
     expected = weight * powered + (1 - weight) * (left * right).sum(axis=1)
     assert loaded.similarity_pairwise(a, b) == pytest.approx(expected, abs=1e-4)
     gold = [pair.score for pair in judged]
-    assert choice.best.spearman == pytest.approx(spearmanr(gold, expected).statistic, abs=1e-4)
+    assert choice.best.score == pytest.approx(spearmanr(gold, expected).statistic, abs=1e-4)
 
 
 def test_every_candidate_is_what_the_model_does(tuned, judged):
@@ -266,7 +268,7 @@ def test_every_candidate_is_what_the_model_does(tuned, judged):
             by_hand = base.with_form(result.form or "exact", **result.settings)
             by_hand.rank_weight = result.rank_weight
             expected = spearmanr(gold, by_hand.similarity_pairwise(a, b)).statistic
-            assert result.spearman == pytest.approx(expected, abs=1e-4)
+            assert result.score == pytest.approx(expected, abs=1e-4)
     assert seen == wanted
 
 
@@ -410,7 +412,7 @@ def test_real_encoder_and_real_pairs(minilm, shared):
         *(torch.from_numpy(minilm.model.encode(texts)) for texts in (a, b))
     )
     expected = spearmanr([pair.score for pair in pairs], cosines).statistic
-    assert found.choice.cosine.spearman == pytest.approx(expected, abs=1e-4)
+    assert found.choice.cosine.score == pytest.approx(expected, abs=1e-4)
     alone = next(result for result in found.choice.results if result.name == "ranks alone")
     assert alone.gain.value < 0
     assert found.choice.chosen.is_cosine

@@ -21,7 +21,10 @@ Workers = Annotated[
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")]
 AnyModel = Annotated[str, typer.Argument(help="A RankEncoder, the folder of a training run, or any encoder.")]
-Dev = Annotated[list[Path] | None, typer.Option(help="Your scored pairs: .tsv, .csv, .jsonl; repeatable.")]
+Dev = Annotated[
+    list[Path] | None,
+    typer.Option(help="Your pairs, scored or labelled yes/no: .tsv, .csv, .jsonl; repeatable."),
+]
 Corpus = Annotated[Path | None, typer.Option(help="Draw a plain encoder's reference corpus from here.")]
 Size = Annotated[int, typer.Option(min=2, help="Sentences of the reference corpus.")]
 Aggregation = Annotated[str, typer.Option(help="Of sub-sets: all (the field's), mean or wmean.")]

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from rich.markup import escape
 from rich.table import Column, Table
 from rich.text import Text
@@ -16,6 +17,13 @@ from rankencoder.evaluation.result_rows import Row, averaged_sets
 from rankencoder.evaluation.statistics import Interval
 from rankencoder.evaluation.sts_data import SEVEN
 
+_YES_NO = {
+    "average precision": ("average_precision", 1),
+    "AUC": ("auc", 1),
+    "best F1": ("best_f1", 1),
+    "at similarity": ("threshold", 3),
+}  # columns: the figure, and its digits
+
 
 def print_evaluation(evaluation: Evaluation, aggregation: str) -> None:
     """Print scores, what the differences are worth, what was chosen, and where it all is."""
@@ -23,11 +31,7 @@ def print_evaluation(evaluation: Evaluation, aggregation: str) -> None:
     rows = evaluation.rows(aggregation)
     if rows:
         label = f"[bold]{escape(rows[0].label)}[/]: " if len({row.label for row in rows}) == 1 else ""
-        out.print(f"{label}Spearman ×100 ({aggregation})")
-        names = list(dict.fromkeys(name for row in rows for name in row.values))
-        seven = [name for name in (*SEVEN, "AVG") if name in names]
-        _print_scores(rows, seven)
-        _print_scores(rows, [name for name in names if name not in seven])
+        _print_sets(rows, label, aggregation)
         _print_notes(evaluation)
         for line in _gain_lines(rows):
             out.print(line)
@@ -48,8 +52,20 @@ def print_evaluation(evaluation: Evaluation, aggregation: str) -> None:
         out.print(f"A page with all of it: rankencoder report {folder} -o report.html", soft_wrap=True)
 
 
+def _print_sets(rows: list[Row], label: str, aggregation: str) -> None:
+    yes_no = list(dict.fromkeys(name for row in rows for name in row.yes_no))
+    names = list(dict.fromkeys(name for row in rows for name in row.values if name not in yes_no))
+    seven = [name for name in (*SEVEN, "AVG") if name in names]
+    if names:
+        console().print(f"{label}Spearman ×100 ({aggregation})")
+    _print_scores(rows, seven)
+    _print_scores(rows, [name for name in names if name not in seven])
+    for name in yes_no:
+        _print_yes_no([row for row in rows if name in row.yes_no], name, label)
+
+
 def _print_scores(rows: list[Row], names: list[str]) -> None:
-    """Print a row for each similarity or, where that is too wide, a row for each set."""
+    """Print a row for each similarity, its best figures bold."""
     if not names:
         return
     best = {name: max(row.mean(name) for row in rows if name in row.values) for name in names}
@@ -58,10 +74,42 @@ def _print_scores(rows: list[Row], names: list[str]) -> None:
     for row in rows:
         cells = [_cell(row, name, best[name] if len(rows) > 1 else None) for name in names]
         table.append([f"{row.label}, {row.system}" if several else row.system, *cells])
+    _print_fitting(table)
+
+
+def _print_fitting(table: list[list[Any]]) -> None:
+    """Print a table or, where that is too wide, its columns as rows."""
     out = console()
     across = _scores_table(*table)
-    fits = out.measure(across).maximum <= out.width
+    unbounded = out.options.update_width(10 * out.width)  # otherwise nothing is wider than the terminal
+    fits = out.measure(across, options=unbounded).maximum <= out.width
     out.print(across if fits else _scores_table(*zip(*table, strict=True)), crop=False)
+
+
+def _print_yes_no(rows: list[Row], name: str, label: str) -> None:
+    """Print the figures of a set with yes/no labels, a row for each similarity."""
+    gold = rows[0].golds[name]
+    about = f"yes/no labels, {(gold == gold.max()).sum():,} of {len(gold):,} yes"
+    several = len({row.label for row in rows}) > 1
+    table: list[list[Any]] = [["similarity", *_YES_NO]]
+    table += [
+        [
+            f"{row.label}, {row.system}" if several else row.system,
+            *(_figure([run[key] for run in row.yes_no[name]], digits) for key, digits in _YES_NO.values()),
+        ]
+        for row in rows
+    ]
+    console().print(f"{label}{escape(name)}: {about}; ×100, with 95% intervals", soft_wrap=True)
+    _print_fitting(table)
+
+
+def _figure(runs: Sequence[dict[str, float]], digits: int) -> str:
+    """Return a value with its interval, or mean and standard deviation of several runs."""
+    values = [run["value"] for run in runs]
+    if len(values) > 1:
+        return f"{np.mean(values):.{digits}f}±{np.std(values, ddof=1):.{digits}f}"
+    low, high = (f"{runs[0][end]:.{digits}f}" for end in ("low", "high"))
+    return f"{values[0]:.{digits}f} ({low}–{high})"
 
 
 def _scores_table(head: Sequence[Any], *rows: Sequence[Any]) -> Table:
@@ -119,6 +167,12 @@ def as_data(evaluation: Evaluation, aggregation: str) -> dict[str, Any]:
         ]
         for name in ("choice", "transfer")
     }
+    rows = evaluation.rows(aggregation)
+    sections["yes_no"] = [
+        {"model": row.label, "similarity": row.system, "set": name, "runs": runs}
+        for row in rows
+        for name, runs in row.yes_no.items()
+    ]
     files = [str(file) for file in evaluation.files]
     return {"scores": evaluation.scores(aggregation), "gains": gains, **sections, "files": files}
 

@@ -100,7 +100,7 @@ def _stage_line(name: str, stage: dict[str, Any]) -> str:
     from rankencoder.training.loop.stage import describe_kept_start
 
     best = stage["best"]
-    score = f", dev {100 * best['dev']:.2f} at step {best['step']:,}" if best else ""
+    score = f", dev {stage['metric']} {100 * best['dev']:.2f} at step {best['step']:,}" if best else ""
     if kept := describe_kept_start(stage):
         score = f", {kept}"
     steps = f"{stage['steps']:,} steps in {stage['seconds']:,.0f} s"

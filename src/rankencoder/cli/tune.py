@@ -28,8 +28,9 @@ def tune(
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """Choose between plain cosine, ranks and powers on your own scored pairs, by cross-validation.
+    """Choose between plain cosine, ranks and powers on your own pairs, by cross-validation.
 
+    Scored pairs choose by Spearman's correlation, yes/no labels (two different scores) by average precision.
     Plain cosine is kept unless another similarity is better by more than chance. Without scored pairs nothing
     is chosen: there is only advice.
 
@@ -85,13 +86,13 @@ def _print_candidates(choice: Choice) -> None:
     from rich.text import Text
 
     rows = []
-    for result in sorted(choice.results, key=lambda result: -result.spearman):
+    for result in sorted(choice.results, key=lambda result: -result.score):
         value, low, high = (f"{100 * number:+.2f}".replace("-", "−") for number in result.gain)
         interval = "" if result is choice.cosine else f"{low} to {high}"
         name = Text(result.name, style="bold" if result is choice.chosen else "")
-        rows.append((name, f"{100 * result.spearman:.2f}", value, interval, result.folds))
-    print_table(rows, "similarity", "Spearman", "gain", "95% interval", "folds")
+        rows.append((name, f"{100 * result.score:.2f}", value, interval, result.folds))
+    print_table(rows, "similarity", choice.metric, "gain", "95% interval", "folds")
     console().print(
-        "Spearman ×100; the gain over plain cosine, with intervals that hold for all candidates at once; how "
-        f"many of the {choice.folds} folds chose it\n"
+        f"{choice.metric} ×100; the gain over plain cosine, with intervals that hold for all candidates at "
+        f"once; how many of the {choice.folds} folds chose it\n"
     )

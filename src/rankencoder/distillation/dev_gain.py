@@ -1,4 +1,4 @@
-"""What labelled pairs say of a student: its correlation before and after, and the gain with its interval."""
+"""What labelled pairs say of a student: its score before and after, and the gain with its interval."""
 
 from __future__ import annotations
 
@@ -8,17 +8,27 @@ from typing import Any
 import numpy as np
 
 from rankencoder.encoders import Encoder
-from rankencoder.evaluation.statistics import Bootstrapped, bootstrap_spearman, mean_gain
-from rankencoder.io.pairs import read_scored_pairs
+from rankencoder.evaluation.pair_metrics import Metric, joint_name, metric_for
+from rankencoder.evaluation.statistics import Bootstrapped, mean_gain
+from rankencoder.io.pairs import ScoredPair, read_scored_pairs
 
 
 def measure_gain(files: Sequence[str], before: Encoder, after: Encoder) -> dict[str, Any]:
-    """Return the correlation with scored pairs before and after, averaged over files, and the gain."""
-    sets = [(score_pairs(file, before), score_pairs(file, after)) for file in files]
+    """Return the score on files of pairs before and after, averaged over files, and the gain.
+
+    Each file is scored by its own metric: average precision where its labels are yes/no, else Spearman.
+    """
+    read = [read_scored_pairs(file) for file in files]
+    metrics = [metric_for([pair.score for pair in pairs]) for pairs in read]
+    sets = [
+        (score_pairs(metric, pairs, before), score_pairs(metric, pairs, after))
+        for metric, pairs in zip(metrics, read, strict=True)
+    ]
     gain = mean_gain(sets)
     means = [float(np.mean([pair[side].runs.mean() for pair in sets])) for side in (0, 1)]
     return {
         "files": list(files),
+        "metric": joint_name(metrics),
         "before": means[0],
         "after": means[1],
         "gain": gain.value,
@@ -26,8 +36,8 @@ def measure_gain(files: Sequence[str], before: Encoder, after: Encoder) -> dict[
     }
 
 
-def score_pairs(file: str, encoder: Encoder) -> Bootstrapped:
-    """Return an encoder's correlation on a file of scored pairs, bootstrapped."""
-    a, b, gold = map(list, zip(*read_scored_pairs(file), strict=True))
+def score_pairs(metric: Metric, pairs: Sequence[ScoredPair], encoder: Encoder) -> Bootstrapped:
+    """Return an encoder's score on pairs, bootstrapped."""
+    a, b, gold = map(list, zip(*pairs, strict=True))
     cosines = (encoder(a) * encoder(b)).sum(dim=1).cpu().numpy()
-    return bootstrap_spearman(np.array(gold), cosines)
+    return metric.bootstrap(np.array(gold), cosines)

@@ -61,7 +61,7 @@ def describe_dev(record: dict[str, Any]) -> str:
     gain = f"{100 * dev['gain']:+.2f}, 95% interval {100 * low:+.2f} to {100 * high:+.2f}"
     if (record["stage"]["best"] or {}).get("step") == 0:
         gain = "nothing better was found: the start is kept"
-    return f"scored pairs: {100 * dev['before']:.2f} -> {100 * dev['after']:.2f} ({gain})"
+    return f"dev pairs, {dev['metric']}: {100 * dev['before']:.2f} -> {100 * dev['after']:.2f} ({gain})"
 
 
 def describe_distillation(record: dict[str, Any]) -> list[str]:

@@ -38,7 +38,8 @@ from rankencoder.io.manifest import check_manifest, write_manifest
 from rankencoder.io.storage import new_folder
 from rankencoder.provenance import provenance
 from rankencoder.training.checks import check_batches
-from rankencoder.training.loop.stage import Trained, make_evaluator, train_stage, training_arguments
+from rankencoder.training.loop.dev_evaluator import make_evaluator
+from rankencoder.training.loop.stage import Trained, train_stage, training_arguments
 from rankencoder.training.run_folder import new_run
 from rankencoder.training.run_outputs import write_record
 from rankencoder.training.sentences import Sentences, load_sentences, store_sentences, unknown_share

@@ -19,8 +19,9 @@ import numpy as np
 
 from rankencoder.errors import InputError
 from rankencoder.evaluation.candidates import Candidate, candidate_similarities, candidates_for
+from rankencoder.evaluation.pair_metrics import Metric, joint_name, joint_pairs, metric_for
 from rankencoder.evaluation.pairwise import encode_pairs
-from rankencoder.evaluation.statistics import ROUNDS, Interval, resample, resampled_spearman
+from rankencoder.evaluation.statistics import ROUNDS, Interval, resample
 
 if TYPE_CHECKING:
     from rankencoder.encoders import Encoder
@@ -37,12 +38,12 @@ _FEWEST_GROUPS = 5  # a bootstrap over fewer says nothing
 class Result(Candidate):
     """A candidate, and how it does on all pairs.
 
-    :param spearman: The mean over the sets.
+    :param score: The mean over the sets, each by its own metric.
     :param gain: Over plain cosine, with a 95% interval that holds for all candidates at once.
     :param folds: How many folds chose it.
     """
 
-    spearman: float
+    score: float
     gain: Interval
     folds: int
 
@@ -58,6 +59,8 @@ class Choice:
     :param chosen: Plain cosine where nothing is proved better.
     :param results: All candidates, plain cosine first.
     :param gain: What choosing gains over plain cosine on pairs that had no part in it, with 95% interval.
+    :param metric: What the scores are: "Spearman", "average precision", or the mean of both.
+    :param kind: Of the pairs: "scored", "yes/no", or both.
     :param pairs: How many pairs each set has.
     :param groups: How many groups of pairs hang together by shared sentences (see :func:`group_pairs`).
     """
@@ -66,6 +69,8 @@ class Choice:
     results: tuple[Result, ...]
     gain: Interval
     folds: int
+    metric: str
+    kind: str
     pairs: dict[str, int]
     groups: int
 
@@ -77,7 +82,7 @@ class Choice:
     @property
     def best(self) -> Result:
         """What does best on all pairs, be it by luck."""
-        return max(self.results, key=lambda result: result.spearman)
+        return max(self.results, key=lambda result: result.score)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as plain data."""
@@ -90,16 +95,16 @@ class Choice:
         }
 
     def sentence(self) -> str:
-        """Say in words what was chosen and what it is worth; correlations ×100, as the field prints them."""
+        """Say in words what was chosen and what it is worth; scores ×100, as the field prints them."""
         best, number = self.best, sum(self.pairs.values())
-        where = f"these {number:,} scored pairs"
+        where = f"these {number:,} {self.kind} pairs"
         if self.groups <= number / 2:
             where += f" (in {self.groups:,} groups that share a sentence)"
         name = best.name[:1].upper() + best.name[1:]
-        cosine = f"{100 * self.cosine.spearman:.1f}"
+        cosine = f"{100 * self.cosine.score:.1f}"
         scores = (
-            f"Spearman {100 * best.spearman:.1f} against {cosine}, a gain of {_points(best.gain)}, corrected "
-            f"for its being the best of {len(self.results) - 1})"
+            f"{self.metric} {100 * best.score:.1f} against {cosine}, a gain of {_points(best.gain)}, "
+            f"corrected for its being the best of {len(self.results) - 1})"
         )
         proof = (
             f"Chosen anew in each of {self.folds} folds and scored on pairs that had no part in the choice, "
@@ -111,7 +116,9 @@ class Choice:
                 f"{self.folds} folds chose this very candidate. Data unlike these pairs may tell otherwise."
             )
         if best.is_cosine:
-            return f"Nothing beats plain cosine on {where}: its Spearman of {cosine} is the best. {proof}."
+            return (
+                f"Nothing beats plain cosine on {where}: its {self.metric} of {cosine} is the best. {proof}."
+            )
         return (
             f"Nothing beats plain cosine on {where} by more than chance. {name} looks best: {scores}. "
             f"{proof}. As not both intervals are above 0, this may be luck, and plain cosine is kept."
@@ -148,19 +155,23 @@ def check_pairs(sets: Mapping[str, Sequence[ScoredPair]]) -> None:
 def choose(
     sets: Mapping[str, Sequence[ScoredPair]], candidates: Sequence[Candidate], similarities: np.ndarray
 ) -> Choice:
-    """Choose among candidates, plain cosine first, by the mean correlation over the sets.
+    """Choose among candidates, plain cosine first, by the mean score over the sets.
+
+    Sets of scored pairs are scored by Spearman's correlation, those of yes/no labels by average precision.
 
     :param similarities: What each candidate says of the pairs of all sets, ``[candidates, pairs]``.
     """
     pairs = [pair for some in sets.values() for pair in some]
     sizes = [len(some) for some in sets.values()]
     gold = np.array([pair.score for pair in pairs], dtype=np.float64)
-    judged = Judged(gold, similarities, np.repeat(np.arange(len(sizes)), sizes), group_pairs(pairs))
+    metrics = tuple(metric_for([pair.score for pair in some]) for some in sets.values())
+    numbers = np.repeat(np.arange(len(sizes)), sizes)
+    judged = Judged(gold, similarities, numbers, group_pairs(pairs), metrics)
     chosen, gain = cross_validate(judged, assign_folds(judged))
     scores = judged.scores(np.ones((1, len(pairs)), dtype=np.uint16))[:, 0]
     gains = [Interval(0.0, 0.0, 0.0), *gain_intervals(judged.gains, judged.groups.max() + 1)]
     results = tuple(
-        Result(**vars(candidate), spearman=float(score), gain=gained, folds=chosen.count(i))
+        Result(**vars(candidate), score=float(score), gain=gained, folds=chosen.count(i))
         for i, (candidate, score, gained) in enumerate(zip(candidates, scores, gains, strict=True))
     )
     best = results[int(scores.argmax())]
@@ -169,6 +180,8 @@ def choose(
         results=results,
         gain=gain,
         folds=len(chosen),
+        metric=joint_name(metrics),
+        kind=joint_pairs(metrics),
         pairs=dict(zip(sets, sizes, strict=True)),
         groups=int(judged.groups.max()) + 1,
     )
@@ -176,27 +189,32 @@ def choose(
 
 @dataclass(frozen=True)
 class Judged:
-    """Scored pairs, what each candidate says of them (``[candidates, pairs]``), and their sets and groups."""
+    """Scored pairs, what each candidate says of them (``[candidates, pairs]``), their sets, and groups.
+
+    :param metrics: What each set is scored by, as all of its pairs decide: those of a fold might not.
+    """
 
     gold: np.ndarray
     similarities: np.ndarray
     sets: np.ndarray
     groups: np.ndarray
+    metrics: tuple[Metric, ...]
 
     def part(self, pairs: np.ndarray, candidates: list[int]) -> Judged:
         """Return some pairs, and what some candidates say of them."""
-        return Judged(
-            self.gold[pairs], self.similarities[candidates][:, pairs], self.sets[pairs], self.groups[pairs]
-        )
+        similarities = self.similarities[candidates][:, pairs]
+        return Judged(self.gold[pairs], similarities, self.sets[pairs], self.groups[pairs], self.metrics)
 
     def scores(self, counts: np.ndarray) -> np.ndarray:
-        """Return Spearman's correlation, the mean over sets, ``[candidates, samples]``; 0 if undefined.
+        """Return the mean score over the sets, ``[candidates, samples]``; 0 if undefined.
 
         :param counts: How often each pair is in a sample, ``[samples, pairs]``.
         """
         found = []
-        for rows in (self.sets == number for number in np.unique(self.sets)):
-            values = resampled_spearman(self.gold[rows], self.similarities[:, rows], counts[:, rows])
+        for number in np.unique(self.sets):
+            rows = self.sets == number
+            score = self.metrics[number].resampled
+            values = score(self.gold[rows], self.similarities[:, rows], counts[:, rows])
             found.append(np.nan_to_num(values))
         return np.asarray(np.mean(found, axis=0))
 

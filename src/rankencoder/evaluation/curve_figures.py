@@ -10,7 +10,6 @@ import torch
 
 from rankencoder.blend import blend
 from rankencoder.evaluation.pairwise import encode_pairs, pair_similarities
-from rankencoder.evaluation.statistics import spearman
 from rankencoder.evaluation.sts_data import SEVEN
 from rankencoder.forms import fit_form
 
@@ -27,23 +26,27 @@ DRAWS = 3
 def rank_weight_curve(
     sets: Sequence[PairSet], cosine: dict[str, np.ndarray], ranks: dict[str, np.ndarray]
 ) -> dict[str, Any]:
-    """Return Spearman's correlation ×100 of Eq. 7 on each set, for rank weights from 0 to 1."""
+    """Return the score ×100 of Eq. 7 on each set, for rank weights from 0 to 1."""
     scores = {}
     for pair_set in sets:
         parts = ranks[pair_set.name], cosine[pair_set.name]
-        scores[pair_set.name] = [100 * spearman(pair_set.gold, blend(*parts, weight)) for weight in WEIGHTS]
+        scores[pair_set.name] = [
+            100 * pair_set.metric.score(pair_set.gold, blend(*parts, weight)) for weight in WEIGHTS
+        ]
     return {"x": list(WEIGHTS), "scores": with_average(scores)}
 
 
 def power_curve(subject: Subject, sets: Sequence[PairSet]) -> dict[str, Any]:
-    """Return Spearman's correlation ×100 of cos(Σ^p x, Σ^p y) on each set, centred and not."""
+    """Return the score ×100 of cos(Σ^p x, Σ^p y) on each set, centred and not."""
     assert subject.form is not None
     found: dict[str, Any] = {"x": list(POWERS)}
     encoded = [encode_pairs(subject.encoder, pair_set.pairs) for pair_set in sets]
     for name, center in (("centred", True), ("plain", False)):
         forms = [fit_form("linear", subject.form.reference, power=p, center=center) for p in POWERS]
         scores = {
-            pair_set.name: [100 * spearman(pair_set.gold, pair_similarities(form, some)) for form in forms]
+            pair_set.name: [
+                100 * pair_set.metric.score(pair_set.gold, pair_similarities(form, some)) for form in forms
+            ]
             for pair_set, some in zip(sets, encoded, strict=True)
         }
         found[name] = with_average(scores)
@@ -51,7 +54,7 @@ def power_curve(subject: Subject, sets: Sequence[PairSet]) -> dict[str, Any]:
 
 
 def reference_size_curve(subject: Subject, pair_set: PairSet) -> dict[str, Any]:
-    """Return Spearman's correlation ×100 of rank similarities on a set, for parts of the reference corpus.
+    """Return the score ×100 of rank similarities on a set, for parts of the reference corpus.
 
     Three random parts of each size, but for the whole: mean and standard deviation.
     """
@@ -66,7 +69,7 @@ def reference_size_curve(subject: Subject, pair_set: PairSet) -> dict[str, Any]:
         for _ in range(DRAWS if size < len(reference) else 1):
             rows = torch.from_numpy(rng.choice(len(reference), size, replace=False)).to(reference.device)
             form = fit_form("exact", reference[rows.sort().values])
-            scores.append(100 * spearman(pair_set.gold, pair_similarities(form, encoded)))
+            scores.append(100 * pair_set.metric.score(pair_set.gold, pair_similarities(form, encoded)))
         runs.append(scores)
     return {
         "x": sizes,

@@ -52,6 +52,8 @@ class Evaluation:
     def scores(self, aggregation: str = "all") -> dict[str, dict[str, float]]:
         """Return Spearman's correlation ×100 of each model's similarities, by set.
 
+        Sets with yes/no labels, of two different scores, have average precision ×100 in its place.
+
         :param aggregation: Of sub-sets: "all" (over all pairs, the field's convention), "mean" or "wmean".
         """
         found = self.rows(aggregation)
@@ -79,8 +81,8 @@ def evaluate(
         an encoder (a SentenceTransformer, its folder or hub name, or a callable).
     :param data: A folder of STS and transfer data in SentEval's layout, or of plain files of scored pairs; by
         default the data that was fetched.
-    :param dev: Your own scored pairs: ``.tsv``, ``.csv`` or ``.jsonl`` files. They are scored like the other
-        sets, and the advice rests on them in place of STS-B dev.
+    :param dev: Your own pairs, scored or labelled yes/no: ``.tsv``, ``.csv`` or ``.jsonl`` files. They are
+        scored like the other sets, and the advice rests on them in place of STS-B dev.
     :param tasks: Of "sts", "space", "similar-pairs", "neighbours", "curves", "choice", "advice",
         "changed", "map", "cost", "transfer", "all", or single sets and tasks such as "STS12" or "TREC".
     :param corpus: Where the reference corpus of a plain encoder is drawn from.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from rankencoder.evaluation.statistics import spearman
+from rankencoder.evaluation.pair_metrics import GRADED, Metric
 
 if TYPE_CHECKING:
     from rankencoder.evaluation.sts_data import PairSet
@@ -29,7 +29,7 @@ def similar_pairs(pair_set: PairSet, systems: Mapping[str, np.ndarray]) -> dict[
     gold = pair_set.gold
     found: dict[str, Any] = {}
     for (name, low, high), rows in zip(GROUPS, group_rows(pair_set), strict=True):
-        scores = {system: _percent(gold[rows], values[rows]) for system, values in systems.items()}
+        scores = {system: _percent(GRADED, gold[rows], values[rows]) for system, values in systems.items()}
         found[name] = {"from": low, "to": high, "pairs": int(rows.sum()), "scores": scores}
     return found
 
@@ -40,11 +40,11 @@ def group_rows(pair_set: PairSet) -> list[np.ndarray]:
     return [(scaled >= start) & ((scaled < end) | (end == 1)) for _, start, end in GROUPS]
 
 
-def _percent(gold: np.ndarray, similarities: np.ndarray) -> float | None:
-    """Return Spearman's correlation ×100, or nothing for too few or equal pairs."""
+def _percent(metric: Metric, gold: np.ndarray, similarities: np.ndarray) -> float | None:
+    """Return a score ×100, or nothing for too few or equal pairs."""
     if len(gold) < _FEWEST or np.ptp(gold) == 0 or np.ptp(similarities) == 0:
         return None
-    return 100 * spearman(gold, similarities)
+    return 100 * metric.score(gold, similarities)
 
 
 def shared_neighbours(
@@ -55,14 +55,14 @@ def shared_neighbours(
     Pairs are put into ten bins of equal width by their cosine. The overlap is that of the two lists of 100
     nearest reference sentences.
     """
-    gold = pair_set.gold
+    gold, metric = pair_set.gold, pair_set.metric
     overlap = neighbour_overlap(subject, pair_set)
     edges = np.linspace(cosine.min(), cosine.max(), BINS + 1)
     where = np.clip(np.searchsorted(edges, cosine, side="right") - 1, 0, BINS - 1)
     bins = []
     for i in range(BINS):
         rows = where == i
-        base, other = (_percent(gold[rows], values[rows]) for values in (cosine, ranks))
+        base, other = (_percent(metric, gold[rows], values[rows]) for values in (cosine, ranks))
         bins.append(
             {
                 "from": float(edges[i]),

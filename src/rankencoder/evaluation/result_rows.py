@@ -6,11 +6,12 @@ import os
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rankencoder.evaluation.statistics import Bootstrapped, bootstrap_spearman, mean_gain
+from rankencoder.evaluation.pair_metrics import YES_NO, metric_for
+from rankencoder.evaluation.statistics import Bootstrapped, mean_gain
 from rankencoder.evaluation.sts_data import DEV, SEVEN
 from rankencoder.fingerprints import digest
 
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 class Row:
     """A system of one model, or the same system of several runs of one configuration.
 
-    :param values: Spearman's correlation ×100 of each run, by set; "AVG" where all seven are there.
+    :param values: The score ×100 of each run, by set; "AVG" where all seven are there.
+    :param yes_no: What else there is of sets with yes/no labels (see `yes_no_figures`), of each run.
     """
 
     label: str
@@ -33,6 +35,7 @@ class Row:
     values: dict[str, list[float]]
     similarities: dict[str, np.ndarray]
     golds: dict[str, np.ndarray]
+    yes_no: dict[str, list[dict[str, Any]]]
     _bootstrapped: dict[str, Bootstrapped] = field(default_factory=dict)
 
     def mean(self, name: str) -> float:
@@ -44,10 +47,11 @@ class Row:
         return float(np.std(self.values[name], ddof=1)) if len(self.values[name]) > 1 else None
 
     def bootstrap(self, name: str) -> Bootstrapped:
-        """Return the correlation ×100 on a set, in resamples of its pairs and in each run."""
+        """Return the score ×100 on a set, in resamples of its pairs and in each run."""
         if name not in self._bootstrapped:
             seed = zlib.crc32(name.encode())  # the same pairs are drawn for every row
-            found = bootstrap_spearman(self.golds[name], self.similarities[name], seed=seed)
+            gold = self.golds[name]
+            found = metric_for(gold).bootstrap(gold, self.similarities[name], seed=seed)
             self._bootstrapped[name] = Bootstrapped(100 * found.samples, 100 * found.runs)
         return self._bootstrapped[name]
 
@@ -77,7 +81,12 @@ def rows(results: Sequence[Result], aggregation: str = "all") -> list[Row]:
                 values["AVG"] = [other["AVG"][aggregation] for other in same]
             similarities = {s: np.array([other["similarities"][s] for other in same]) for s in shared}
             golds = {s: np.array(first["data"][s]["gold"]) for s in shared}
-            found.append(Row(label, name, system["kind"], seeds, values, similarities, golds))
+            yes_no = {
+                s: [other["scores"][s]["yes_no"] for other in same]
+                for s in shared
+                if metric_for(golds[s]) is YES_NO
+            }
+            found.append(Row(label, name, system["kind"], seeds, values, similarities, golds, yes_no))
     return found
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 1000  # of a bootstrap
 _CHUNK = 2**22  # numbers at a time: some tens of MiB of scratch memory
-_RESAMPLED = 2**19  # the same for resamples, of which a dozen arrays are alive at a time
+RESAMPLED = 2**19  # the same for resamples, of which a dozen arrays are alive at a time
 
 
 class Interval(NamedTuple):
@@ -68,7 +68,7 @@ def resampled_spearman(gold: np.ndarray, similarities: np.ndarray, counts: np.nd
     :param counts: ``[rounds, n]`` from `resample`.
     """
     found = []
-    for part in np.array_split(counts, max(1, counts.size // _RESAMPLED)):
+    for part in np.array_split(counts, max(1, counts.size // RESAMPLED)):
         drawn = np.ascontiguousarray(part.T, dtype=np.float64)  # items first: whole rows are reordered, fast
         a = _centred_ranks(gold, drawn)
         drawn_a = drawn * a
@@ -100,25 +100,14 @@ def _centred_ranks(values: np.ndarray, drawn: np.ndarray) -> np.ndarray:
 
 
 class Bootstrapped(NamedTuple):
-    """A correlation in each bootstrap sample of the pairs (the mean over runs), and in each run."""
+    """A score in each bootstrap sample of the pairs (the mean over runs), and in each run."""
 
     samples: np.ndarray
     runs: np.ndarray
 
 
-def bootstrap_spearman(gold: np.ndarray, similarities: np.ndarray, *, seed: int = 0) -> Bootstrapped:
-    """Return Spearman's correlation, and what it is when the pairs are resampled.
-
-    :param similarities: ``[n]``, or ``[runs, n]`` where the same was done with several seeds.
-    """
-    rows = np.atleast_2d(similarities)
-    counts = resample(len(gold), seed=seed)
-    samples = resampled_spearman(gold, rows, counts).mean(axis=0)
-    return Bootstrapped(samples, np.array([spearman(gold, row) for row in rows]))
-
-
 def mean_gain(sets: Sequence[tuple[Bootstrapped, Bootstrapped]], *, same_runs: bool = True) -> Interval:
-    """Return how much better one similarity correlates than another, with its 95% interval.
+    """Return how much better one similarity scores than another, with its 95% interval.
 
     Both must have been scored on the same resampled pairs: the bootstrap is paired. Of several sets, each
     resampled by itself, the gain is the mean of their gains, as the field averages. Where there are several

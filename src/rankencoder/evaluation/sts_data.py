@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from rankencoder.errors import InputError, nearest
+from rankencoder.evaluation.pair_metrics import Metric, metric_for
 from rankencoder.io.files import bare_suffix
 from rankencoder.io.pairs import (
     DEV_FILES,
@@ -94,6 +95,11 @@ class PairSet:
     def gold(self) -> np.ndarray:
         """The scores of all pairs."""
         return np.array([pair.score for pair in self.pairs])
+
+    @property
+    def metric(self) -> Metric:
+        """What similarities are scored by."""
+        return metric_for(self.gold)
 
     @property
     def scaled(self) -> np.ndarray:

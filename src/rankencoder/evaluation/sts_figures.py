@@ -1,4 +1,4 @@
-"""Semantic textual similarity: Spearman's correlation as the field reports it."""
+"""Sets of pairs: Spearman's correlation as the field reports it, and what yes/no labels call for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankencoder.errors import located
-from rankencoder.evaluation.statistics import spearman
+from rankencoder.evaluation.binary_pairs import yes_no_figures
+from rankencoder.evaluation.pair_metrics import YES_NO
 from rankencoder.evaluation.sts_data import SEVEN
 
 if TYPE_CHECKING:
@@ -37,26 +38,28 @@ def score_sts(model: Model, sets: Sequence[PairSet], *, progress: bool = False) 
 
 
 def aggregate(pair_set: PairSet, similarities: np.ndarray) -> dict[str, Any]:
-    """Return Spearman's correlation ×100 of a set with sub-sets.
+    """Return the score ×100 of a set with sub-sets: Spearman's correlation, or average precision of labels.
 
     "all" is one correlation over all pairs, as the field reports it; "mean" the mean of the sub-sets'
-    correlations; "wmean" the same, weighted by their numbers of pairs.
+    correlations; "wmean" the same, weighted by their numbers of pairs. Yes/no labels have more figures.
     """
-    gold = pair_set.gold
+    gold, metric = pair_set.gold, pair_set.metric
     subsets: dict[str, float] = {}
     sizes, start = [], 0
     for name, pairs in pair_set.subsets.items():
         rows = slice(start, start := start + len(pairs))
         where = pair_set.name if len(pair_set.subsets) == 1 else f"{pair_set.name}, {name}"
         with located(where):
-            subsets[name] = 100 * spearman(gold[rows], similarities[rows])
+            subsets[name] = 100 * metric.score(gold[rows], similarities[rows])
         sizes.append(len(pairs))
     values = list(subsets.values())
+    more = {"yes_no": yes_no_figures(gold, similarities)} if metric is YES_NO else {}
     return {
-        "all": 100 * spearman(gold, similarities),
+        "all": 100 * metric.score(gold, similarities),
         "mean": float(np.mean(values)),
         "wmean": float(np.average(values, weights=sizes)),
         "subsets": subsets,
+        **more,
     }
 
 

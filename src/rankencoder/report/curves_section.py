@@ -112,7 +112,7 @@ def _draw_powers(axes: Axes, x: list[float], lines: _Curves, cosine: float) -> N
 
 def _draw_cosine(axes: Axes, score: float) -> None:
     axes.axhline(score, color=COLOURS["base"], linewidth=1.8, linestyle=(0, (4, 2)))
-    axes.set_ylabel("Spearman ×100")
+    axes.set_ylabel("score ×100")
 
 
 def _sizes(view: View, parts: list[Any]) -> _Part:

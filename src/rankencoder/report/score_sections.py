@@ -12,9 +12,10 @@ from rankencoder.evaluation.result_rows import Row
 from rankencoder.evaluation.sts_data import DEV, SEVEN
 from rankencoder.evaluation.transfer_data import TRANSFER_TASKS
 from rankencoder.report import paper_scores
-from rankencoder.report.document import Cell, Group, Section, Table, spread_cell
+from rankencoder.report.document import Cell, Figure, Group, Section, Table, spread_cell
 from rankencoder.report.encoder_views import View, set_order
 from rankencoder.report.formatting import NOTHING, clean, listed, number, plural
+from rankencoder.report.yes_no_blocks import yes_no_blocks
 
 _PUBLISHED = "Published, BERT-base: another backbone"
 _AGGREGATIONS = {
@@ -43,12 +44,14 @@ _COST: _Columns = (
 
 
 def sts_section(views: Sequence[View], aggregation: str) -> Section:
-    """Tabulate Spearman's correlations by set, next to the paper's."""
+    """Tabulate Spearman's correlations by set, next to the paper's; then sets with yes/no labels."""
     scored = [view for view in views if view.rows]
     names = set_order([name for view in scored for row in view.rows.values() for name in row.golds])
+    labelled = {name for view in scored for row in view.rows.values() for name in row.yes_no}
+    names = [name for name in names if name not in labelled]
     others = [name for name in names if name not in SEVEN]
     caption, notes = f"Spearman’s correlation ×100, {_AGGREGATIONS[aggregation]}", _notes(scored, names)
-    tables = []
+    tables: list[Table | Figure] = []
     if len(others) < len(names):
         columns = [*SEVEN, "AVG"]
         groups = [*_groups(scored, columns), _published(paper_scores.STS), _published_seeds()]
@@ -59,7 +62,7 @@ def sts_section(views: Sequence[View], aggregation: str) -> Section:
     if others:
         head = ["similarity", *map(clean, others)]
         tables.append(Table(caption, head, _groups(scored, others), notes))
-    return Section("sts", tables)
+    return Section("sts", [*tables, *yes_no_blocks(scored)])
 
 
 def _groups(views: Sequence[View], columns: Sequence[str]) -> list[Group]:

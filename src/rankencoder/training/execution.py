@@ -26,13 +26,8 @@ from rankencoder.training.checks import check_batches, check_compile
 from rankencoder.training.config import Given
 from rankencoder.training.gather import WAIT
 from rankencoder.training.loop.collator import ViewCollator
-from rankencoder.training.loop.stage import (
-    Trained,
-    make_evaluator,
-    no_graphs,
-    train_stage,
-    training_arguments,
-)
+from rankencoder.training.loop.dev_evaluator import make_evaluator
+from rankencoder.training.loop.stage import Trained, no_graphs, train_stage, training_arguments
 from rankencoder.training.loss_picture import draw_losses
 from rankencoder.training.methods.method import Method
 from rankencoder.training.plan import BackboneShelf, EncodeTargets, Plan, TrainEncoder, WriteRankEncoder

@@ -74,7 +74,7 @@ class RunSettings(Settings):
     )
     dev: list[ScoredPairs] = setting(
         [],
-        "Scored pairs (file, stsb or sickr): weights that do best on them are kept. Repeatable.",
+        "Pairs, scored or yes/no (file, stsb or sickr): weights that do best on them are kept. Repeatable.",
         DATA,
         common=True,
     )

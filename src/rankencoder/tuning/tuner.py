@@ -76,7 +76,8 @@ def tune(
 
     :param model: Whatever `open_model` opens; a plain encoder needs a corpus.
     :param dev: A file of scored pairs (see `read_scored_pairs`) or several, a list of `ScoredPair`, or lists
-        by name. The correlations of several sets are averaged. Each needs at least 30 pairs.
+        by name. Each needs at least 30 pairs, and is scored by Spearman's correlation or, if its labels are
+        yes/no (two different scores), by average precision; the scores of several sets are averaged.
     :param corpus: The corpus to draw a reference corpus from, for an encoder that has none.
     :param size: How many sentences to draw.
     :param device: Where to run an encoder that is loaded by name.

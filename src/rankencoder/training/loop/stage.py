@@ -17,14 +17,9 @@ from typing import Any
 import torch
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
-from sentence_transformers.sentence_transformer.evaluation import (
-    EmbeddingSimilarityEvaluator,
-    SequentialEvaluator,
-)
 from transformers.integrations.integration_utils import TensorBoardCallback
 from transformers.trainer_callback import PrinterCallback
 
-from rankencoder.io.pairs import read_scored_pairs
 from rankencoder.training.config import TrainConfig
 from rankencoder.training.gather import WAIT, world_size
 from rankencoder.training.loop.callbacks import Progress, StopAtSignal
@@ -84,6 +79,9 @@ def train_stage(
     trainer.accelerator.wait_for_everyone()
     checkpoint = last_checkpoint(folder)
     args.eval_on_start = trainer.evaluator is not None and checkpoint is None  # a checkpoint has that score
+    if args.eval_on_start and args.process_index == 0:
+        dev: Any = trainer.evaluator
+        LOG.info("%s: %s dev pairs choose the weights, by %s", name, dev.pairs, dev.metric)
     began = time.perf_counter()
     with StopAtSignal(enabled=world_size() == 1) as stop:
         trainer.add_callback(stop)
@@ -161,30 +159,12 @@ def no_graphs(config: TrainConfig, method: Method) -> str | None:
     return None
 
 
-def make_evaluator(files: list[str]) -> SequentialEvaluator | None:
-    """Return an evaluator whose score is Spearman's correlation, averaged over the files of scored pairs."""
-    evaluators = []
-    for file in files:
-        a, b, scores = map(list, zip(*read_scored_pairs(file), strict=True))
-        evaluators.append(
-            EmbeddingSimilarityEvaluator(
-                a,
-                b,
-                scores,
-                similarity_fn_names=["cosine"],
-                batch_size=128,
-                name=Path(file).stem,
-                write_csv=False,
-            )
-        )
-    return SequentialEvaluator(evaluators, main_score_function=statistics.fmean) if files else None
-
-
 def _about(trainer: EncoderTrainer, seconds: float, checkpoint: str | None) -> dict[str, Any]:
     """Return what is to be known of a finished stage, for the record."""
     state = trainer.state
     started = int(checkpoint.rpartition("-")[2]) if checkpoint else 0
     best, device = trainer.best, trainer.args.device
+    dev: Any = trainer.evaluator
     scores = {log["step"]: log[DEV] for log in state.log_history if DEV in log}
     trained = [score for step, score in scores.items() if step > 0 and not math.isnan(score)]
     logs = [log for log in state.log_history if "seconds" in log and log["step"] > started]
@@ -193,6 +173,7 @@ def _about(trainer: EncoderTrainer, seconds: float, checkpoint: str | None) -> d
         "resumed_at": started or None,
         "seconds": round(seconds, 3),
         "milliseconds_per_step": _step_time(logs, seconds, state.global_step - started),
+        "metric": dev.metric if dev else None,
         "start": scores.get(0),
         "trained": max(trained, default=None),
         "best": {"step": best["step"], "dev": best["score"]} if best else None,
@@ -205,13 +186,14 @@ def _about(trainer: EncoderTrainer, seconds: float, checkpoint: str | None) -> d
 def describe_kept_start(about: Mapping[str, Any]) -> str:
     """Return what to say of a finished stage whose weights before step 1 scored best; else nothing.
 
-    >>> describe_kept_start({"start": 0.7143, "trained": 0.6382, "best": {"step": 0, "dev": 0.7143}})
-    'start 71.43, best 63.82: keeping the start'
+    >>> about = {"metric": "Spearman", "start": 0.7143, "trained": 0.6382, "best": {"step": 0, "dev": 0.7143}}
+    >>> describe_kept_start(about)
+    'Spearman at the start 71.43, best 63.82: keeping the start'
     """
     if not about["best"] or about["best"]["step"] > 0:
         return ""
     trained = "nan" if about["trained"] is None else f"{100 * about['trained']:.2f}"
-    return f"start {100 * about['start']:.2f}, best {trained}: keeping the start"
+    return f"{about['metric']} at the start {100 * about['start']:.2f}, best {trained}: keeping the start"
 
 
 def _step_time(logs: list[dict[str, Any]], seconds: float, steps: int) -> float:
