@@ -199,7 +199,14 @@ def test_the_export_gives_the_same_vectors(fused, tmp_path, form, weight):
         assert np.allclose(vectors @ vectors.T, model.similarity(TEXTS, TEXTS), atol=1e-5)
         if form != "linear":  # which has another basis; ranks of equal cosines depend on rounding
             assert np.allclose(vectors, model.encode(TEXTS), atol=1e-4 if weight else 1e-5)
+        for encode in (export.encode_query, export.encode_document):  # with each member's own prompt
+            assert np.allclose(encode(TEXTS), vectors, atol=1e-5)
         assert export.get_embedding_dimension() == vectors.shape[1]
+
+
+def test_a_list_in_a_list_is_refused(tiny_folder, second_folder, sentences):
+    with pytest.raises(InputError, match="a list of encoders holds a list: give all encoders in one"):
+        RankEncoder([str(tiny_folder), [str(second_folder), str(tiny_folder)]], sentences)
 
 
 def test_plain_cosine_exports_without_a_module_of_ours(tiny_folder, sentences, tmp_path):

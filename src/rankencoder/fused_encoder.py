@@ -136,6 +136,8 @@ def open_encoder(
             device=device,
             batch_size=batch_size,
         )
+    if any(isinstance(one, (list, tuple)) for one in source):
+        raise InputError("a list of encoders holds a list: give all encoders in one")
     if len(source) < 2:
         raise InputError(f"a list of encoders has at least 2, not {len(source)}")
     if prompt or revision:

@@ -76,11 +76,14 @@ class FusionModule(InputModule):
         self.weights = list(weights)
 
     def preprocess(self, inputs: Any, prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Tokenize for each member, with its own prompt unless one is given; names begin with its number."""
+        """Tokenize for each member; names begin with its number.
+
+        Each has its own prompt unless one is given; ``encode_query`` gives an empty one where there is none.
+        """
         features: dict[str, Any] = {}
         for number, member in enumerate(self._members()):
             own = member.prompts.get(member.default_prompt_name or "")
-            found = member.preprocess(inputs, prompt=own if prompt is None else prompt, **kwargs)
+            found = member.preprocess(inputs, prompt=prompt or own, **kwargs)
             features |= {f"{number}.{name}": value for name, value in found.items()}
         return features
 
