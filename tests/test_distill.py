@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -499,7 +500,7 @@ def test_a_student_that_ends_no_nearer_is_told_and_strict_fails(
     arguments = [corpus_file, "--teacher", tiny_folder, "--teacher", other_folder, "--student", tiny_folder]
     arguments += ["--batch-size", 64, "--max-steps", 2, "--learning-rate", 5, "--device", "cpu", "--strict"]
     code, out, _ = run_cli("distill", *arguments, "-o", tmp_path / "out")
-    assert "no nearer to its teachers" in out
+    assert "further from its teachers by" in out
     assert code == 1
 
 
@@ -578,6 +579,20 @@ def test_an_api_teaches_and_is_paid_once(run_cli, tmp_path, tiny_saved, corpus_f
         again = WEB.get(f"{url}/metrics").text
     count = [line for line in sent.splitlines() if "sentences" in line and not line.startswith("#")]
     assert count == [line for line in again.splitlines() if "sentences" in line and not line.startswith("#")]
+
+
+def test_the_words_that_an_api_is_asked_for_are_those_estimated(tmp_path, tiny_saved, monkeypatch):
+    from live_server import serving
+
+    monkeypatch.setenv("RANKENCODER_CACHE", str(tmp_path / "cache"))
+    words = [a + b + c for a in "bdfgklm" for b in "aeiou" for c in "bdfgklmnprst"]
+    corpus = [f"{a} {b}" for a, b in pairwise(words)]  # each word in two sentences
+    asked = []
+    with serving(RankEncoder.load(tiny_saved), name="tiny") as url:
+        given = {"teacher": "openai:tiny", "api_base": f"{url}/v1", "student": "static", "dim": 16, **QUICK}
+        for name in ("a", "b"):
+            distill(corpus, tmp_path / name, confirm=lambda told: not asked.append(told), **given)
+    assert len(asked) == 1, asked
 
 
 def test_an_api_is_opened_once_and_not_needed_to_resume(

@@ -76,18 +76,19 @@ def open_apis(
     config: DistillConfig,
     kind: Kind,
     sentences: Sentences,
+    taught: Sentences,
     numbers: Iterable[int],
     confirm: Callable[[str], bool] | None,
 ) -> dict[int, ApiEncoder]:
     """Return those of some teachers that are APIs, by their places, once somebody agreed to what they cost.
 
-    The words of a static student are counted in.
+    The words of a static student, which come from the sentences that it is taught, are counted in.
     """
     opened = {n: open_api(config.teacher[n], config) for n in numbers if config.teacher[n].startswith(API)}
     for number, api in opened.items():
         words: list[str] = []
         if kind == "static" and number == static_teacher(config):
-            words = token_texts(corpus_tokenizer(None, sentences))
+            words = token_texts(corpus_tokenizer(None, taught))
         estimate = api.estimate(chain(sentences, words), price=config.api_price or None)
         LOG.info("%s", estimate)
         if confirm is not None and estimate.sentences and not confirm(str(estimate)):

@@ -29,9 +29,9 @@ def describe_agreement(record: dict[str, Any]) -> str:
     """Return how much nearer a student came to its teachers."""
     before, after = record["agreement"]["before"], record["agreement"]["after"]
     gain = 100 * (after["spearman"] - before["spearman"])
-    verdict = (
-        f"nearer to its teachers by {gain:.1f} points" if is_nearer(record) else "no nearer to its teachers"
-    )
+    verdict = "no nearer to its teachers"
+    if abs(gain) > 100 * _NOISE:
+        verdict = f"{'nearer to' if gain > 0 else 'further from'} its teachers by {abs(gain):.1f} points"
     return (
         f"{verdict}: correlation of similarities {100 * before['spearman']:.1f} -> "
         f"{100 * after['spearman']:.1f}, shared nearest neighbors {before['recall']:.0%} -> "

@@ -107,5 +107,6 @@ def distill(
             check_distillation(resolved, kind)
             source = corpus if is_in_memory(corpus) else resolved.corpus or None
             run.begin(source, given, overwrite=overwrite)
-        run.objects.update(open_apis(resolved, kind, run.sentences, run.missing_teachers, confirm))
+        texts = run.sentences, run.taught
+        run.objects.update(open_apis(resolved, kind, *texts, run.missing_teachers, confirm))
         return Distillation(folder, run.finish())
