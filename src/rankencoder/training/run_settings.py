@@ -74,7 +74,7 @@ class RunSettings(Settings):
     )
     dev: list[ScoredPairs] = setting(
         [],
-        "Pairs, scored or yes/no (file, stsb or sickr): weights that do best on them are kept. Repeatable.",
+        "Scored or yes/no pairs (file, stsb, sickr) that choose the weights. Repeatable.",
         DATA,
         common=True,
     )
