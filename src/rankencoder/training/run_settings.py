@@ -150,9 +150,7 @@ class GivenSettings:
         """The folder to write."""
         if "output" not in self.values:
             raise InputError("no output folder: set `output`")
-        from rankencoder.io.storage import (
-            check_local,
-        )  # with numpy, which the command line's help can do without
+        from rankencoder.io.storage import check_local  # loads numpy, which --help does not need
 
         check_local(self.values["output"])
         return Path(self.values["output"])
