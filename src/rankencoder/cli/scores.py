@@ -12,17 +12,11 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from rankencoder.cli.console import console, make_table
+from rankencoder.evaluation.binary_pairs import FIGURES
 from rankencoder.evaluation.evaluator import Evaluation
 from rankencoder.evaluation.result_rows import Row, averaged_sets
 from rankencoder.evaluation.statistics import Interval
 from rankencoder.evaluation.sts_data import SEVEN
-
-_YES_NO = {
-    "average precision": ("average_precision", 1),
-    "AUC": ("auc", 1),
-    "best F1": ("best_f1", 1),
-    "at similarity": ("threshold", 3),
-}  # columns: the figure, and its digits
 
 
 def print_evaluation(evaluation: Evaluation, aggregation: str) -> None:
@@ -91,11 +85,14 @@ def _print_yes_no(rows: list[Row], name: str, label: str) -> None:
     gold = rows[0].golds[name]
     about = f"yes/no labels, {(gold == gold.max()).sum():,} of {len(gold):,} yes"
     several = len({row.label for row in rows}) > 1
-    table: list[list[Any]] = [["similarity", *_YES_NO]]
+    table: list[list[Any]] = [["similarity", *(title for title, _ in FIGURES.values())]]
     table += [
         [
             f"{row.label}, {row.system}" if several else row.system,
-            *(_figure([run[key] for run in row.yes_no[name]], digits) for key, digits in _YES_NO.values()),
+            *(
+                _figure([run[key] for run in row.yes_no[name]], digits)
+                for key, (_, digits) in FIGURES.items()
+            ),
         ]
         for row in rows
     ]

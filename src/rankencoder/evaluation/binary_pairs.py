@@ -11,7 +11,12 @@ import numpy as np
 
 from rankencoder.evaluation.statistics import RESAMPLED, Interval, resample
 
-FIGURES = ("average_precision", "auc", "best_f1", "threshold")
+FIGURES = {
+    "average_precision": ("average precision", 1),
+    "auc": ("AUC", 1),
+    "best_f1": ("best F1", 1),
+    "threshold": ("at similarity", 3),
+}  # with title and digits, for tables
 RECALLS = tuple(range(5, 101, 5))  # per cent, of the curve
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rankencoder.evaluation.binary_pairs import FIGURES
 from rankencoder.report.document import Cell, Figure, Group, Panel, Table, spread_cell
 from rankencoder.report.encoder_views import View, common_name
 from rankencoder.report.formatting import clean, number
@@ -14,7 +15,6 @@ from rankencoder.report.svg_plots import COLOURS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_FIGURES = {"average_precision": 1, "auc": 1, "best_f1": 1, "threshold": 3}  # with their digits
 _LOOKS = {"cosine": ("base", "-"), "ranks": ("ranks", "--"), "blend": ("blend", "-.")}
 
 
@@ -37,16 +37,16 @@ def _table(name: str, views: Sequence[View]) -> Table:
         rows = [(view.system(kind), _cells(row.yes_no[name])) for kind, row in view.rows.items()]
         groups.append(Group(view.name, rows))
     note = "At: pairs at least that similar are taken for a yes. It is the best on these very pairs."
-    return Table(
-        caption, ["similarity", "average precision", "AUC", "best F1", "at similarity"], groups, [note]
-    )
+    return Table(caption, ["similarity", *(title for title, _ in FIGURES.values())], groups, [note])
 
 
 def _cells(runs: Sequence[dict[str, Any]]) -> list[Cell]:
     if len(runs) > 1:
-        return [spread_cell([run[key]["value"] for run in runs], digits) for key, digits in _FIGURES.items()]
+        return [
+            spread_cell([run[key]["value"] for run in runs], digits) for key, (_, digits) in FIGURES.items()
+        ]
     figures = [
-        [number(runs[0][key][of], n) for of in ("value", "low", "high")] for key, n in _FIGURES.items()
+        [number(runs[0][key][of], n) for of in ("value", "low", "high")] for key, (_, n) in FIGURES.items()
     ]
     return [Cell(f"{value} ({low}–{high})") for value, low, high in figures]
 
