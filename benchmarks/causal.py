@@ -43,6 +43,7 @@ COMMON: dict[str, Any] = {
     "compile": True,
 }
 VARIANTS: dict[str, dict[str, Any]] = {
+    "base": {},
     "lr1e-5": {"learning_rate": 1e-5},
     "lr5e-5": {"learning_rate": 5e-5},
     "drop0": {"options": {"dropout_rate": 0.0}},
@@ -137,6 +138,7 @@ def measure(run: Run, encoders: dict[str, Path]) -> None:
     texts = sorted({text for pair_set in sets for text in pair_set.sentences} | {*references})
     pairs: dict[str, dict[str, np.ndarray]] = {pair_set.name: {} for pair_set in sets}
     run.result |= {"references": len(references), "scores": {}, "profiles": {}}
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     for role, folder in encoders.items():
         encoder = CachedEncoder(Encoder(folder, batch_size=256), run.folder / "vectors")
         torch.set_float32_matmul_precision("high")  # of the encoder alone: ranks are finer than that
@@ -144,8 +146,8 @@ def measure(run: Run, encoders: dict[str, Path]) -> None:
         torch.set_float32_matmul_precision("highest")
         run.result["profiles"][role] = profile(encoder, sets, references)
         reference = encoder(references)
-        ranks = fit_form("exact", reference)
-        centred = fit_form("linear", reference, power=-0.25, center=True)
+        ranks = fit_form("exact", reference).to(device)
+        centred = fit_form("linear", reference, power=-0.25, center=True).to(device)
         for pair_set in sets:
             found = similarities(encode_pairs(encoder, pair_set.pairs), ranks, centred)
             pairs[pair_set.name] |= {f"{role} {kind}": values for kind, values in found.items()}

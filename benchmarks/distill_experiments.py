@@ -58,8 +58,19 @@ LAYER_VARIANTS: dict[str, dict[str, Any]] = {
     "similarities": {"vector_weight": 0.0},
     "vectors-1": {"vector_weight": 1.0},
     "vectors-10": {"vector_weight": 10.0},
+    "dropout": {"dropout": True},
 }
 """Other settings for three of six layers, one seed each: chosen on STS-B dev."""
+
+MPNET_VARIANTS: dict[str, dict[str, Any]] = {
+    "vectors-10": {"vector_weight": 10.0},
+    "vectors-1000": {"vector_weight": 1000.0},
+    "dropout": {"dropout": True},
+    "committee-vectors-10": {"teacher": SIX, "vector_weight": 10.0},
+    "committee-similarities": {"teacher": SIX, "vector_weight": 0.0},
+    "committee-dropout": {"teacher": SIX, "dropout": True},
+}
+"""Other settings for six of twelve layers, likewise."""
 
 MAIN = {"minilm-3": taught(SMALL), "minilm-6": taught(SIX)}
 
@@ -109,14 +120,17 @@ EXPERIMENTS: dict[str, Experiment] = {
         for name, settings in LAYER_VARIANTS.items()
     },
     **{
-        f"layers-mpnet-6-vectors-{weight}": Experiment(
+        f"layers-mpnet-6-{name}": Experiment(
             "distill",
-            {"student": "mpnet", "layers": 6, "teacher": ["mpnet"], **LAYERS, "vector_weight": float(weight)},
+            {"student": "mpnet", "layers": 6, "teacher": ["mpnet"], **LAYERS, **settings},
             "mpnet",
             seeds=(1,),
         )
-        for weight in (10, 1000)
+        for name, settings in MPNET_VARIANTS.items()
     },
+    "layers-mpnet-6-committee": Experiment(
+        "distill", {"student": "mpnet", "layers": 6, "teacher": SIX, **LAYERS}, "mpnet"
+    ),
     "layers-minilm-3-committee": Experiment(
         "distill", {"student": "minilm", "layers": 3, "teacher": SMALL, **LAYERS}
     ),

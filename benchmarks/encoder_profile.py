@@ -64,7 +64,7 @@ def profile(encoder: CachedEncoder, sets: Sequence[PairSet], corpus: Sequence[st
         no labels ``features`` (numbers), ``proxies`` (by similarity: Spearman ×100 with how much of a
         sentence is left, say), ``eigenvalues``.
     """
-    reference = encoder(corpus)
+    reference = encoder(corpus).to("cuda" if torch.cuda.is_available() else "cpu")  # where ranks are made
     measures = similarities(reference)
     scores: dict[str, dict[str, list[float]]] = {}
     for pair_set in sets:

@@ -99,10 +99,12 @@ def run_job(job: dict[str, Any]) -> None:
     from labelfree_looks import Recorder
 
     import rankencoder
+    from rankencoder.evaluation.sts_data import SEVEN, read_sts
     from rankencoder.training import execution
 
     began = time.perf_counter()
-    recorder = Recorder(Sample.read(Path(job["about"]["sample"])), DEV, job["about"]["pairs"])
+    sample, tests = Sample.read(Path(job["about"]["sample"])), read_sts(STS, SEVEN)
+    recorder = Recorder(sample, DEV, job["about"]["pairs"], tests)
     vars(execution)["make_evaluator"] = lambda *_: recorder  # in the place of the one for dev files
     settings = {**COMMON, **job["settings"], "seed": job["seed"]}
     folder, result = Path(job["folder"]), Path(job["result"])

@@ -6,9 +6,10 @@ look costs little. The cosines of fixed pairs are kept too: agreement between ru
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import fmean
 from typing import Any, cast
 
 import numpy as np
@@ -20,6 +21,7 @@ from torch import nn
 from torch.nn import functional
 
 from rankencoder.evaluation.statistics import alignment, spearman, uniformity
+from rankencoder.evaluation.sts_data import PairSet
 from rankencoder.io.pairs import read_scored_pairs
 
 DROPOUT = 0.1  # of the two views; some methods train without
@@ -61,13 +63,16 @@ class Recorder(SentenceEvaluator):
 
     :param dev: Files of scored pairs by name.
     :param pairs: The first so many of each.
+    :param tests: Sets whose average is recorded at each look, and chosen by nowhere.
     """
 
     metric, pairs = "Spearman", "scored"
 
-    def __init__(self, sample: Sample, dev: dict[str, Path], pairs: int | None = None) -> None:
+    def __init__(
+        self, sample: Sample, dev: dict[str, Path], pairs: int | None = None, tests: Sequence[PairSet] = ()
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.sample = sample
+        self.sample, self.tests = sample, tests
         self.dev = {name: read_scored_pairs(path)[:pairs] for name, path in dev.items()}
         self.looks: list[dict[str, Any]] = []
         self.cosines: list[Cosines] = []
@@ -105,7 +110,11 @@ class Recorder(SentenceEvaluator):
         mean, deviation = cosines["gram"].mean(), cosines["gram"].std()
         proxies["cosine_spread"] = deviation
         rounded = {key: round(float(value), 5) for key, value in proxies.items()}
-        self.looks.append({"name": name, **about, "dev": dev, "proxies": rounded})
+        tests = [
+            spearman(tests.gold, pair_products(vectors[f"test {tests.name}"]).numpy()) for tests in self.tests
+        ]
+        average = {"AVG": fmean(tests)} if tests else {}
+        self.looks.append({"name": name, **about, "dev": dev, **average, "proxies": rounded})
         standard = {
             key: (value - mean) / deviation for key, value in cosines.items()
         }  # half precision is coarse
@@ -115,6 +124,10 @@ class Recorder(SentenceEvaluator):
         texts = dict(self.sample.texts)
         for key, pairs in self.dev.items():
             texts[f"dev {key}"] = [pair.a for pair in pairs] + [pair.b for pair in pairs]
+        for tests in self.tests:
+            texts[f"test {tests.name}"] = [pair[0] for pair in tests.pairs] + [
+                pair[1] for pair in tests.pairs
+            ]
         self.sizes = {key: len(value) for key, value in texts.items()}
         self.texts = Texts(model, [text for value in texts.values() for text in value])
         self.read_twice = Texts(model, texts["plain"][:VIEWS])
@@ -206,9 +219,14 @@ def pair_cosines(vectors: dict[str, torch.Tensor]) -> Cosines:
     found["gram"] = gram[np.triu_indices(len(gram), 1)]
     for name, value in vectors.items():
         if name.startswith("dev "):
-            a, b = value.chunk(2)
-            found[name] = (a * b).sum(1).cpu().numpy()
+            found[name] = pair_products(value).numpy()
     return found
+
+
+def pair_products(vectors: torch.Tensor) -> torch.Tensor:
+    """Return the cosines of the first half's unit vectors with the second half's."""
+    a, b = vectors.chunk(2)
+    return (a * b).sum(1).cpu()
 
 
 def text_proxies(vectors: dict[str, torch.Tensor], cosines: Cosines, sample: Sample) -> dict[str, float]:
