@@ -111,7 +111,7 @@ class Recorder(SentenceEvaluator):
         proxies["cosine_spread"] = deviation
         rounded = {key: round(float(value), 5) for key, value in proxies.items()}
         tests = [
-            spearman(tests.gold, pair_products(vectors[f"test {tests.name}"]).numpy()) for tests in self.tests
+            spearman(test.gold, pair_products(vectors[f"test {test.name}"]).numpy()) for test in self.tests
         ]
         average = {"AVG": fmean(tests)} if tests else {}
         self.looks.append({"name": name, **about, "dev": dev, **average, "proxies": rounded})
@@ -124,10 +124,8 @@ class Recorder(SentenceEvaluator):
         texts = dict(self.sample.texts)
         for key, pairs in self.dev.items():
             texts[f"dev {key}"] = [pair.a for pair in pairs] + [pair.b for pair in pairs]
-        for tests in self.tests:
-            texts[f"test {tests.name}"] = [pair[0] for pair in tests.pairs] + [
-                pair[1] for pair in tests.pairs
-            ]
+        for test in self.tests:
+            texts[f"test {test.name}"] = [pair.a for pair in test.pairs] + [pair.b for pair in test.pairs]
         self.sizes = {key: len(value) for key, value in texts.items()}
         self.texts = Texts(model, [text for value in texts.values() for text in value])
         self.read_twice = Texts(model, texts["plain"][:VIEWS])
