@@ -15,12 +15,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 from sklearn.neighbors import NearestNeighbors
 
 from rankencoder import RankEncoder, distill
 from rankencoder.distillation import distillation_run as module
-from rankencoder.distillation.agreement import held_out_rows
+from rankencoder.distillation.agreement import gain_noise, held_out_rows
 from rankencoder.distillation.distill_config import read_distillation
 from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.io.stored_vectors import StoredVectors
@@ -192,8 +193,6 @@ def test_a_student_in_its_teachers_space(tmp_path, tiny_folder, corpus_file, sen
 def test_dev_pairs_give_the_gain_with_its_interval(
     tmp_path, tiny_folder, other_folder, corpus_file, sentences
 ):
-    from scipy.stats import spearmanr
-
     gold = SentenceTransformer(str(other_folder), device="cpu")
     a, b = sentences[:80], sentences[300:380]
     cosines = gold.similarity_pairwise(gold.encode(a), gold.encode(b)).numpy()
@@ -500,8 +499,35 @@ def test_a_student_that_ends_no_nearer_is_told_and_strict_fails(
     arguments = [corpus_file, "--teacher", tiny_folder, "--teacher", other_folder, "--student", tiny_folder]
     arguments += ["--batch-size", 64, "--max-steps", 2, "--learning-rate", 5, "--device", "cpu", "--strict"]
     code, out, _ = run_cli("distill", *arguments, "-o", tmp_path / "out")
-    assert "further from its teachers by" in out
+    told = re.search(r"further from its teachers by .* points, so the start is kept", out)
+    assert told
     assert code == 1
+    assert told[0] in (tmp_path / "out/encoder/README.md").read_text()
+    before, after = weights(tiny_folder), weights(tmp_path / "out/encoder")
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    agreement = json.loads((tmp_path / "out/rankencoder-run.json").read_text())["agreement"]
+    assert agreement["after"] == agreement["before"] != agreement["taught"]
+
+
+def test_the_noise_of_a_gain_is_what_other_sentences_would_bring():
+    """The standard deviation over many draws of sentences, with scipy's Spearman."""
+    draw = np.random.default_rng(0)
+    pairs = np.triu_indices(60, k=1)
+
+    def drawn():
+        teacher = draw.normal(size=(60, 8)) + 2 * draw.normal(size=(5, 8))[draw.integers(5, size=60)]
+        students = [teacher + scale * draw.normal(size=teacher.shape) for scale in (1.0, 0.8)]
+        return [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (teacher, *students)]
+
+    gains, noises = [], []
+    for _ in range(200):
+        teacher, before, after = drawn()
+        targets = teacher @ teacher.T
+        old, new = (spearmanr((rows @ rows.T)[pairs], targets[pairs]).statistic for rows in (before, after))
+        gains.append(new - old)
+        noises.append(gain_noise(before, after, targets))
+    assert np.mean(noises) == pytest.approx(1.96 * np.std(gains), rel=0.25)
+    assert gain_noise(before, before, targets) == pytest.approx(0, abs=1e-9)
 
 
 def test_the_command_line_and_its_settings_file(run_cli, tmp_path, tiny_folder, other_folder, corpus_file):

@@ -16,6 +16,7 @@ import numpy as np
 from transformers import set_seed
 
 from rankencoder.distillation.agreement import (
+    gain_noise,
     held_out_rows,
     measure_agreement,
     measure_speed,
@@ -146,17 +147,23 @@ class DistillationRun:
         before = measure_agreement(held, targets)
         with self._timed("teaching", "Teaching the student"):
             trained = self._teach(start, similarity, tables, origin)
-        model = trained.model
+        model, vectors = trained.model, self._held_vectors(trained.model)
+        after, noise = measure_agreement(vectors, targets), gain_noise(held, vectors, targets)
+        agreement: dict[str, Any] = {"before": before.record(), "noise": round(noise, 6)}
+        if not self.config.dev and before.spearman - after.spearman > noise:
+            agreement["taught"], after = after.record(), before
+            model, vectors = self._start(), held
+            LOG.warning("teaching took the student further from its teachers: keeping the start")
         if self.config.space == "teacher":
             self._map_into_space(model, tables[0])
-        vectors = self._held_vectors(model)
-        after = measure_agreement(vectors, targets)
+            vectors = self._held_vectors(model)
+            after = measure_agreement(vectors, targets)
         self.record |= {
             "student": {"kind": self.kind, "start": self._about_start(), "megabytes": megabytes(model)},
             "teachers": [self.vectors.about(number) for number in range(len(tables))],
             "dissent": dissent and {**dissent.record(), "name": self.config.teacher[dissent.teacher]},
             "held_out": len(self.held_out),
-            "agreement": {"before": before.record(), "after": after.record()},
+            "agreement": {**agreement, "after": after.record()},
             "sentences_per_second": measure_speed(Encoder(model, batch_size=BATCH), self._held_texts),
             "stage": {key: value for key, value in trained.about.items() if key != "history"},
             "history": trained.about["history"],
