@@ -15,14 +15,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy.stats import spearmanr
+from scipy.stats import ortho_group, spearmanr
 from sentence_transformers import SentenceTransformer
+from sklearn.linear_model import RidgeCV
 from sklearn.neighbors import NearestNeighbors
+from sklearn.preprocessing import normalize
 
 from rankencoder import RankEncoder, distill
 from rankencoder.distillation import distillation_run as module
-from rankencoder.distillation.agreement import gain_noise, held_out_rows
+from rankencoder.distillation.agreement import gain_noise, held_out_rows, neighbor_recall
 from rankencoder.distillation.distill_config import read_distillation
+from rankencoder.distillation.teacher_space import fit_map, space_recall
 from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.io.stored_vectors import StoredVectors
 
@@ -188,6 +191,29 @@ def test_a_student_in_its_teachers_space(tmp_path, tiny_folder, corpus_file, sen
     found = index.kneighbors(queries, n_neighbors=11, return_distance=False)
     shared = [len({*near[near != i][:10]} & {*wanted[i]}) / 10 for i, near in enumerate(found)]
     assert run.record["space"]["recall"] == pytest.approx(np.mean(shared), abs=0.01)  # stored in float16
+
+
+@pytest.mark.parametrize("rows", [250, 1000])
+def test_a_map_of_few_sentences_keeps_their_neighbors(rows):
+    """As many sentences as dimensions: least squares would follow the noise."""
+    draw = np.random.default_rng(0)
+    teacher = normalize(draw.normal(size=(rows + 400, 256)) * np.linspace(1, 0.05, 256))
+    student = normalize(
+        teacher @ ortho_group.rvs(256, random_state=0) + 0.02 * draw.normal(size=teacher.shape)
+    )
+    weight = fit_map(student[:rows], teacher[:rows])
+    documents, queries = teacher[rows:], student[rows:]
+    own = neighbor_recall(queries @ queries.T, documents @ documents.T)
+    assert space_recall(normalize(queries @ weight.T), documents) > 0.9 * own
+    alphas = np.logspace(-4, 2, 25) * np.trace(student[:rows].T @ student[:rows]) / 256
+    expected = RidgeCV(alphas, fit_intercept=False).fit(student[:rows], teacher[:rows])
+    assert weight == pytest.approx(expected.coef_, abs=1e-6)
+
+
+def test_a_map_of_too_few_sentences_is_warned_of(tmp_path, tiny_folder, sentences):
+    given = {"teacher": tiny_folder, "student": "static", "dim": 24, "space": "teacher", **QUICK}
+    with pytest.warns(TrainingWarning, match="24 dimensions and only 15 sentences to learn from"):
+        distill(sentences[:20], tmp_path / "out", **{**given, "batch_size": 5})
 
 
 def test_dev_pairs_give_the_gain_with_its_interval(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -34,7 +35,7 @@ from rankencoder.distillation.teacher_sources import is_file, open_teacher, open
 from rankencoder.distillation.teacher_space import fit_map, map_into_space, space_recall
 from rankencoder.distillation.text_collator import TextCollator
 from rankencoder.encoders import Encoder
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.io.manifest import check_manifest, write_manifest
 from rankencoder.io.storage import new_folder
 from rankencoder.provenance import provenance
@@ -285,6 +286,13 @@ class DistillationRun:
         rows = spread_rows(np.array(self.taught.rows["row"]), _MAPPED)
         texts = list(self.sentences.rows[rows]["text"])
         own = Encoder(model, batch_size=BATCH).encode(texts)
+        if len(own) < own.shape[1]:
+            warnings.warn(
+                f"the map into the teacher's space has {own.shape[1]} dimensions and only {len(own)} "
+                "sentences to learn from: give more text",
+                TrainingWarning,
+                stacklevel=2,
+            )
         map_into_space(model, fit_map(own, np.asarray(table[rows], dtype=np.float32)))
 
     # -- figures
