@@ -153,6 +153,21 @@ def test_a_static_student(tmp_path, tiny_folder, corpus_file):
     assert run.record["sentences_per_second"] > 0
 
 
+def test_an_existing_static_encoder_has_the_static_recipe(tmp_path, tiny_folder, other_folder, corpus_file):
+    first = distill(corpus_file, tmp_path / "a", teacher=tiny_folder, student="static", dim=16, **QUICK)
+    settings = {"teacher": other_folder, "student": first.encoder, "progress": False, "device": "cpu"}
+    again = distill(corpus_file, tmp_path / "b", **settings)
+    assert again.record["student"]["kind"] == "static encoder"
+    assert {name: again.record["config"][name] for name in ("learning_rate", "epochs", "batch_size")} == {
+        "learning_rate": 2e-3,
+        "epochs": 8,
+        "batch_size": 512,
+    }
+    assert again.is_nearer
+    with pytest.raises(InputError, match="would learn from itself"):
+        distill(corpus_file, tmp_path / "c", **{**settings, "teacher": first.encoder})
+
+
 def test_a_folder_called_static_is_not_the_static_student(tmp_path, monkeypatch):
     """Web projects have such a folder; as a path it can still be a student."""
     (tmp_path / "static").mkdir()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 
 from rankencoder.distillation.api_encoder import ApiEncoder
-from rankencoder.distillation.distill_config import DistillConfig, Kind
+from rankencoder.distillation.distill_config import IN_PLACE, DistillConfig, Kind
 from rankencoder.distillation.static_student import corpus_tokenizer, token_texts
 from rankencoder.distillation.student_sources import load_student, student_kind
 from rankencoder.distillation.teacher_sources import (
@@ -38,7 +38,7 @@ def check_distillation(config: DistillConfig, kind: Kind) -> None:
     check_teachers(config, range(len(config.teacher)))
     if kind == "static":
         static_teacher(config)
-    if kind == "encoder" and len(config.teacher) == 1 and _is_own_teacher(config):
+    if kind in IN_PLACE and len(config.teacher) == 1 and _is_own_teacher(config):
         raise InputError(
             f"{config.student} would learn from itself, and one teacher alone has nothing new to say: add "
             "other teachers, or choose a smaller student"

@@ -26,7 +26,7 @@ from rankencoder.distillation.agreement import (
 from rankencoder.distillation.committee import Committee, cosine_scale, spread_rows
 from rankencoder.distillation.dev_gain import measure_gain
 from rankencoder.distillation.distill_card import write_card
-from rankencoder.distillation.distill_config import DistillConfig, GivenDistillation, Kind
+from rankencoder.distillation.distill_config import IN_PLACE, DistillConfig, GivenDistillation, Kind
 from rankencoder.distillation.layer_student import drop_layers
 from rankencoder.distillation.sentence_vectors import SentenceVectors, describe_origin
 from rankencoder.distillation.static_student import TakenRows, make_static
@@ -239,7 +239,7 @@ class DistillationRun:
 
         :param held: The start's vectors of the held-out sentences.
         """
-        if self.kind == "encoder":
+        if self.kind in IN_PLACE:
             return cosine_scale(held)
         return committee.scale(committee.tables[0] if origin is None else origin)
 
