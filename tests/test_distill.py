@@ -430,6 +430,16 @@ def test_bad_settings_are_one_clear_line(change, message, tmp_path, tiny_folder,
     assert not (tmp_path / "out").exists()
 
 
+def test_a_rankencoder_has_its_own_prompt(tmp_path, tiny_folder, tiny_saved, corpus_file):
+    with pytest.raises(
+        InputError, match=r"is a RankEncoder, which has a prompt of its own: leave \?prompt= out"
+    ):
+        distill(
+            corpus_file, tmp_path / "out", teacher=f"{tiny_saved}?prompt=a: ", student=tiny_folder, **QUICK
+        )
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("number", [3, 11])
 def test_too_few_sentences_to_measure_anything(number, tmp_path, tiny_folder, other_folder, sentences):
     settings = {"teacher": other_folder, "student": tiny_folder, **QUICK, "batch_size": 2}

@@ -9,7 +9,7 @@ from typing import Any
 from rankencoder.distillation.api_encoder import ApiEncoder
 from rankencoder.distillation.distill_config import DistillConfig
 from rankencoder.distillation.vector_file import VectorFile, open_rows
-from rankencoder.encoder_sources import check_model, split_prompt
+from rankencoder.encoder_sources import check_model
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.model import RankEncoder, open_model
@@ -51,7 +51,7 @@ def check_teacher(name: str) -> None:
     if is_file(name):
         open_rows(Path(name))
         return
-    check_model(split_prompt(name)[0])
+    check_model(name)
 
 
 def open_teacher(name: str, given: Any, config: DistillConfig) -> Encoder | RankEncoder:
