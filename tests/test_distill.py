@@ -645,8 +645,11 @@ def test_an_api_teaches_and_is_paid_once(run_cli, tmp_path, tiny_saved, corpus_f
         code, _, err = run_cli("distill", *arguments, "-o", tmp_path / "a")
         assert code == 2
         assert "1,309 sentences to send" in err  # 1,200 sentences, and the words of the static student
-        assert "nobody can be asked here: pass --yes" in err
-        code, out, err = run_cli("distill", *arguments, "-o", tmp_path / "a", "--overwrite", "--yes")
+        assert "no terminal to confirm the cost: add --resume --yes to continue" in err
+        code, _, err = run_cli("distill", *arguments, "-o", tmp_path / "a", "--yes")
+        assert code == 2
+        assert "unfinished run: use --resume, --overwrite or another folder" in err
+        code, out, err = run_cli("distill", *arguments, "-o", tmp_path / "a", "--resume", "--yes")
         assert code == 0, err
         assert "nearer to its teachers" in out
         sent = WEB.get(f"{url}/metrics").text
@@ -656,6 +659,27 @@ def test_an_api_teaches_and_is_paid_once(run_cli, tmp_path, tiny_saved, corpus_f
         again = WEB.get(f"{url}/metrics").text
     count = [line for line in sent.splitlines() if "sentences" in line and not line.startswith("#")]
     assert count == [line for line in again.splitlines() if "sentences" in line and not line.startswith("#")]
+
+
+def test_a_wrong_model_of_an_api_leaves_no_folder(run_cli, tmp_path, tiny_saved, corpus_file, monkeypatch):
+    from live_server import serving
+
+    monkeypatch.setenv("RANKENCODER_CACHE", str(tmp_path / "cache"))
+    with serving(RankEncoder.load(tiny_saved), name="tiny") as url:
+        arguments = [
+            corpus_file,
+            "--teacher",
+            "openai:tyni",
+            "--student",
+            "static",
+            "--api-base",
+            f"{url}/v1",
+        ]
+        code, _, err = run_cli("distill", *arguments, "-o", tmp_path / "out", "--yes")
+    assert code == 2
+    assert "HTTP 404" in err
+    assert "check the name of the model" in err
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_words_that_an_api_is_asked_for_are_those_estimated(tmp_path, tiny_saved, monkeypatch):

@@ -315,7 +315,7 @@ def test_doubtful_corpora_are_warned_of(train, tmp_path):
 def test_a_run_is_not_overwritten_by_mistake(train, tmp_path, run_cli, corpus_file, backbone):
     first = train(only_base=True, max_steps=1)
     before = weights(first.encoder)
-    with pytest.raises(InputError, match="already holds a finished training: use `overwrite`"):
+    with pytest.raises(InputError, match="contains a finished run: use `overwrite`"):
         train(only_base=True)
     with pytest.raises(InputError, match="finished, there is nothing to resume"):
         rankencoder.train(output=first.folder, resume=True)
@@ -433,7 +433,7 @@ def test_resuming_with_other_settings_is_refused(train, train_killed):
     train_killed("run", stage=1, step=0)
     with pytest.raises(InputError, match="cannot resume .* with seed 9, it was begun with 42"):
         train(resume=True, seed=9)
-    with pytest.raises(InputError, match="already holds an unfinished training"):
+    with pytest.raises(InputError, match="contains an unfinished run"):
         train()
     assert train(resume=True).record["finished"]
 

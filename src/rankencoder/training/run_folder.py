@@ -101,9 +101,9 @@ def _check_free(output: Path, config: RunSettings, overwrite: bool) -> None:
         found, ways = "something else", "another folder"
         if (output / RUN).exists():
             finished = read_json(output / RUN).get("finished")
-            found = f"{'a finished' if finished else 'an unfinished'} training"
+            found = f"{'a finished' if finished else 'an unfinished'} run"
             ways = f"{'' if finished else '`resume`, '}`overwrite` or another folder"
-        raise InputError(f"{output} already holds {found}: use {ways}")
+        raise InputError(f"{output} contains {found}: use {ways}")
     check_free(output, overwrite=True, training=True)
     for name, value in config.inputs():
         if value and Path(split_prompt(value)[0]).is_relative_to(output):
