@@ -94,6 +94,20 @@ def test_the_card_names_teachers_text_and_figures(better, tiny_folder):
     assert "better" not in card.replace("tests/better", "").lower().split("## how it was made")[0]
 
 
+def test_the_card_tells_weights_prompts_and_dimension(tmp_path, tiny_folder, other_folder, corpus_file):
+    teachers = [f"{tiny_folder}?prompt=query: ", other_folder]
+    run = distill(
+        corpus_file, tmp_path / "out", teacher=teachers, weight=[3.0, 1.0], student=tiny_folder, **QUICK
+    )
+    card = (run.encoder / "README.md").read_text()
+    names = tiny_folder.name, other_folder.name
+    assert (
+        f"| teachers | `{names[0]}` with the prompt `query: `, weight 0.75; `{names[1]}`, weight 0.25 |"
+        in card
+    )
+    assert "| dimensions | 32 |" in card
+
+
 def test_cosines_keep_their_scale(better, other_folder, sentences):
     """Old thresholds hold: mean and spread of the student's cosines are what they were."""
 

@@ -160,7 +160,12 @@ class DistillationRun:
             vectors = self._held_vectors(model)
             after = measure_agreement(vectors, targets)
         self.record |= {
-            "student": {"kind": self.kind, "start": self._about_start(), "megabytes": megabytes(model)},
+            "student": {
+                "kind": self.kind,
+                "start": self._about_start(),
+                "megabytes": megabytes(model),
+                "dimension": vectors.shape[1],
+            },
             "teachers": [self.vectors.about(number) for number in range(len(tables))],
             "dissent": dissent and {**dissent.record(), "name": self.config.teacher[dissent.teacher]},
             "held_out": len(self.held_out),
