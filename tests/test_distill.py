@@ -167,6 +167,20 @@ def test_a_static_student(tmp_path, tiny_folder, corpus_file):
     assert run.record["sentences_per_second"] > 0
 
 
+def test_a_static_student_keeps_the_tokens_of_a_rankencoders_tokenizer(
+    tmp_path, tiny_folder, other_folder, tiny_saved, sentences
+):
+    fused = RankEncoder([str(tiny_folder), str(other_folder)], sentences, progress=False)
+    tokens = SentenceTransformer(str(tiny_folder), device="cpu").tokenizer.get_vocab()
+    for number, teacher in enumerate((tiny_saved, fused)):
+        given = {"teacher": teacher, "student": "static", "dim": 16, **QUICK}
+        run = distill(sentences[:300], tmp_path / str(number), **given)
+        assert (
+            tokens.keys() - {"[PAD]", "[CLS]", "[SEP]", "[MASK]"}
+            <= run.load()[0].tokenizer.get_vocab().keys()
+        )
+
+
 def test_an_existing_static_encoder_has_the_static_recipe(tmp_path, tiny_folder, other_folder, corpus_file):
     first = distill(corpus_file, tmp_path / "a", teacher=tiny_folder, student="static", dim=16, **QUICK)
     settings = {"teacher": other_folder, "student": first.encoder, "progress": False, "device": "cpu"}

@@ -31,7 +31,13 @@ from rankencoder.distillation.layer_student import drop_layers
 from rankencoder.distillation.sentence_vectors import SentenceVectors, describe_origin
 from rankencoder.distillation.static_student import TakenRows, make_static
 from rankencoder.distillation.student_sources import load_student
-from rankencoder.distillation.teacher_sources import is_file, open_teacher, open_vectors, static_teacher
+from rankencoder.distillation.teacher_sources import (
+    is_file,
+    open_teacher,
+    open_vectors,
+    static_teacher,
+    tokenizer_of,
+)
 from rankencoder.distillation.teacher_space import fit_map, map_into_space, space_recall
 from rankencoder.distillation.text_collator import TextCollator
 from rankencoder.encoders import Encoder
@@ -219,9 +225,15 @@ class DistillationRun:
         if self.kind == "static":
             number = static_teacher(self.config)
             opened = open_teacher(self.config.teacher[number], self.objects.get(number), self.config)
-            opened = opened if isinstance(opened, Encoder) else Encoder(opened, batch_size=BATCH)
             known = TakenRows(self._teacher(number), np.array(self.taught.rows["row"]))
-            return make_static(opened, self.taught, known, dim=self.config.dim, progress=self.progress)
+            return make_static(
+                opened if isinstance(opened, Encoder) else Encoder(opened, batch_size=BATCH),
+                self.taught,
+                known,
+                dim=self.config.dim,
+                tokenizer=tokenizer_of(opened),
+                progress=self.progress,
+            )
         model = load_student(self.config)
         tokenizer: Any = model.tokenizer
         if hasattr(tokenizer, "unk_token_id") and (share := unknown_share(sentences, tokenizer)) > 0.5:

@@ -12,6 +12,7 @@ from rankencoder.distillation.vector_file import VectorFile, open_rows
 from rankencoder.encoder_sources import check_model
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
+from rankencoder.fused_encoder import FusedEncoder
 from rankencoder.model import RankEncoder, open_model
 from rankencoder.training.sentences import Sentences
 from rankencoder.training.teaching.teachers import BATCH
@@ -69,6 +70,13 @@ def open_teacher(name: str, given: Any, config: DistillConfig) -> Encoder | Rank
         opened.name = name
         return opened
     return open_model(name, device=config.torch_device, batch_size=BATCH)
+
+
+def tokenizer_of(teacher: Encoder | RankEncoder) -> Any:
+    """Return a teacher's tokenizer, that of the first of several encoders, or None."""
+    encoder = teacher.encoder if isinstance(teacher, RankEncoder) else teacher
+    first = encoder.members[0] if isinstance(encoder, FusedEncoder) else encoder
+    return getattr(first.model, "tokenizer", None)
 
 
 def open_api(name: str, config: DistillConfig) -> ApiEncoder:
