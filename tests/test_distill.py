@@ -458,6 +458,14 @@ def test_bad_settings_are_one_clear_line(change, message, tmp_path, tiny_folder,
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("folder", ["/proc/out", "file/out"])
+def test_an_output_that_cannot_be_written(folder, tmp_path, tiny_folder, other_folder, corpus_file):
+    (tmp_path / "file").touch()
+    out = tmp_path / folder
+    with pytest.raises(InputError, match=f"cannot write {out}: .*; choose another output folder"):
+        distill(corpus_file, out, teacher=other_folder, student=tiny_folder, **QUICK)
+
+
 def test_a_rankencoder_has_its_own_prompt(tmp_path, tiny_folder, tiny_saved, corpus_file):
     with pytest.raises(
         InputError, match=r"is a RankEncoder, which has a prompt of its own: leave \?prompt= out"

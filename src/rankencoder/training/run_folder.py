@@ -23,21 +23,26 @@ def locked(output: Path) -> Iterator[None]:
     """Keep all other trainings out of a folder, and say after Ctrl-C that this one can be resumed."""
     from filelock import FileLock, Timeout
 
-    output.parent.mkdir(parents=True, exist_ok=True)
     file = output.with_name(f".{output.name}.lock")
+    lock = FileLock(file, timeout=0)
     try:
-        with FileLock(file, timeout=0):
-            try:
-                yield
-            except KeyboardInterrupt as stop:
-                if stop.args or not (output / WORK).exists():
-                    raise
-                raise Interrupted(output) from None
-            finally:
-                with suppress(PermissionError):  # Windows deletes no open file
-                    file.unlink(missing_ok=True)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()  # where that fails, the lock would only wait
+        lock.acquire()
     except Timeout:
         raise InputError(f"another process is training into {output}: wait for it, or stop it") from None
+    except OSError as error:
+        raise InputError(f"cannot write {output}: {error.strerror}; choose another output folder") from error
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        if stop.args or not (output / WORK).exists():
+            raise
+        raise Interrupted(output) from None
+    finally:
+        with suppress(PermissionError):  # Windows deletes no open file
+            file.unlink(missing_ok=True)
+        lock.release()
 
 
 def resumed_settings(output: Path, given: G, read: Callable[[dict[str, str], Path], G]) -> G:
