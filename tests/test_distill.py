@@ -422,7 +422,7 @@ def test_ctrl_c_names_the_command_that_goes_on(run_cli, tmp_path, tiny_folder, o
         code, _, err = run_cli("distill", *arguments)
     assert code == 130
     line = err.splitlines()[-1]
-    command = line.removeprefix("error: interrupted; ").removesuffix(" goes on where it stopped")
+    command = line.removeprefix("error: interrupted; to resume, run ")
     assert command == f"rankencoder distill --resume -o '{out}'"
     code, _, err = run_cli(*shlex.split(command)[1:])
     assert code == 0, err

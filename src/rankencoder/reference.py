@@ -162,7 +162,7 @@ def _check_number(sample: Sample, max_chars: int) -> None:
     number, counts = len(sample.sentences), sample.counts
     if number < 2:
         raise InputError(
-            f"only {number} usable sentence(s) among {counts['seen']} lines ({counts['empty']} empty, "
+            f"too few usable sentences: {number} of {counts['seen']} lines ({counts['empty']} empty, "
             f"{counts['overlong']} longer than {max_chars} characters, {counts['duplicates']} duplicates): "
             "rank vectors need at least 2, and work well from 1,000"
         )
