@@ -2,7 +2,8 @@
 
 The README, the results and others lie where people look for them on disk; here they become pages, with their
 links turned to where they lead on the site. A page for each method, and one of all commands, are made of what
-the code says of itself. ``<!-- results: NAME -->`` in a page brings a table of ``results/README.md``.
+the code says of itself. Run as a script, it writes the tables of settings and results into the pages of
+``docs/``: between ``<!-- settings -->`` or ``<!-- results: NAME -->`` and ``<!-- end -->``.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ PAGES = {
 
 _FENCED = re.compile(r"(^```\w*\n.*?^```$)", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
-_TABLE = re.compile(r"^<!-- results: (.+?) -->$", re.MULTILINE)
+_TABLE = re.compile(r"^<!-- results: (.+?) -->\n.*?^<!-- end -->$", re.DOTALL | re.MULTILINE)
 _PARAM = re.compile(r":param (\w+): (.*?)(?=\n\s*:|\Z)", re.DOTALL)
 _SHIM = "https://unpkg.com/iframe-worker/shim"
 _WORKER = "javascripts/worker.js"
@@ -59,10 +60,10 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Bring in tables, and turn links to other places of the repository."""
+    """Turn links to other places of the repository."""
     uri = page.file.src_uri
     source = next((source for source, target in PAGES.items() if target == uri), f"docs/{uri}")
-    parts = _FENCED.split(_TABLE.sub(lambda found: results_table(found[1]), markdown))
+    parts = _FENCED.split(markdown)
     return "".join(part if part.startswith("```") else turn_links(part, source, uri) for part in parts)
 
 
@@ -277,7 +278,16 @@ def with_settings_table(markdown: str, table: str) -> str:
     return re.sub(r"<!-- settings -->\n.*?<!-- end -->", lambda _: marked, markdown, flags=re.DOTALL)
 
 
+def with_tables(path: Path) -> str:
+    """Return a page of ``docs/`` with its tables of settings and results as they are now."""
+    markdown = path.read_text(encoding="utf-8")
+    if table := settings_tables().get(path.relative_to(ROOT).as_posix()):
+        markdown = with_settings_table(markdown, table)
+    return _TABLE.sub(
+        lambda found: f"<!-- results: {found[1]} -->\n{results_table(found[1])}\n<!-- end -->", markdown
+    )
+
+
 if __name__ == "__main__":
-    for name, table in settings_tables().items():
-        page = ROOT / name
-        page.write_text(with_settings_table(page.read_text(encoding="utf-8"), table), encoding="utf-8")
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        page.write_text(with_tables(page), encoding="utf-8")

@@ -101,6 +101,41 @@ def test_static_models_read_large_batches(tiny, monkeypatch, modules):
     np.testing.assert_allclose(encode_by_length(model, texts, 2).numpy(), expected[:, :5], atol=1e-6)
 
 
+def test_static_models_in_two_threads_leave_torch_its_threads(tiny, monkeypatch):
+    model = SentenceTransformer(modules=[StaticEmbedding(tiny.tokenizer, embedding_dim=6)], device="cpu")
+    forward, before = model.forward, torch.get_num_threads()
+    both, first_done, used = threading.Barrier(2, timeout=60), threading.Event(), []
+
+    def slow(batch):
+        used.append(torch.get_num_threads())
+        if threading.current_thread().name == "first":
+            started.set()
+            both.wait()
+        else:  # it began inside the first, and ends after it
+            both.wait()
+            assert first_done.wait(60)
+        return forward(batch)
+
+    monkeypatch.setattr(model, "forward", slow)
+    started, found = threading.Event(), []
+    torch.set_num_threads(2)
+    try:
+        encode = partial(encode_by_length, model, SENTENCES, 2)
+        first, second = (threading.Thread(target=encode, name=name) for name in ("first", "second"))
+        first.start()
+        assert started.wait(60)
+        second.start()
+        first.join()
+        first_done.set()
+        second.join()
+        new = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+        new.start()
+        new.join()
+        assert (used, found) == ([1, 1], [2])
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_static_models_leave_the_other_cores_alone(tiny, monkeypatch):
     """Two threads of torch on two busy cores made them slower than model2vec, by a third."""
     model = SentenceTransformer(modules=[StaticEmbedding(tiny.tokenizer, embedding_dim=6)], device="cpu")

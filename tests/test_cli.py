@@ -209,7 +209,7 @@ def test_interruption_is_a_clean_message(run_cli, tiny_saved, corpus_file, tmp_p
     monkeypatch.setattr("rankencoder.vector_files._write_part", stop)
     code, _, err = run_cli("encode", tiny_saved, corpus_file, "-o", tmp_path / "v.npy")
     assert code == 130
-    assert err.startswith("error: interrupted; the same command goes on")
+    assert err.startswith("error: interrupted; to resume, run the same command again")
 
 
 EIGHT = {"simcse", "promptbert", "sncse", "consert", "esimcse", "dclr", "diffcse", "prompteol"}

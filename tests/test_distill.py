@@ -15,13 +15,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.stats import ortho_group, spearmanr
 from sentence_transformers import SentenceTransformer
+from sklearn.linear_model import RidgeCV
 from sklearn.neighbors import NearestNeighbors
+from sklearn.preprocessing import normalize
 
 from rankencoder import RankEncoder, distill
 from rankencoder.distillation import distillation_run as module
-from rankencoder.distillation.agreement import held_out_rows
+from rankencoder.distillation.agreement import gain_noise, held_out_rows, neighbor_recall
 from rankencoder.distillation.distill_config import read_distillation
+from rankencoder.distillation.teacher_space import fit_map, space_recall
 from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.io.stored_vectors import StoredVectors
 
@@ -90,6 +94,20 @@ def test_the_card_names_teachers_text_and_figures(better, tiny_folder):
     assert "better" not in card.replace("tests/better", "").lower().split("## how it was made")[0]
 
 
+def test_the_card_tells_weights_prompts_and_dimension(tmp_path, tiny_folder, other_folder, corpus_file):
+    teachers = [f"{tiny_folder}?prompt=query: ", other_folder]
+    run = distill(
+        corpus_file, tmp_path / "out", teacher=teachers, weight=[3.0, 1.0], student=tiny_folder, **QUICK
+    )
+    card = (run.encoder / "README.md").read_text()
+    names = tiny_folder.name, other_folder.name
+    assert (
+        f"| teachers | `{names[0]}` with the prompt `query: `, weight 0.75; `{names[1]}`, weight 0.25 |"
+        in card
+    )
+    assert "| dimensions | 32 |" in card
+
+
 def test_cosines_keep_their_scale(better, other_folder, sentences):
     """Old thresholds hold: mean and spread of the student's cosines are what they were."""
 
@@ -149,6 +167,35 @@ def test_a_static_student(tmp_path, tiny_folder, corpus_file):
     assert run.record["sentences_per_second"] > 0
 
 
+def test_a_static_student_keeps_the_tokens_of_a_rankencoders_tokenizer(
+    tmp_path, tiny_folder, other_folder, tiny_saved, sentences
+):
+    fused = RankEncoder([str(tiny_folder), str(other_folder)], sentences, progress=False)
+    tokens = SentenceTransformer(str(tiny_folder), device="cpu").tokenizer.get_vocab()
+    for number, teacher in enumerate((tiny_saved, fused)):
+        given = {"teacher": teacher, "student": "static", "dim": 16, **QUICK}
+        run = distill(sentences[:300], tmp_path / str(number), **given)
+        assert (
+            tokens.keys() - {"[PAD]", "[CLS]", "[SEP]", "[MASK]"}
+            <= run.load()[0].tokenizer.get_vocab().keys()
+        )
+
+
+def test_an_existing_static_encoder_has_the_static_recipe(tmp_path, tiny_folder, other_folder, corpus_file):
+    first = distill(corpus_file, tmp_path / "a", teacher=tiny_folder, student="static", dim=16, **QUICK)
+    settings = {"teacher": other_folder, "student": first.encoder, "progress": False, "device": "cpu"}
+    again = distill(corpus_file, tmp_path / "b", **settings)
+    assert again.record["student"]["kind"] == "static encoder"
+    assert {name: again.record["config"][name] for name in ("learning_rate", "epochs", "batch_size")} == {
+        "learning_rate": 2e-3,
+        "epochs": 8,
+        "batch_size": 512,
+    }
+    assert again.is_nearer
+    with pytest.raises(InputError, match="would learn from itself"):
+        distill(corpus_file, tmp_path / "c", **{**settings, "teacher": first.encoder})
+
+
 def test_a_folder_called_static_is_not_the_static_student(tmp_path, monkeypatch):
     """Web projects have such a folder; as a path it can still be a student."""
     (tmp_path / "static").mkdir()
@@ -189,11 +236,32 @@ def test_a_student_in_its_teachers_space(tmp_path, tiny_folder, corpus_file, sen
     assert run.record["space"]["recall"] == pytest.approx(np.mean(shared), abs=0.01)  # stored in float16
 
 
+@pytest.mark.parametrize("rows", [250, 1000])
+def test_a_map_of_few_sentences_keeps_their_neighbors(rows):
+    """As many sentences as dimensions: least squares would follow the noise."""
+    draw = np.random.default_rng(0)
+    teacher = normalize(draw.normal(size=(rows + 400, 256)) * np.linspace(1, 0.05, 256))
+    student = normalize(
+        teacher @ ortho_group.rvs(256, random_state=0) + 0.02 * draw.normal(size=teacher.shape)
+    )
+    weight = fit_map(student[:rows], teacher[:rows])
+    documents, queries = teacher[rows:], student[rows:]
+    own = neighbor_recall(queries @ queries.T, documents @ documents.T)
+    assert space_recall(normalize(queries @ weight.T), documents) > 0.9 * own
+    alphas = np.logspace(-4, 2, 25) * np.trace(student[:rows].T @ student[:rows]) / 256
+    expected = RidgeCV(alphas, fit_intercept=False).fit(student[:rows], teacher[:rows])
+    assert weight == pytest.approx(expected.coef_, abs=1e-6)
+
+
+def test_a_map_of_too_few_sentences_is_warned_of(tmp_path, tiny_folder, sentences):
+    given = {"teacher": tiny_folder, "student": "static", "dim": 24, "space": "teacher", **QUICK}
+    with pytest.warns(TrainingWarning, match="24 dimensions and only 15 sentences to learn from"):
+        distill(sentences[:20], tmp_path / "out", **{**given, "batch_size": 5})
+
+
 def test_dev_pairs_give_the_gain_with_its_interval(
     tmp_path, tiny_folder, other_folder, corpus_file, sentences
 ):
-    from scipy.stats import spearmanr
-
     gold = SentenceTransformer(str(other_folder), device="cpu")
     a, b = sentences[:80], sentences[300:380]
     cosines = gold.similarity_pairwise(gold.encode(a), gold.encode(b)).numpy()
@@ -354,7 +422,7 @@ def test_ctrl_c_names_the_command_that_goes_on(run_cli, tmp_path, tiny_folder, o
         code, _, err = run_cli("distill", *arguments)
     assert code == 130
     line = err.splitlines()[-1]
-    command = line.removeprefix("error: interrupted; ").removesuffix(" goes on where it stopped")
+    command = line.removeprefix("error: interrupted; to resume, run ")
     assert command == f"rankencoder distill --resume -o '{out}'"
     code, _, err = run_cli(*shlex.split(command)[1:])
     assert code == 0, err
@@ -387,6 +455,24 @@ def test_bad_settings_are_one_clear_line(change, message, tmp_path, tiny_folder,
     given = {"teacher": other_folder, "student": tiny_folder, **QUICK, **change}
     with pytest.raises(InputError, match=message):
         distill(corpus_file, tmp_path / "out", **given)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("folder", ["/proc/out", "file/out"])
+def test_an_output_that_cannot_be_written(folder, tmp_path, tiny_folder, other_folder, corpus_file):
+    (tmp_path / "file").touch()
+    out = tmp_path / folder
+    with pytest.raises(InputError, match=f"cannot write {out}: .*; choose another output folder"):
+        distill(corpus_file, out, teacher=other_folder, student=tiny_folder, **QUICK)
+
+
+def test_a_rankencoder_has_its_own_prompt(tmp_path, tiny_folder, tiny_saved, corpus_file):
+    with pytest.raises(
+        InputError, match=r"is a RankEncoder, which has a prompt of its own: leave \?prompt= out"
+    ):
+        distill(
+            corpus_file, tmp_path / "out", teacher=f"{tiny_saved}?prompt=a: ", student=tiny_folder, **QUICK
+        )
     assert not (tmp_path / "out").exists()
 
 
@@ -500,8 +586,35 @@ def test_a_student_that_ends_no_nearer_is_told_and_strict_fails(
     arguments = [corpus_file, "--teacher", tiny_folder, "--teacher", other_folder, "--student", tiny_folder]
     arguments += ["--batch-size", 64, "--max-steps", 2, "--learning-rate", 5, "--device", "cpu", "--strict"]
     code, out, _ = run_cli("distill", *arguments, "-o", tmp_path / "out")
-    assert "further from its teachers by" in out
+    told = re.search(r"further from its teachers by .* points, so the start is kept", out)
+    assert told
     assert code == 1
+    assert told[0] in (tmp_path / "out/encoder/README.md").read_text()
+    before, after = weights(tiny_folder), weights(tmp_path / "out/encoder")
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    agreement = json.loads((tmp_path / "out/rankencoder-run.json").read_text())["agreement"]
+    assert agreement["after"] == agreement["before"] != agreement["taught"]
+
+
+def test_the_noise_of_a_gain_is_what_other_sentences_would_bring():
+    """The standard deviation over many draws of sentences, with scipy's Spearman."""
+    draw = np.random.default_rng(0)
+    pairs = np.triu_indices(60, k=1)
+
+    def drawn():
+        teacher = draw.normal(size=(60, 8)) + 2 * draw.normal(size=(5, 8))[draw.integers(5, size=60)]
+        students = [teacher + scale * draw.normal(size=teacher.shape) for scale in (1.0, 0.8)]
+        return [rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (teacher, *students)]
+
+    gains, noises = [], []
+    for _ in range(200):
+        teacher, before, after = drawn()
+        targets = teacher @ teacher.T
+        old, new = (spearmanr((rows @ rows.T)[pairs], targets[pairs]).statistic for rows in (before, after))
+        gains.append(new - old)
+        noises.append(gain_noise(before, after, targets))
+    assert np.mean(noises) == pytest.approx(1.96 * np.std(gains), rel=0.25)
+    assert gain_noise(before, before, targets) == pytest.approx(0, abs=1e-9)
 
 
 def test_the_command_line_and_its_settings_file(run_cli, tmp_path, tiny_folder, other_folder, corpus_file):
@@ -568,8 +681,11 @@ def test_an_api_teaches_and_is_paid_once(run_cli, tmp_path, tiny_saved, corpus_f
         code, _, err = run_cli("distill", *arguments, "-o", tmp_path / "a")
         assert code == 2
         assert "1,309 sentences to send" in err  # 1,200 sentences, and the words of the static student
-        assert "nobody can be asked here: pass --yes" in err
-        code, out, err = run_cli("distill", *arguments, "-o", tmp_path / "a", "--overwrite", "--yes")
+        assert "no terminal to confirm the cost: add --resume --yes to continue" in err
+        code, _, err = run_cli("distill", *arguments, "-o", tmp_path / "a", "--yes")
+        assert code == 2
+        assert "unfinished run: use --resume, --overwrite or another folder" in err
+        code, out, err = run_cli("distill", *arguments, "-o", tmp_path / "a", "--resume", "--yes")
         assert code == 0, err
         assert "nearer to its teachers" in out
         sent = WEB.get(f"{url}/metrics").text
@@ -579,6 +695,27 @@ def test_an_api_teaches_and_is_paid_once(run_cli, tmp_path, tiny_saved, corpus_f
         again = WEB.get(f"{url}/metrics").text
     count = [line for line in sent.splitlines() if "sentences" in line and not line.startswith("#")]
     assert count == [line for line in again.splitlines() if "sentences" in line and not line.startswith("#")]
+
+
+def test_a_wrong_model_of_an_api_leaves_no_folder(run_cli, tmp_path, tiny_saved, corpus_file, monkeypatch):
+    from live_server import serving
+
+    monkeypatch.setenv("RANKENCODER_CACHE", str(tmp_path / "cache"))
+    with serving(RankEncoder.load(tiny_saved), name="tiny") as url:
+        arguments = [
+            corpus_file,
+            "--teacher",
+            "openai:tyni",
+            "--student",
+            "static",
+            "--api-base",
+            f"{url}/v1",
+        ]
+        code, _, err = run_cli("distill", *arguments, "-o", tmp_path / "out", "--yes")
+    assert code == 2
+    assert "HTTP 404" in err
+    assert "check the name of the model" in err
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_words_that_an_api_is_asked_for_are_those_estimated(tmp_path, tiny_saved, monkeypatch):

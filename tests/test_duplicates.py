@@ -124,7 +124,7 @@ def test_bad_thresholds(threshold, corpus):
 
 
 def test_too_little_to_compare():
-    with pytest.raises(InputError, match="only 1 usable"):
+    with pytest.raises(InputError, match="too few usable sentences to compare: 1"):
         find_duplicates(["one", "one", ""], letters)
     with pytest.raises(InputError, match="which model"):
         find_duplicates(["one", "two"])

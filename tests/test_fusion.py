@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import warnings
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from sentence_transformers.base.modules import Dense
 
 from rankencoder import RankEncoder, Reference, evaluate, tune
 from rankencoder.encoders import Encoder
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, ReferenceWarning
 from rankencoder.fused_encoder import FusedEncoder
 from rankencoder.fusion import fuse_vectors, fusion_weights, random_pairs
 
@@ -106,6 +107,34 @@ def test_ranks_are_blended_if_asked(tiny_folder, second_folder, sentences):
     a, b = model.encoder.encode(TEXTS[:2])
     expected = 0.3 * spearmanr(reference @ a, reference @ b).statistic + 0.7 * a @ b
     assert model.similarity(*TEXTS[:2])[0, 0] == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_small_corpus_is_warned_of_only_if_ranks_are_blended(tiny_folder, second_folder, sentences):
+    members = [str(tiny_folder), str(second_folder)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = RankEncoder(members, sentences[:300], progress=False)
+    with pytest.warns(ReferenceWarning, match="300 sentences is small"):
+        RankEncoder(members, model.reference, rank_weight=0.1, progress=False)
+
+
+@pytest.mark.parametrize("weights", [[0, 1], [-1, 2], [float("nan"), 1], [float("inf"), 1], [1], [1, 1, 1]])
+def test_weights_are_positive_numbers_one_for_each(weights, fused):
+    with pytest.raises(InputError, match="`weights` must be 2 positive numbers, one for each encoder"):
+        FusedEncoder(fused.encoder.members, weights)
+
+
+def test_weights_are_scaled_to_sum_to_1(fused):
+    nine, one = FusedEncoder(fused.encoder.members, [9, 1]), FusedEncoder(fused.encoder.members, [0.9, 0.1])
+    assert nine.weights == pytest.approx([0.9, 0.1])
+    assert np.allclose(nine.raw(TEXTS), one.raw(TEXTS))
+    assert np.linalg.norm(nine.raw(TEXTS), axis=1) == pytest.approx(1)
+
+
+def test_a_rankencoder_is_no_member(tiny_folder, saved, fused, sentences):
+    for member in (fused, saved, str(saved)):
+        with pytest.raises(InputError, match="is a RankEncoder, which cannot be fused: give its encoder"):
+            RankEncoder([str(tiny_folder), member], sentences, progress=False)
 
 
 def test_one_encoder_stays_as_it_is(tiny_folder, sentences):
@@ -275,6 +304,8 @@ def test_bad_input(tiny_folder, second_folder, sentences, saved, tmp_path):
     ]:
         with pytest.raises(InputError, match=message):
             RankEncoder(members, sentences, progress=False)
+    with pytest.raises(InputError, match="2 sentences are too few to weight encoders by"):
+        RankEncoder([str(tiny_folder), str(second_folder)], sentences[:2], progress=False)
     with pytest.raises(InputError, match="`prompt` and `revision` are for one encoder"):
         RankEncoder([str(tiny_folder), str(second_folder)], sentences, prompt="a: ")
     damaged = shutil.copytree(saved, tmp_path / "damaged")

@@ -69,7 +69,7 @@ def test_seeds(callable_encoder, sentences):
 
 def test_too_few_sentences(callable_encoder):
     with pytest.raises(
-        InputError, match=r"only 1 usable .*among 4 lines \(1 empty, 0 longer .* 2 duplicates"
+        InputError, match=r"too few usable sentences: 1 of 4 lines \(1 empty, 0 longer .* 2 duplicates"
     ):
         Reference.build(callable_encoder, ["a", "", "a", "a"])
     with pytest.raises(InputError, match="at least 2 sentences, not 1"):

@@ -119,7 +119,7 @@ def test_verdicts():
     assert str(far).startswith("not reproduced: AVG -3.05; ±3 counts")
     assert "gains" not in str(far)
     other = Verdict(recipe, near.found, ("backbone", "corpus"))
-    assert str(other) == "no verdict: not the recipe's own backbone, corpus"
+    assert str(other) == "no verdict: changed from the recipe: backbone, corpus"
 
 
 def test_what_consert_was_trained_on(shared):
@@ -168,7 +168,7 @@ def test_from_the_hub_to_a_verdict(fetched, backbone, sentences, tmp_path):
     assert {"senteval.tar", "wiki1m_for_simcse.txt", "model.safetensors"} <= set(hub.downloads())
     assert "SimCSE + RankEncoder, AVG 78.10" in done.stdout
     changed = "max_steps, batch_size, eval_steps, reference_size"
-    assert done.stdout.rstrip().endswith(f"no verdict: not the recipe's own {changed}")
+    assert done.stdout.rstrip().endswith(f"no verdict: changed from the recipe: {changed}")
     verdict = json.loads((folder / "verdict.json").read_text())
     stages = json.loads((folder / "run/rankencoder-run.json").read_text())["stages"]
     assert [stage["best"] is not None for stage in stages] == [True, True]

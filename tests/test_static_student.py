@@ -15,7 +15,7 @@ from rankencoder.distillation.static_student import (
     token_vectors,
 )
 from rankencoder.encoders import Encoder
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, TrainingWarning
 
 TEXTS = [
     "Remove the directory tree with rmtree.",
@@ -51,6 +51,11 @@ def test_any_text_can_be_split(callable_encoder):
     assert tokenizer.encode("zyx09 qua").tokens == ["z", "##y", "##x", "##0", "##9", "q", "##u", "##a"]
     assert tokenizer.encode("😀 rmtree").tokens == ["[UNK]", "rmtree"]
     assert np.linalg.norm(student.encode(["😀", "[CLS]", "a"]), axis=1) == pytest.approx(1, abs=1e-5)
+
+
+def test_more_dimensions_than_the_teacher_has_are_warned_of(tiny):
+    with pytest.warns(TrainingWarning, match="has 32 dimensions, not 5000"):
+        assert make_static(tiny, TEXTS, dim=5000).get_embedding_dimension() == 32
 
 
 def test_vectors_are_weighted_principal_components_of_the_teacher(tiny):

@@ -185,7 +185,9 @@ def test_ctrl_c_leaves_a_checkpoint_and_one_line(run_cli, monkeypatch, tmp_path,
     settings = {**SMALL, "max_steps": 5000, "save_steps": 100, "backbone": backbone}
     code, _, err = run_cli("train", corpus_file, *flags(**settings), "-o", out)
     assert code == 130
-    assert err.splitlines()[-1].startswith(f"error: interrupted; rankencoder train --resume -o {out} goes on")
+    assert err.splitlines()[-1].startswith(
+        f"error: interrupted; to resume, run rankencoder train --resume -o {out}"
+    )
     (whole,) = out.glob("work/stage-1/checkpoint-*/manifest.json")  # where it stopped, not where one was due
     state = json.loads((whole.parent / "trainer_state.json").read_text())
     assert state["global_step"] == state["log_history"][-1]["step"] == 4
@@ -287,8 +289,8 @@ def test_weights_that_are_no_numbers_are_not_written(train, tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "holds 0 usable"),
-        (b"one sentence\n", "holds 1 usable"),
+        (b"", "too few usable sentences in the corpus: 0 "),
+        (b"one sentence\n", "too few usable sentences in the corpus: 1 "),
         (b"a b\nc d\ne f\n", "3 sentences to train on, fewer than one batch of 8"),
         (b"\x00\x01\x02binary", "NUL byte"),
         ("caf\xe9\n".encode("latin-1") * 9, r"line 1: not UTF-8"),
@@ -315,7 +317,7 @@ def test_doubtful_corpora_are_warned_of(train, tmp_path):
 def test_a_run_is_not_overwritten_by_mistake(train, tmp_path, run_cli, corpus_file, backbone):
     first = train(only_base=True, max_steps=1)
     before = weights(first.encoder)
-    with pytest.raises(InputError, match="already holds a finished training: use `overwrite`"):
+    with pytest.raises(InputError, match="contains a finished run: use `overwrite`"):
         train(only_base=True)
     with pytest.raises(InputError, match="finished, there is nothing to resume"):
         rankencoder.train(output=first.folder, resume=True)
@@ -433,7 +435,7 @@ def test_resuming_with_other_settings_is_refused(train, train_killed):
     train_killed("run", stage=1, step=0)
     with pytest.raises(InputError, match="cannot resume .* with seed 9, it was begun with 42"):
         train(resume=True, seed=9)
-    with pytest.raises(InputError, match="already holds an unfinished training"):
+    with pytest.raises(InputError, match="contains an unfinished run"):
         train()
     assert train(resume=True).record["finished"]
 

@@ -327,7 +327,7 @@ def test_what_cannot_be_tuned_is_said(judged, tiny_model, tiny_folder, tmp_path)
         ((tiny_model, [("a", "b", "c")] * 40), "pairs: the score 'c' is not a finite number"),
         ((tiny_model, [("a", "", 1.0)] * 40), "empty"),
         ((tiny_model, [("a", "b", float("nan"))] * 40), "finite"),
-        ((tiny_model, [("a", f"b{i}", i) for i in range(40)]), "share one of 1 sentence"),
+        ((tiny_model, [("a", f"b{i}", i) for i in range(40)]), "all pairs share one of 1;"),
         ((tiny_model, tmp_path / "none.tsv"), "no such file"),
         ((words, judged), "words is a plain encoder: set `corpus`"),
         ((tiny_folder, judged), "is a plain encoder: set `corpus`"),

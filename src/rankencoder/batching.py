@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
 from itertools import chain
+from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 T = TypeVar("T")
+_LOCK = Lock()  # for the two numbers that follow
+_encodings = 0  # of static models, under way
+_threads = 0  # of torch, before the first of them
 
 _TOKENIZED = 8192  # sentences at a time
 _CACHED = 384  # tokens of a batch for each thread of a CPU
@@ -108,13 +112,21 @@ def _encode_static(model: SentenceTransformer, sentences: list[str], progress: b
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Let torch use one thread: on busy cores, waiting for others takes longer than adding a few vectors."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    """Let torch use one thread: on busy cores, waiting for others takes longer than adding a few vectors.
+
+    The number is the whole process': of several encodings at a time, the first knows what to restore.
+    """
+    global _encodings, _threads
+    with _LOCK:
+        _threads = _threads if _encodings else torch.get_num_threads()
+        _encodings += 1
+        torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
+        with _LOCK:
+            _encodings -= 1
+            torch.set_num_threads(_threads)
 
 
 def _vectors(model: SentenceTransformer, features: dict[str, Any]) -> torch.Tensor:

@@ -70,8 +70,13 @@ def encoder_folder(name: str) -> str:
 
 def check_model(source: Any) -> None:
     """Check that there is a RankEncoder, a training run or an encoder of this name, without loading it."""
-    if isinstance(source, (str, Path)) and rankencoder_folder(source) is None:
-        check_encoder_name(str(source))
+    if not isinstance(source, (str, Path)):
+        return
+    name, prompt = split_prompt(str(source))
+    if rankencoder_folder(name) is None:
+        check_encoder_name(name)
+    elif prompt:
+        raise InputError(f"{name} is a RankEncoder, which has a prompt of its own: leave ?prompt= out")
 
 
 def check_encoder_name(name: str, revision: str | None = None) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from rankencoder.encoder_sources import rankencoder_folder
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.fingerprints import digest
@@ -30,14 +33,14 @@ class FusedEncoder(Encoder):
     With the weights of `standardized` it orders pairs as the mean of the members' standardised cosines does.
 
     :param members: Encoders of any dimension, each with its own prompt.
-    :param weights: The weight of each member's cosine, summing to 1. Without them all are equal, until a
-        `RankEncoder` standardises the cosines on its reference corpus.
+    :param weights: The weight of each member's cosine: positive, and scaled to sum to 1. Without them all are
+        equal, until a `RankEncoder` standardises the cosines on its reference corpus.
     """
 
     def __init__(self, members: Sequence[Encoder], weights: Sequence[float] | None = None) -> None:
         self.members = list(members)
         self.is_weighted = weights is not None
-        self.weights = [1 / len(members)] * len(members) if weights is None else list(map(float, weights))
+        self.weights = _scaled([1.0] * len(members) if weights is None else list(weights), len(members))
         self.model = None
         self.function = None
         self.prompt = ""
@@ -93,6 +96,8 @@ class FusedEncoder(Encoder):
 
         :param vectors: Fused vectors of the reference corpus, whatever their weights.
         """
+        if len(vectors) < 3:  # two have one cosine
+            raise InputError("2 sentences are too few to weight encoders by: give a larger reference corpus")
         spreads = [float(random_cosines(part).std()) for part in self._split(vectors)]
         for member, spread in zip(self.members, spreads, strict=True):
             if spread < _CONSTANT:
@@ -115,6 +120,14 @@ class FusedEncoder(Encoder):
         ends = np.cumsum([member.dimension for member in self.members])
         parts = np.split(vectors, ends[:-1], axis=1)
         return [part / np.linalg.norm(part, axis=1, keepdims=True) for part in parts]
+
+
+def _scaled(weights: list[float], number: int) -> list[float]:
+    """Return weights that sum to 1, once they are checked."""
+    if len(weights) != number or not all(0 < weight < float("inf") for weight in weights):
+        raise InputError(f"`weights` must be {number} positive numbers, one for each encoder, not {weights}")
+    total = sum(weights)
+    return weights if math.isclose(total, 1) else [weight / total for weight in weights]
 
 
 def open_encoder(
@@ -145,6 +158,9 @@ def open_encoder(
             "`prompt` and `revision` are for one encoder: write each prompt into its encoder's name "
             "(NAME?prompt=TEXT), and give other revisions as folders"
         )
+    for one in source:
+        if hasattr(one, "rank_weight") or rankencoder_folder(one) == Path(str(one)):
+            raise InputError(f"{one} is a RankEncoder, which cannot be fused: give its encoder")
     members = [open_encoder(one, device=device, batch_size=batch_size) for one in source]
     known: dict[str, str] = {}
     for member in members:

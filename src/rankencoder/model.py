@@ -26,7 +26,7 @@ from rankencoder.fused_encoder import FusedEncoder, open_encoder
 from rankencoder.io.corpus import check_sentences
 from rankencoder.persistence import ModelParts
 from rankencoder.ranks import rank_vectors
-from rankencoder.reference import Reference
+from rankencoder.reference import Reference, warn_if_small
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -103,6 +103,8 @@ class RankEncoder:
         if isinstance(opened, FusedEncoder):
             opened, reference = _standardize(opened, reference)
             self.rank_weight = rank_weight or 0
+            if self.rank_weight:
+                warn_if_small(len(reference))
         self.encoder: Encoder = opened
         self.reference: Reference = reference
         self.name = f"RankEncoder on {opened.name}"

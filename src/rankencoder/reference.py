@@ -11,7 +11,7 @@ import numpy as np
 
 from rankencoder.errors import InputError, ReferenceWarning
 from rankencoder.fingerprints import digest
-from rankencoder.fused_encoder import open_encoder
+from rankencoder.fused_encoder import FusedEncoder, open_encoder
 from rankencoder.io.corpus import MAX_CHARS, read_sentences
 from rankencoder.io.manifest import check_manifest, write_manifest
 from rankencoder.io.parts import Parts
@@ -109,6 +109,8 @@ class Reference:
             sample = sample_sentences(rows, size, seed)
         _check_number(sample, max_chars)
         encode = open_encoder(encoder)
+        if not isinstance(encode, FusedEncoder):  # which has no ranks unless a rank weight is given
+            warn_if_small(len(sample.sentences))
         probe = encode.probe()
         if resume_beside is None:
             vectors = np.asarray(encode(sample.sentences, progress=progress).cpu().numpy())
@@ -160,10 +162,14 @@ def _check_number(sample: Sample, max_chars: int) -> None:
     number, counts = len(sample.sentences), sample.counts
     if number < 2:
         raise InputError(
-            f"only {number} usable sentence(s) among {counts['seen']} lines ({counts['empty']} empty, "
+            f"too few usable sentences: {number} of {counts['seen']} lines ({counts['empty']} empty, "
             f"{counts['overlong']} longer than {max_chars} characters, {counts['duplicates']} duplicates): "
             "rank vectors need at least 2, and work well from 1,000"
         )
+
+
+def warn_if_small(number: int) -> None:
+    """Warn of a reference corpus that is too small for good rank vectors."""
     if number < _FEW:
         warnings.warn(
             f"a reference corpus of {number} sentences is small: rank vectors want 1,000 or more, and the "

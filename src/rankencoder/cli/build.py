@@ -43,7 +43,7 @@ def build(
 ) -> None:
     """Make a RankEncoder of an encoder, or of several, and a corpus, and write it to a folder.
 
-    Interrupted work goes on where it stopped when the same command is given again.
+    After an interruption, run the same command again to resume.
 
     Examples:
     - `rankencoder build sentence-transformers/all-MiniLM-L6-v2 corpus.txt -o my-encoder`

@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 
     from rankencoder.scale.cluster import RayCluster
 
-_REPEATED = ("build", "encode", "evaluate", "index", "reproduce")  # commands that go on if given once more
+_REPEATED = (
+    "build",
+    "encode",
+    "evaluate",
+    "index",
+    "reproduce",
+)  # commands that resume if they are run again
 
 
 class OneLineCommand(TyperCommand):
@@ -42,10 +48,10 @@ class OneLineCommand(TyperCommand):
         except OSError as error:
             fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
         except KeyboardInterrupt as stop:
-            command = "the same command" if self.name in _REPEATED else ""
+            command = "the same command again" if self.name in _REPEATED else ""
             if isinstance(stop, Interrupted):
                 command = f"rankencoder {self.name} --resume -o {shlex.quote(str(stop.folder))}"
-            advice = f"{command} goes on where it stopped" if command else str(stop)
+            advice = f"to resume, run {command}" if command else str(stop)
             fail("interrupted" + (f"; {advice}" if advice else ""), code=130)
         except Exception as error:
             # typer's own errors have exit codes; which click they are from depends on its version

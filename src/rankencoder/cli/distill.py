@@ -79,5 +79,5 @@ add_options(distill, DistillConfig, default_text, flags={}, left_out=("corpus", 
 
 def _confirm(estimate: str) -> bool:
     if not sys.stdin.isatty():
-        raise InputError("nobody can be asked here: pass --yes to pay for it")
+        raise InputError("no terminal to confirm the cost: add --resume --yes to continue")
     return typer.confirm("Send them?", err=True)

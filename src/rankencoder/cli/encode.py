@@ -36,8 +36,7 @@ def encode(
 ) -> None:
     """Encode a file of sentences to unit vectors whose cosine is the blend of ranks and cosine.
 
-    Reads and writes part by part. Interrupted work goes on where it stopped when the same command is given
-    again.
+    Reads and writes part by part. After an interruption, run the same command again to resume.
 
     Examples:
     - `rankencoder encode my-encoder sentences.txt -o vectors.npy`

@@ -43,7 +43,7 @@ def evaluate(
     """Measure encoders on STS and transfer tasks, and what rank vectors make of them.
 
     Several models are compared; trainings that differ only in seeds become one row with mean ± std.
-    Repeated evaluation reuses stored vectors, and interrupted work goes on where it stopped.
+    Repeated evaluation reuses stored vectors, also after an interruption.
 
     Examples:
     - `rankencoder evaluate my-encoder`

@@ -33,8 +33,8 @@ def index(
 ) -> None:
     """Make sentences searchable, with all columns of their file; or add to what is there.
 
-    Sentences that are in the index already are not encoded again. Interrupted work goes on where it stopped
-    when the same command is given again, and several processes may add at the same time.
+    Sentences that are in the index already are not encoded again. After an interruption, run the same command
+    again to resume. Several processes may add at the same time.
 
     Examples:
     - `rankencoder index my-encoder articles.jsonl --column title -o my-index`

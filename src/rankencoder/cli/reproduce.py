@@ -42,8 +42,8 @@ def reproduce(
     """Run the recipe of a published row, and say how near it comes.
 
     Fetches what is missing from the Hugging Face hub, trains on bert-base-uncased and a million sentences of
-    Wikipedia as the authors' scripts do, and scores the seven STS sets. The same command goes on with
-    interrupted work.
+    Wikipedia as the authors' scripts do, and scores the seven STS sets. After an interruption, run the same
+    command again to resume.
 
     Examples:
     - `rankencoder reproduce rankencoder-simcse --plan`

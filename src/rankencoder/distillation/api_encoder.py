@@ -27,6 +27,7 @@ RETRIES = 12  # they take a minute: limits are per minute
 _FIRST_RETRIES = 2  # before it is asked whether patience can help
 _TIMEOUT = 60.0  # seconds for an answer
 _CHARACTERS = 200_000  # of a request; OpenAI reads 300,000 tokens
+_PROBE = "probe"
 _REFUSALS = (400, 413, 422)  # HTTP statuses of a request that the API cannot take
 
 
@@ -91,6 +92,11 @@ class ApiEncoder:
     def _dimension(self) -> int | None:
         found = self._stored.read(list(self._stored.keys())[:1])
         return next((len(row) for row in found.values()), None)
+
+    def probe(self) -> None:
+        """Check that the API has the model: ask for the vector of one word, unless it has answered before."""
+        if not self._stored.keys():
+            self.encode([_PROBE])
 
     def encode(self, sentences: list[str]) -> np.ndarray:
         """Return the vectors of sentences, ``[len(sentences), dimension]``, asking for those not stored.

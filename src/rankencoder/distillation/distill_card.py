@@ -7,6 +7,7 @@ from typing import Any
 
 from rankencoder._version import __version__
 from rankencoder.distillation.distill_summary import describe_distillation, short_name
+from rankencoder.encoder_sources import split_prompt
 
 _CARD = """---
 library_name: sentence-transformers
@@ -48,13 +49,19 @@ def write_card(path: Path, record: dict[str, Any]) -> None:
     """Write the model card of a finished distillation; of the text it has name, size and digest alone."""
     config = record["config"]
     names = [f"`{short_name(teacher['name'])}`" for teacher in record["teachers"]]
+    weights = config["weight"] or [1] * len(names)
+    teachers = [
+        f"`{short_name(teacher['name'])}`{_prompt(teacher['name'])}, weight {weight / sum(weights):.3g}"
+        for teacher, weight in zip(record["teachers"], weights, strict=True)
+    ]
     student = short_name(config["student"]) or "the student"
     layers = f", {config['layers']} layers kept" if config["layers"] else ""
     corpus = record["corpus"]
     name = Path(corpus["path"]).name if corpus["path"] else "sentences given in memory"
     rows = {
-        "student": f"`{student}`{layers}",
-        "teachers": ", ".join(names),
+        "student": f"`{student}`{_prompt(config['student'])}{layers}",
+        "dimensions": f"{record['student']['dimension']:,}",
+        "teachers": "; ".join(teachers),
         "text": f"{name}: {corpus['sentences']:,} sentences (SHA-256 {corpus['sha256'][:16]}…)",
         "target": config["target"],
         "training": f"{record['stage']['steps']:,} steps, batches of {config['batch_size']}, "
@@ -69,3 +76,8 @@ def write_card(path: Path, record: dict[str, Any]) -> None:
         recipe="\n".join(f"| {key} | {value} |" for key, value in rows.items()),
     )
     path.write_text(text, encoding="utf-8")
+
+
+def _prompt(name: str) -> str:
+    prompt = split_prompt(name)[1]
+    return f" with the prompt `{prompt}`" if prompt else ""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 
 from rankencoder.distillation.api_encoder import ApiEncoder
-from rankencoder.distillation.distill_config import DistillConfig, Kind
+from rankencoder.distillation.distill_config import IN_PLACE, DistillConfig, Kind
 from rankencoder.distillation.static_student import corpus_tokenizer, token_texts
 from rankencoder.distillation.student_sources import load_student, student_kind
 from rankencoder.distillation.teacher_sources import (
@@ -27,39 +27,50 @@ from rankencoder.training.sentences import Sentences
 LOG = logging.getLogger("rankencoder.distillation")
 
 
-def check_distillation(config: DistillConfig, kind: Kind) -> None:
-    """Make sure that the teachers are there, that they are different, and that something can be learnt."""
+def check_distillation(config: DistillConfig, kind: Kind) -> dict[int, ApiEncoder]:
+    """Make sure that the teachers are there, that they are different, and that something can be learnt.
+
+    :return: The teachers that are APIs, by their places.
+    """
     if not config.teacher:
         raise InputError("no teacher: set `teacher` to one encoder or several")
     if len(set(config.teacher)) < len(config.teacher):
         twice = next(name for name in config.teacher if config.teacher.count(name) > 1)
         raise InputError(f"{twice} is a teacher twice: to let it count more, set `weight`")
     check_machine(config)
-    check_teachers(config, range(len(config.teacher)))
+    apis = check_teachers(config, range(len(config.teacher)))
     if kind == "static":
         static_teacher(config)
-    if kind == "encoder" and len(config.teacher) == 1 and _is_own_teacher(config):
+    if kind in IN_PLACE and len(config.teacher) == 1 and _is_own_teacher(config):
         raise InputError(
             f"{config.student} would learn from itself, and one teacher alone has nothing new to say: add "
             "other teachers, or choose a smaller student"
         )
+    return apis
 
 
-def check_resumed(config: DistillConfig, teachers: Iterable[int], student: bool) -> None:
-    """Make sure that what a resumed run still needs is there: some teachers, and perhaps the student."""
+def check_resumed(config: DistillConfig, teachers: Iterable[int], student: bool) -> dict[int, ApiEncoder]:
+    """Make sure that what a resumed run still needs is there: some teachers, and perhaps the student.
+
+    :return: The teachers that are APIs, by their places.
+    """
     check_machine(config)
-    check_teachers(config, teachers)
     if student:
         student_kind(config)
+    return check_teachers(config, teachers)
 
 
-def check_teachers(config: DistillConfig, numbers: Iterable[int]) -> None:
-    """Make sure that teachers are there, and that APIs have a key."""
+def check_teachers(config: DistillConfig, numbers: Iterable[int]) -> dict[int, ApiEncoder]:
+    """Make sure that teachers are there and that APIs answer; return the APIs."""
+    apis = {}
     for number in numbers:
         name = config.teacher[number]
         check_teacher(name)
         if name.startswith(API):
-            open_api(name, config)
+            apis[number] = open_api(name, config)
+    for api in apis.values():
+        api.probe()
+    return apis
 
 
 def _is_own_teacher(config: DistillConfig) -> bool:
@@ -72,25 +83,23 @@ def _is_own_teacher(config: DistillConfig) -> bool:
     )
 
 
-def open_apis(
+def confirm_costs(
     config: DistillConfig,
     kind: Kind,
     sentences: Sentences,
     taught: Sentences,
-    numbers: Iterable[int],
+    apis: dict[int, ApiEncoder],
     confirm: Callable[[str], bool] | None,
-) -> dict[int, ApiEncoder]:
-    """Return those of some teachers that are APIs, by their places, once somebody agreed to what they cost.
+) -> None:
+    """Log what APIs will cost, and ask before any text is sent.
 
     The words of a static student, which come from the sentences that it is taught, are counted in.
     """
-    opened = {n: open_api(config.teacher[n], config) for n in numbers if config.teacher[n].startswith(API)}
-    for number, api in opened.items():
+    for number, api in apis.items():
         words: list[str] = []
         if kind == "static" and number == static_teacher(config):
             words = token_texts(corpus_tokenizer(None, taught))
         estimate = api.estimate(chain(sentences, words), price=config.api_price or None)
         LOG.info("%s", estimate)
         if confirm is not None and estimate.sentences and not confirm(str(estimate)):
-            raise InputError("nothing was sent: resume the run to go on")
-    return opened
+            raise InputError("none of your text was sent: set `resume` to continue")

@@ -23,7 +23,8 @@ from rankencoder.training.settings_file import merge_settings
 from rankencoder.training.settings_model import validate
 
 STATIC = "static"
-Kind = Literal["encoder", "backbone", "layers", "static"]
+Kind = Literal["encoder", "static encoder", "backbone", "layers", "static"]
+IN_PLACE: tuple[Kind, ...] = ("encoder", "static encoder")  # students that people use already
 
 
 def _student(name: str) -> str:
@@ -110,11 +111,13 @@ class DistillConfig(RunSettings):
         return self
 
 
+_STATIC_RECIPE = {"learning_rate": 2e-3, "epochs": 8.0, "batch_size": 512}
 RECIPES: dict[Kind, dict[str, Any]] = {  # what a kind of student has in place of the defaults
     "encoder": {},
+    "static encoder": _STATIC_RECIPE,
     "backbone": {},
     "layers": {"vector_weight": 100.0},
-    "static": {"learning_rate": 2e-3, "epochs": 8.0, "batch_size": 512},
+    "static": _STATIC_RECIPE,
 }
 
 
@@ -146,7 +149,7 @@ def default_text(name: str) -> str:
     '0.0001; static: 0.002'
     """
     default = DistillConfig.model_fields[name].default
-    others = {kind: recipe[name] for kind, recipe in RECIPES.items() if name in recipe}
+    others = {kind.split()[0]: recipe[name] for kind, recipe in RECIPES.items() if name in recipe}
     texts = [_shown(default), *(f"{kind}: {_shown(value)}" for kind, value in others.items())]
     return "; ".join(text for text in texts if text)
 

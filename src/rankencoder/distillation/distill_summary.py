@@ -7,8 +7,6 @@ from typing import Any
 
 from rankencoder.encoder_sources import split_prompt
 
-_NOISE = 0.005  # of a correlation over the pairs of some hundred sentences
-
 
 def short_name(name: str) -> str:
     """Return a name without folders and prompt.
@@ -20,18 +18,23 @@ def short_name(name: str) -> str:
 
 
 def is_nearer(record: dict[str, Any]) -> bool:
-    """Return whether a student ended nearer to its teachers than it began, by more than half a point."""
+    """Return whether a student ended nearer to its teachers than it began, by more than chance."""
     agreement = record["agreement"]
-    return bool(agreement["after"]["spearman"] - agreement["before"]["spearman"] > _NOISE)
+    return bool(agreement["after"]["spearman"] - agreement["before"]["spearman"] > agreement["noise"])
 
 
 def describe_agreement(record: dict[str, Any]) -> str:
-    """Return how much nearer a student came to its teachers."""
-    before, after = record["agreement"]["before"], record["agreement"]["after"]
-    gain = 100 * (after["spearman"] - before["spearman"])
+    """Return how much nearer a student came to its teachers, or that the start is kept."""
+    agreement = record["agreement"]
+    before, after = agreement["before"], agreement.get("taught", agreement["after"])
+    gain = after["spearman"] - before["spearman"]
     verdict = "no nearer to its teachers"
-    if abs(gain) > 100 * _NOISE:
-        verdict = f"{'nearer to' if gain > 0 else 'further from'} its teachers by {abs(gain):.1f} points"
+    if abs(gain) > agreement["noise"]:
+        verdict = (
+            f"{'nearer to' if gain > 0 else 'further from'} its teachers by {100 * abs(gain):.1f} points"
+        )
+    if "taught" in agreement:
+        verdict += ", so the start is kept"
     return (
         f"{verdict}: correlation of similarities {100 * before['spearman']:.1f} -> "
         f"{100 * after['spearman']:.1f}, shared nearest neighbors {before['recall']:.0%} -> "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,6 +17,7 @@ import numpy as np
 from transformers import set_seed
 
 from rankencoder.distillation.agreement import (
+    gain_noise,
     held_out_rows,
     measure_agreement,
     measure_speed,
@@ -24,16 +26,22 @@ from rankencoder.distillation.agreement import (
 from rankencoder.distillation.committee import Committee, cosine_scale, spread_rows
 from rankencoder.distillation.dev_gain import measure_gain
 from rankencoder.distillation.distill_card import write_card
-from rankencoder.distillation.distill_config import DistillConfig, GivenDistillation, Kind
+from rankencoder.distillation.distill_config import IN_PLACE, DistillConfig, GivenDistillation, Kind
 from rankencoder.distillation.layer_student import drop_layers
 from rankencoder.distillation.sentence_vectors import SentenceVectors, describe_origin
 from rankencoder.distillation.static_student import TakenRows, make_static
 from rankencoder.distillation.student_sources import load_student
-from rankencoder.distillation.teacher_sources import is_file, open_teacher, open_vectors, static_teacher
+from rankencoder.distillation.teacher_sources import (
+    is_file,
+    open_teacher,
+    open_vectors,
+    static_teacher,
+    tokenizer_of,
+)
 from rankencoder.distillation.teacher_space import fit_map, map_into_space, space_recall
 from rankencoder.distillation.text_collator import TextCollator
 from rankencoder.encoders import Encoder
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.io.manifest import check_manifest, write_manifest
 from rankencoder.io.storage import new_folder
 from rankencoder.provenance import provenance
@@ -146,17 +154,28 @@ class DistillationRun:
         before = measure_agreement(held, targets)
         with self._timed("teaching", "Teaching the student"):
             trained = self._teach(start, similarity, tables, origin)
-        model = trained.model
+        model, vectors = trained.model, self._held_vectors(trained.model)
+        after, noise = measure_agreement(vectors, targets), gain_noise(held, vectors, targets)
+        agreement: dict[str, Any] = {"before": before.record(), "noise": round(noise, 6)}
+        if not self.config.dev and before.spearman - after.spearman > noise:
+            agreement["taught"], after = after.record(), before
+            model, vectors = self._start(), held
+            LOG.warning("teaching took the student further from its teachers: keeping the start")
         if self.config.space == "teacher":
             self._map_into_space(model, tables[0])
-        vectors = self._held_vectors(model)
-        after = measure_agreement(vectors, targets)
+            vectors = self._held_vectors(model)
+            after = measure_agreement(vectors, targets)
         self.record |= {
-            "student": {"kind": self.kind, "start": self._about_start(), "megabytes": megabytes(model)},
+            "student": {
+                "kind": self.kind,
+                "start": self._about_start(),
+                "megabytes": megabytes(model),
+                "dimension": vectors.shape[1],
+            },
             "teachers": [self.vectors.about(number) for number in range(len(tables))],
             "dissent": dissent and {**dissent.record(), "name": self.config.teacher[dissent.teacher]},
             "held_out": len(self.held_out),
-            "agreement": {"before": before.record(), "after": after.record()},
+            "agreement": {**agreement, "after": after.record()},
             "sentences_per_second": measure_speed(Encoder(model, batch_size=BATCH), self._held_texts),
             "stage": {key: value for key, value in trained.about.items() if key != "history"},
             "history": trained.about["history"],
@@ -206,9 +225,15 @@ class DistillationRun:
         if self.kind == "static":
             number = static_teacher(self.config)
             opened = open_teacher(self.config.teacher[number], self.objects.get(number), self.config)
-            opened = opened if isinstance(opened, Encoder) else Encoder(opened, batch_size=BATCH)
             known = TakenRows(self._teacher(number), np.array(self.taught.rows["row"]))
-            return make_static(opened, self.taught, known, dim=self.config.dim, progress=self.progress)
+            return make_static(
+                opened if isinstance(opened, Encoder) else Encoder(opened, batch_size=BATCH),
+                self.taught,
+                known,
+                dim=self.config.dim,
+                tokenizer=tokenizer_of(opened),
+                progress=self.progress,
+            )
         model = load_student(self.config)
         tokenizer: Any = model.tokenizer
         if hasattr(tokenizer, "unk_token_id") and (share := unknown_share(sentences, tokenizer)) > 0.5:
@@ -231,7 +256,7 @@ class DistillationRun:
 
         :param held: The start's vectors of the held-out sentences.
         """
-        if self.kind == "encoder":
+        if self.kind in IN_PLACE:
             return cosine_scale(held)
         return committee.scale(committee.tables[0] if origin is None else origin)
 
@@ -278,6 +303,13 @@ class DistillationRun:
         rows = spread_rows(np.array(self.taught.rows["row"]), _MAPPED)
         texts = list(self.sentences.rows[rows]["text"])
         own = Encoder(model, batch_size=BATCH).encode(texts)
+        if len(own) < own.shape[1]:
+            warnings.warn(
+                f"the map into the teacher's space has {own.shape[1]} dimensions and only {len(own)} "
+                "sentences to learn from: give more text",
+                TrainingWarning,
+                stacklevel=2,
+            )
         map_into_space(model, fit_map(own, np.asarray(table[rows], dtype=np.float32)))
 
     # -- figures

@@ -89,7 +89,7 @@ def distill(
     names = {"corpus": "" if is_in_memory(corpus) else corpus, "output": output, "student": student}
     given = read_distillation({**settings, **names, "teacher": names_of(objects) or None}, config)
     folder = given.folder
-    from rankencoder.distillation.distill_checks import check_distillation, check_resumed, open_apis
+    from rankencoder.distillation.distill_checks import check_distillation, check_resumed, confirm_costs
     from rankencoder.distillation.distillation_run import DistillationRun
     from rankencoder.distillation.student_sources import resumed_kind, student_kind
     from rankencoder.training.run_folder import locked, resumed_settings
@@ -102,11 +102,11 @@ def distill(
         progress = sys.stderr.isatty() if progress is None else progress
         run = DistillationRun(resolved, kind, folder, dict(enumerate(objects)), progress)
         if resume:
-            check_resumed(resolved, run.missing_teachers, run.is_student_missing)
+            apis = check_resumed(resolved, run.missing_teachers, run.is_student_missing)
         else:
-            check_distillation(resolved, kind)
+            apis = check_distillation(resolved, kind)
             source = corpus if is_in_memory(corpus) else resolved.corpus or None
             run.begin(source, given, overwrite=overwrite)
-        texts = run.sentences, run.taught
-        run.objects.update(open_apis(resolved, kind, *texts, run.missing_teachers, confirm))
+        confirm_costs(resolved, kind, run.sentences, run.taught, apis, confirm)
+        run.objects.update(apis)
         return Distillation(folder, run.finish())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, TrainingWarning
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -67,6 +68,7 @@ def make_static(
     vectors: VectorRows | None = None,
     *,
     dim: int = 256,
+    tokenizer: Any = None,
     progress: bool = False,
 ) -> SentenceTransformer:
     """Return a static encoder: the mean of token vectors, each the teacher's vector of that token as a text.
@@ -75,17 +77,24 @@ def make_static(
     :param vectors: The teacher's vectors of these sentences, if they are known: with them, tokens also learn
         from the sentences that they occur in.
     :param dim: Dimensions, at most those of the teacher.
+    :param tokenizer: Whose tokens to keep; by default the teacher's, if it has one.
     """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
 
     if dim < 1:
         raise InputError(f"`dim` must be at least 1, not {dim}")
-    tokenizer = corpus_tokenizer(getattr(teacher.model, "tokenizer", None), sentences)
+    tokenizer = corpus_tokenizer(tokenizer or getattr(teacher.model, "tokenizer", None), sentences)
     weights = sif_weights(token_shares(tokenizer, sentences))
     found = token_vectors(teacher, tokenizer, progress=progress)
     if vectors is not None:
         found += _CONTEXT * context_vectors(tokenizer, sentences, vectors)
+    if dim > (most := min(found.shape)):
+        warnings.warn(
+            f"the static student has {most} dimensions, not {dim}: its teacher's vectors have no more",
+            TrainingWarning,
+            stacklevel=2,
+        )
     weighted = reduce_dimensions(found, dim) * weights[:, None]
     embedding = StaticEmbedding(tokenizer, embedding_weights=weighted.astype(np.float32))
     return SentenceTransformer(modules=[embedding, Normalize()], device="cpu")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rankencoder.distillation.distill_config import RECIPES, STATIC, DistillConfig, Kind
 from rankencoder.encoder_sources import (
@@ -32,8 +33,20 @@ def student_kind(config: DistillConfig) -> Kind:
     if config.layers:
         return "layers"
     folder = Path(encoder_folder(name))
-    plain = folder.is_dir() and not (folder / "modules.json").exists()
-    return "backbone" if plain else "encoder"
+    if folder.is_dir() and not (folder / "modules.json").exists():
+        return "backbone"
+    return "static encoder" if _is_static(folder) else "encoder"
+
+
+def _is_static(folder: Path) -> bool:
+    """Return whether an encoder is static; the modules of a hub name are in the cache by now."""
+    from huggingface_hub import try_to_load_from_cache
+
+    modules: Any = folder / "modules.json"
+    if not folder.is_dir():
+        cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")
+        modules = try_to_load_from_cache(str(folder), modules.name, cache)
+    return isinstance(modules, (str, Path)) and "StaticEmbedding" in Path(modules).read_text(encoding="utf-8")
 
 
 def resumed_kind(folder: Path) -> Kind | None:

@@ -9,9 +9,10 @@ from typing import Any
 from rankencoder.distillation.api_encoder import ApiEncoder
 from rankencoder.distillation.distill_config import DistillConfig
 from rankencoder.distillation.vector_file import VectorFile, open_rows
-from rankencoder.encoder_sources import check_model, split_prompt
+from rankencoder.encoder_sources import check_model
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
+from rankencoder.fused_encoder import FusedEncoder
 from rankencoder.model import RankEncoder, open_model
 from rankencoder.training.sentences import Sentences
 from rankencoder.training.teaching.teachers import BATCH
@@ -51,7 +52,7 @@ def check_teacher(name: str) -> None:
     if is_file(name):
         open_rows(Path(name))
         return
-    check_model(split_prompt(name)[0])
+    check_model(name)
 
 
 def open_teacher(name: str, given: Any, config: DistillConfig) -> Encoder | RankEncoder:
@@ -69,6 +70,13 @@ def open_teacher(name: str, given: Any, config: DistillConfig) -> Encoder | Rank
         opened.name = name
         return opened
     return open_model(name, device=config.torch_device, batch_size=BATCH)
+
+
+def tokenizer_of(teacher: Encoder | RankEncoder) -> Any:
+    """Return a teacher's tokenizer, that of the first of several encoders, or None."""
+    encoder = teacher.encoder if isinstance(teacher, RankEncoder) else teacher
+    first = encoder.members[0] if isinstance(encoder, FusedEncoder) else encoder
+    return getattr(first.model, "tokenizer", None)
 
 
 def open_api(name: str, config: DistillConfig) -> ApiEncoder:

@@ -244,7 +244,7 @@ def group_pairs(pairs: Sequence[ScoredPair]) -> np.ndarray:
         frequent = np.where(seen[ends[:, 0]] >= seen[ends[:, 1]], ends[:, 0], ends[:, 1])
         _, groups, sizes = np.unique(frequent, return_inverse=True, return_counts=True)
     if len(sizes) < _FEWEST_GROUPS:
-        message = f"all pairs share one of {len(sizes)} sentence(s): pairs of more sentences are needed"
+        message = f"too few different sentences: all pairs share one of {len(sizes)}; add pairs of others"
         raise InputError(message)
     return np.asarray(groups)
 

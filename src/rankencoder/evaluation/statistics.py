@@ -48,7 +48,7 @@ def spearman(gold: Sequence[float] | np.ndarray, similarities: np.ndarray) -> fl
     scores = np.asarray(gold, dtype=np.float64)
     for values, what in ((scores, "scores"), (similarities, "similarities")):
         if len(values) < 2 or np.ptp(values) == 0:
-            raise InputError(f"a rank correlation needs different {what}, got {len(values)} equal one(s)")
+            raise InputError(f"a rank correlation needs different {what}: all {len(values)} are equal")
     return float(spearmanr(scores, similarities).statistic)
 
 

@@ -81,7 +81,7 @@ class Verdict:
 
     def __str__(self) -> str:
         if self.changed:
-            return f"no verdict: not the recipe's own {', '.join(self.changed)}"
+            return f"no verdict: changed from the recipe: {', '.join(self.changed)}"
         recipe, (first, last) = self.recipe, (self.averages[0], self.averages[-1])
         word = "reproduced" if abs(self.difference) <= recipe.within else "not reproduced"
         gains = [e2 - e1 for e1, e2 in zip(first, last, strict=True)]

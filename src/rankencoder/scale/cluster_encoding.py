@@ -36,7 +36,7 @@ def encode_with_ray(
     """Encode the sentences of a corpus as `rankencoder.vector_files.encode_file` does, on a Ray cluster.
 
     The machines need rankencoder and access to source and target, but not the model: that is sent to them.
-    Lost workers are replaced. Interrupted work goes on where it stopped when it is called again.
+    Lost workers are replaced. Call it again to resume after an interruption.
 
     :param model: A folder or hub name that `rankencoder.model.open_model` opens.
     :param source: A file or folder, or an address that fsspec knows.

@@ -153,7 +153,7 @@ def find_duplicates(
 
 def _check_number(places: dict[str, list[str]]) -> None:
     if len(places) < 2:
-        raise InputError(f"only {len(places)} usable sentence(s): there is nothing to compare")
+        raise InputError(f"too few usable sentences to compare: {len(places)}; give at least 2")
 
 
 def _read_index(index: RankIndex, places: dict[str, list[str]]) -> np.ndarray:

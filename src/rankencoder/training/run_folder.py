@@ -23,21 +23,26 @@ def locked(output: Path) -> Iterator[None]:
     """Keep all other trainings out of a folder, and say after Ctrl-C that this one can be resumed."""
     from filelock import FileLock, Timeout
 
-    output.parent.mkdir(parents=True, exist_ok=True)
     file = output.with_name(f".{output.name}.lock")
+    lock = FileLock(file, timeout=0)
     try:
-        with FileLock(file, timeout=0):
-            try:
-                yield
-            except KeyboardInterrupt as stop:
-                if stop.args or not (output / WORK).exists():
-                    raise
-                raise Interrupted(output) from None
-            finally:
-                with suppress(PermissionError):  # Windows deletes no open file
-                    file.unlink(missing_ok=True)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()  # where that fails, the lock would only wait
+        lock.acquire()
     except Timeout:
         raise InputError(f"another process is training into {output}: wait for it, or stop it") from None
+    except OSError as error:
+        raise InputError(f"cannot write {output}: {error.strerror}; choose another output folder") from error
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        if stop.args or not (output / WORK).exists():
+            raise
+        raise Interrupted(output) from None
+    finally:
+        with suppress(PermissionError):  # Windows deletes no open file
+            file.unlink(missing_ok=True)
+        lock.release()
 
 
 def resumed_settings(output: Path, given: G, read: Callable[[dict[str, str], Path], G]) -> G:
@@ -101,9 +106,9 @@ def _check_free(output: Path, config: RunSettings, overwrite: bool) -> None:
         found, ways = "something else", "another folder"
         if (output / RUN).exists():
             finished = read_json(output / RUN).get("finished")
-            found = f"{'a finished' if finished else 'an unfinished'} training"
+            found = f"{'a finished' if finished else 'an unfinished'} run"
             ways = f"{'' if finished else '`resume`, '}`overwrite` or another folder"
-        raise InputError(f"{output} already holds {found}: use {ways}")
+        raise InputError(f"{output} contains {found}: use {ways}")
     check_free(output, overwrite=True, training=True)
     for name, value in config.inputs():
         if value and Path(split_prompt(value)[0]).is_relative_to(output):

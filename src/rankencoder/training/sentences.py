@@ -124,7 +124,7 @@ def _check_number(counts: dict[str, int]) -> None:
     number = counts["sentences"]
     if number < 2:
         found = ", ".join(f"{value:,} {name}" for name, value in counts.items())
-        raise InputError(f"the corpus holds {number} usable sentence(s) ({found}): nothing to train on")
+        raise InputError(f"too few usable sentences in the corpus: {number} ({found}); give at least 2")
 
 
 def warn_if_few(sentences: Sentences) -> None:
