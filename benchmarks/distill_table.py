@@ -69,7 +69,9 @@ PEERS = {
     "start-{}": "untaught",
     "mse-{}": "MSELoss",
     "layers-{}": "`distill`",
-    "layers-{}-committee": "`distill`, three teachers",
+    "layers-{}-dropout": "`distill`, `dropout` on",
+    "layers-{}-committee": "`distill`, several teachers",
+    "layers-{}-committee-vectors-10": "the same, `vector_weight` 10",
 }
 
 Result = dict[str, Any]
