@@ -66,7 +66,7 @@ class Recorder(SentenceEvaluator):
     :param tests: Sets whose average is recorded at each look, and chosen by nowhere.
     """
 
-    metric, pairs = "Spearman", "scored"
+    metric, pairs = "Spearman", "scored dev pairs"
 
     def __init__(
         self, sample: Sample, dev: dict[str, Path], pairs: int | None = None, tests: Sequence[PairSet] = ()

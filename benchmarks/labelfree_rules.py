@@ -4,6 +4,8 @@ A rule sees the looks of a run and names one of them. Its regret is what the bes
 dev, in points. A family is a backbone × a method; rules are found on all families but one, and tested on it::
 
     python benchmarks/labelfree_rules.py results/labelfree
+
+`labelfree_table.py` has the chosen rule beside last weights, also on the seven sets of STS.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ class Run:
     scores: Curve  # what is to be as high as possible, in points
     proxies: dict[str, Curve]
     averages: dict[str, float]
+    tests: Curve = field(default_factory=lambda: np.empty(0))  # AVG, by which nothing is chosen
     cosines: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
@@ -76,6 +79,7 @@ class Run:
             scores=np.array([scores[look["name"]] for look in looks]),
             proxies={name: np.array([look["proxies"][name] for look in looks]) for name in names},
             averages={look["name"]: scores[look["name"]] for look in found["looks"] if "step" not in look},
+            tests=np.array([100 * look.get("AVG", np.nan) for look in looks]),
             cosines=cosines,
         )
 

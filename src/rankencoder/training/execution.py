@@ -28,6 +28,7 @@ from rankencoder.training.gather import WAIT
 from rankencoder.training.loop.collator import ViewCollator
 from rankencoder.training.loop.dev_evaluator import make_evaluator
 from rankencoder.training.loop.stage import Trained, no_graphs, train_stage, training_arguments
+from rankencoder.training.loop.unlabelled import unlabelled_evaluator
 from rankencoder.training.loss_picture import draw_losses
 from rankencoder.training.methods.method import Method
 from rankencoder.training.plan import BackboneShelf, EncodeTargets, Plan, TrainEncoder, WriteRankEncoder
@@ -83,7 +84,7 @@ class Execution:
             if self.is_main:
                 with new_run(self.folder, given, config, overwrite=overwrite) as new:
                     stored = store_sentences(
-                        corpus, new / "work", column=config.column or None, progress=self.progress
+                        corpus, new / "work", column=config.reading, progress=self.progress
                     )
                     warn_if_few(stored)
                     for step in self.plan.trainings:
@@ -252,7 +253,7 @@ def train_encoder(
         logs=logs,
         name=f"stage {step.number}" if step.output in ("base", "encoder") else f"teacher {method.name}",
         title=f"Stage {step.number} ({method.name})" if progress else "",
-        evaluator=make_evaluator(config.dev),
+        evaluator=make_evaluator(config.dev) or unlabelled_evaluator(rows),
         patience=config.patience,
         graphs=graphs,
         compiled=config.compile,

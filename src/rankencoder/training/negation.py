@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from rankencoder.errors import InputError
 from rankencoder.io.storage import cache_root, import_pyarrow, new_file
+from rankencoder.progress import Progress
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -92,7 +93,6 @@ def negate_sentences(
     """
     from datasets import Dataset, concatenate_datasets
     from filelock import FileLock
-    from tqdm.auto import tqdm
 
     key = json.dumps([fingerprint, load_parser(parser).meta, _RULES, _PART], sort_keys=True, default=str)
     folder = cache_root("negations") / hashlib.sha256(key.encode()).hexdigest()[:32]
@@ -103,7 +103,7 @@ def negate_sentences(
     with FileLock(folder.with_suffix(".lock")):
         todo = {path: part for path, part in parts.items() if not _is_whole(path, len(part))}
         total = sum(map(len, todo.values()))
-        with tqdm(total=total, desc="Negating", unit=" sentences", disable=not progress) as bar:
+        with Progress(total, desc="Negating", show=progress) as bar:
             for number in _write_parts(todo, sentences, parser):
                 bar.update(number)
     return concatenate_datasets([Dataset.from_file(str(path)) for path in parts])

@@ -9,7 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, find_name
+from rankencoder.io.read_options import ReadOptions
 from rankencoder.training.settings_file import write_settings
 from rankencoder.training.settings_model import Settings
 
@@ -32,9 +33,10 @@ def _scored_pairs(name: str) -> str:
     from rankencoder.io.pairs import DEV_FILES
     from rankencoder.io.storage import data_folder
 
-    if name not in DEV_FILES or Path(name).exists():
+    known = None if Path(name).exists() else find_name(name, DEV_FILES)
+    if known is None:
         return _path(name)
-    fetched = data_folder() / "senteval" / "downstream" / DEV_FILES[name]
+    fetched = data_folder() / "senteval" / "downstream" / DEV_FILES[known]
     if not fetched.exists():
         raise ValueError(f"dev set {name!r} is not there: {fetched}; run `data fetch`, or give a file")
     return _path(str(fetched))
@@ -72,6 +74,9 @@ class RunSettings(Settings):
     column: str = setting(
         "", "Column or key that holds the sentences, where there are several.", DATA, common=True
     )
+    delimiter: str = setting("", "What separates the cells of a CSV file; recognised by default.", DATA)
+    no_header: bool = setting(False, "The first row of a CSV file holds no names of columns.", DATA)
+    split: str = setting("", "Split long texts: sentences, or sentences:de for another language.", DATA)
     dev: list[ScoredPairs] = setting(
         [],
         "Scored or yes/no pairs (file, stsb, sickr) that choose the weights. Repeatable.",
@@ -108,7 +113,7 @@ class RunSettings(Settings):
 
     logging_steps: Count = setting(10, "Steps between log entries.", RUNNING, ge=1)
     eval_steps: Count = setting(
-        125, "Steps between evaluations on the scored pairs.", RUNNING, by_method=True, ge=1
+        125, "Steps between looks at the weights, of which the best are kept.", RUNNING, by_method=True, ge=1
     )
     patience: Count = setting(
         0, "Stop after so many evaluations without a gain; 0 never stops.", RUNNING, by_method=True, ge=0
@@ -117,6 +122,14 @@ class RunSettings(Settings):
     report_to: list[str] = setting([], "Also log to tensorboard, trackio or wandb. Repeatable.", RUNNING)
     workers: Count = setting(-1, "Processes that make batches; -1 chooses.", RUNNING, ge=-1)
     device: str = setting("auto", "auto, cpu or cuda.", RUNNING, common=True)
+
+    @property
+    def reading(self) -> ReadOptions:
+        """How the corpus is read."""
+        header = False if self.no_header else None
+        return ReadOptions(
+            self.column or None, delimiter=self.delimiter or None, header=header, split=self.split or None
+        )
 
     @property
     def torch_device(self) -> str | None:

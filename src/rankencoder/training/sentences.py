@@ -14,6 +14,7 @@ import numpy as np
 
 from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.io.corpus import LONGEST, Sentence, digest_line, read_sentences
+from rankencoder.io.read_options import ReadOptions
 from rankencoder.io.storage import check_kinds, file_digest, import_pyarrow, new_file, read_json, write_json
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ class Sentences:
             yield from self.texts(start, start + _BATCH)
 
 
-def store_sentences(corpus: Any, folder: Path, *, column: str | None, progress: bool) -> Sentences:
+def store_sentences(
+    corpus: Any, folder: Path, *, column: str | ReadOptions | None, progress: bool
+) -> Sentences:
     """Write a corpus' distinct sentences to a folder.
 
     Empty and over-long lines are left out, and so are duplicates: in a batch they would be told to differ.

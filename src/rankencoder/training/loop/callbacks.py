@@ -7,20 +7,30 @@ import threading
 from types import FrameType
 from typing import Any
 
-from transformers import ProgressCallback, TrainerCallback, TrainerControl, TrainerState
+from transformers import TrainerCallback, TrainerControl, TrainerState
+
+from rankencoder.progress import Progress
 
 
-class Progress(ProgressCallback):
-    """A progress bar with a title and the latest loss."""
+class ShowProgress(TrainerCallback):
+    """Shows the steps, and the latest loss."""
 
     def __init__(self, title: str) -> None:
-        super().__init__()
         self.title = title
 
+    def on_train_begin(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
+        faster, done = "fewer steps (`max_steps`)", state.global_step
+        self.bar = Progress(state.max_steps, desc=self.title, unit="steps", faster=faster, initial=done)
+
+    def on_step_end(self, args: Any, state: TrainerState, control: Any, **_: Any) -> None:
+        self.bar.update()
+
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        if self.training_bar is not None and "loss" in logs:
-            self.training_bar.set_description(self.title, refresh=False)
-            self.training_bar.set_postfix(loss=f"{logs['loss']:.4g}", refresh=False)
+        if "loss" in logs:
+            self.bar.update(0, loss=logs["loss"])
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        self.bar.__exit__()
 
 
 class StopAtSignal(TrainerCallback):

@@ -25,12 +25,12 @@ _BATCH = 128
 class DevEvaluator(SequentialEvaluator):
     """The mean score over files of pairs, each by its own metric.
 
-    :ivar metric: What that score is called; `pairs`, what the pairs are.
+    :ivar metric: What that score is called; `pairs`, what it is of.
     """
 
     def __init__(self, evaluators: Sequence[SentenceEvaluator], metrics: Sequence[Metric]) -> None:
         super().__init__(evaluators, main_score_function=statistics.fmean)
-        self.metric, self.pairs = joint_name(metrics), joint_pairs(metrics)
+        self.metric, self.pairs = joint_name(metrics), f"{joint_pairs(metrics)} dev pairs"
 
 
 class YesNoEvaluator(SentenceEvaluator):

@@ -19,10 +19,11 @@ from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from transformers.integrations.integration_utils import TensorBoardCallback
 from transformers.trainer_callback import PrinterCallback
+from transformers.trainer_utils import IntervalStrategy
 
 from rankencoder.training.config import TrainConfig
 from rankencoder.training.gather import WAIT, world_size
-from rankencoder.training.loop.callbacks import Progress, StopAtSignal
+from rankencoder.training.loop.callbacks import ShowProgress, StopAtSignal
 from rankencoder.training.loop.trainer import DEV, EncoderTrainer, drop_incomplete, last_checkpoint
 from rankencoder.training.methods.method import Method
 from rankencoder.training.run_settings import RunSettings
@@ -63,6 +64,7 @@ def train_stage(
     :param settings: Of the `EncoderTrainer`.
     :raises KeyboardInterrupt: If it was interrupted; a checkpoint is written before.
     """
+    args.eval_strategy = IntervalStrategy("steps" if settings.get("evaluator") else "no")
     model, folder = loss.model, Path(str(args.output_dir))  # several processes wrap the one inside the loss
     trainer = EncoderTrainer(
         model=model, args=args, train_dataset=rows, loss=loss, data_collator=collate, **settings
@@ -73,7 +75,7 @@ def train_stage(
         board.logging_dir = board.logging_dir or str(logs)
         trainer.add_callback(board)
     if title:
-        trainer.add_callback(Progress(title))
+        trainer.add_callback(ShowProgress(title))
     if args.process_index == 0:
         drop_incomplete(folder)
     trainer.accelerator.wait_for_everyone()
@@ -81,7 +83,7 @@ def train_stage(
     args.eval_on_start = trainer.evaluator is not None and checkpoint is None  # a checkpoint has that score
     if args.eval_on_start and args.process_index == 0:
         dev: Any = trainer.evaluator
-        LOG.info("%s: %s dev pairs choose the weights, by %s", name, dev.pairs, dev.metric)
+        LOG.info("%s: %s choose the weights, by %s", name, dev.pairs, dev.metric)
     began = time.perf_counter()
     with StopAtSignal(enabled=world_size() == 1) as stop:
         trainer.add_callback(stop)
@@ -91,6 +93,7 @@ def train_stage(
     if stop.stopped and not trainer.is_over():
         raise KeyboardInterrupt
     trainer.check_weights()
+    trainer.judge_held()  # the last look has one neighbour
     if trainer.best is not None:
         model.load_state_dict(trainer.best["weights"])
     model.eval()
@@ -98,8 +101,9 @@ def train_stage(
     trainer.step = None
     gc.collect()  # frees the graphs and their memory now, not in the midst of the next stage
     about = _about(trainer, seconds, checkpoint)
-    if args.process_index == 0 and (kept := describe_kept_start(about)):
-        LOG.warning("%s: %s", name, kept)
+    if args.process_index == 0 and about["best"] and (trainer.smooth or not about["best"]["step"]):
+        level = logging.INFO if about["best"]["step"] else logging.WARNING
+        LOG.log(level, "%s: %s", name, describe_choice(about))
     return Trained(model, loss, about, stop.stopped)
 
 
@@ -125,7 +129,6 @@ def training_arguments(config: RunSettings, folder: Path, seed: int) -> Sentence
         logging_steps=config.logging_steps,
         logging_first_step=True,
         logging_nan_inf_filter=False,  # it would make the device wait at every step
-        eval_strategy="steps" if config.dev else "no",
         eval_steps=config.eval_steps,
         save_strategy="steps",
         save_steps=config.save_steps,
@@ -165,7 +168,8 @@ def _about(trainer: EncoderTrainer, seconds: float, checkpoint: str | None) -> d
     started = int(checkpoint.rpartition("-")[2]) if checkpoint else 0
     best, device = trainer.best, trainer.args.device
     dev: Any = trainer.evaluator
-    scores = {log["step"]: log[DEV] for log in state.log_history if DEV in log}
+    key = "halves" if trainer.smooth else "dev"
+    scores = trainer.scores()
     trained = [score for step, score in scores.items() if step > 0 and not math.isnan(score)]
     logs = [log for log in state.log_history if "seconds" in log and log["step"] > started]
     return {
@@ -176,22 +180,30 @@ def _about(trainer: EncoderTrainer, seconds: float, checkpoint: str | None) -> d
         "metric": dev.metric if dev else None,
         "start": scores.get(0),
         "trained": max(trained, default=None),
-        "best": {"step": best["step"], "dev": best["score"]} if best else None,
+        "best": {"step": best["step"], key: best["score"]} if best else None,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "processes": world_size(),
-        "history": [_entry(log) for log in state.log_history if "loss" in log or DEV in log],
+        "history": [_entry(log, key) for log in state.log_history if "loss" in log or DEV in log],
     }
 
 
-def describe_kept_start(about: Mapping[str, Any]) -> str:
-    """Return what to say of a finished stage whose weights before step 1 scored best; else nothing.
+def describe_choice(about: Mapping[str, Any]) -> str:
+    """Return what to say of the weights that a finished stage has kept; nothing if they are the last ones.
 
     >>> about = {"metric": "Spearman", "start": 0.7143, "trained": 0.6382, "best": {"step": 0, "dev": 0.7143}}
-    >>> describe_kept_start(about)
+    >>> describe_choice(about)
     'Spearman at the start 71.43, best 63.82: keeping the start'
+    >>> describe_choice({"steps": 1000, "best": {"step": 300, "halves": 0.9}})
+    'no scored pairs: keeping the weights that tell sentence halves best (step 300 of 1,000)'
     """
-    if not about["best"] or about["best"]["step"] > 0:
+    best = about["best"]
+    if not best:
         return ""
+    if "halves" in best:
+        step = f"step {best['step']:,} of {about['steps']:,}" if best["step"] else "the start"
+        return f"no scored pairs: keeping the weights that tell sentence halves best ({step})"
+    if best["step"]:
+        return f"dev {about['metric']} {100 * best['dev']:.2f} at step {best['step']:,}"
     trained = "nan" if about["trained"] is None else f"{100 * about['trained']:.2f}"
     return f"{about['metric']} at the start {100 * about['start']:.2f}, best {trained}: keeping the start"
 
@@ -205,7 +217,7 @@ def _step_time(logs: list[dict[str, Any]], seconds: float, steps: int) -> float:
     return round(1000 * (statistics.median(times) if times else seconds / max(1, steps)), 3)
 
 
-def _entry(log: dict[str, Any]) -> dict[str, Any]:
+def _entry(log: dict[str, Any], key: str) -> dict[str, Any]:
     left_out = ("eval_runtime", "eval_samples_per_second", "eval_steps_per_second", DEV)
-    entry = {key: value for key, value in log.items() if key not in left_out}
-    return {**entry, "dev": log[DEV]} if DEV in log else entry
+    entry = {name: value for name, value in log.items() if name not in left_out}
+    return {**entry, key: log[DEV]} if DEV in log else entry

@@ -24,10 +24,12 @@ from rankencoder.io.manifest import MANIFEST, check_manifest, write_manifest
 from rankencoder.io.storage import sync_tree, write_errors_named
 from rankencoder.training.gather import average_gradients
 from rankencoder.training.loop.graphs import GraphedStep, logged_parts
+from rankencoder.training.loop.unlabelled import UnlabelledEvaluator, smoothed
 
 DEV = "eval_sequential_score"  # as an evaluation's score is logged
 _LOSS = "loss.safetensors"
 _BEST = "best.safetensors"
+_HELD = "held.safetensors"
 
 
 class EncoderTrainer(SentenceTransformerTrainer):
@@ -35,7 +37,9 @@ class EncoderTrainer(SentenceTransformerTrainer):
 
     Beyond sentence-transformers': gradients are clipped together with those of the loss' own layers, which
     are averaged over the processes and kept in checkpoints; losses are logged part by part; the best encoder
-    by its dev score is kept, if there is an evaluator; a loss that is NaN or infinite ends the training.
+    by its dev score is kept, if there is an evaluator, or by the mean of a look at unlabelled text and its
+    neighbours, for which the weights of the latest look are held; a loss that is NaN or infinite ends the
+    training.
 
     :param patience: Stop after so many evaluations without a better one; 0 never stops.
     :param graphs: Replay the steps as CUDA graphs, where that is possible.
@@ -50,6 +54,8 @@ class EncoderTrainer(SentenceTransformerTrainer):
         super().__init__(**kwargs)
         self.patience = patience
         self.best: dict[str, Any] | None = None
+        self.held: dict[str, Any] | None = None
+        self.smooth = isinstance(self.evaluator, UnlabelledEvaluator)
         # a cast weight that outlives its step would be an old one in a captured graph
         self.accelerator.autocast_handler = AutocastKwargs(cache_enabled=False)
         self.step = GraphedStep(self.loss, compiled=compiled) if graphs else None
@@ -138,6 +144,8 @@ class EncoderTrainer(SentenceTransformerTrainer):
         if self.best is not None:
             about = {"score": repr(self.best["score"]), "step": str(self.best["step"])}
             save_file(self.best["weights"], folder / _BEST, metadata=about)
+        if self.held is not None:
+            save_file(self.held["weights"], folder / _HELD, metadata={"step": str(self.held["step"])})
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         folder = Path(resume_from_checkpoint)
@@ -155,10 +163,10 @@ class EncoderTrainer(SentenceTransformerTrainer):
             for name, value in load_file(folder / _LOSS).items():
                 own[name].copy_(value)
         if (folder / _BEST).exists():
-            with safe_open(folder / _BEST, "pt") as file:
-                about = file.metadata()
-            weights = load_file(folder / _BEST)
-            self.best = {"score": float(about["score"]), "step": int(about["step"]), "weights": weights}
+            about, look = _load_look(folder / _BEST)
+            self.best = {"score": float(about["score"]), **look}
+        if (folder / _HELD).exists():
+            _, self.held = _load_look(folder / _HELD)
 
     def check_weights(self) -> None:
         """Make sure that weights are finite, before they are written."""
@@ -171,15 +179,39 @@ class EncoderTrainer(SentenceTransformerTrainer):
     def keep_if_best(self, score: float) -> None:
         """Keep the present weights, if this score is higher than that of the kept ones."""
         if score > (self.best["score"] if self.best else -math.inf):  # NaN is not
-            weights = {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
-            self.best = {"score": score, "step": self.state.global_step, "weights": weights}
+            self.best = {"score": score, **self._look()}
+
+    def hold(self) -> None:
+        """Hold the present weights until the next look; those held so far have both their neighbours now."""
+        self.judge_held()
+        self.held = self._look()
+
+    def judge_held(self) -> None:
+        """Keep the held weights, if the mean of their score and its neighbours is the highest."""
+        if self.held is None:
+            return
+        scores = self.scores()
+        means = dict(zip(scores, smoothed(list(scores.values())), strict=True))
+        # with two looks both have the same mean, and the scores themselves decide
+        ranks = [(means[look["step"]], scores[look["step"]]) for look in (self.held, self.best) if look]
+        if self.best is None or ranks[0] > ranks[1]:
+            self.best = {"score": means[self.held["step"]], **self.held}
+        self.held = None
+
+    def _look(self) -> dict[str, Any]:
+        weights = {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
+        return {"step": self.state.global_step, "weights": weights}
+
+    def scores(self) -> dict[int, float]:
+        """Return the scores of all looks by their steps."""
+        return {int(log["step"]): log[DEV] for log in self.state.log_history if DEV in log}
 
     def is_patience_over(self) -> bool:
         """Say whether there was no better score for long."""
         if not self.patience or self.best is None:
             return False
-        scored = {log["step"] for log in self.state.log_history if DEV in log}
-        return len([step for step in scored if step > self.best["step"]]) >= self.patience
+        later = len([step for step in self.scores() if step > self.best["step"]])
+        return later - self.smooth >= self.patience  # the held look is not judged yet
 
     def is_over(self) -> bool:
         """Say whether there is nothing left to train."""
@@ -204,9 +236,19 @@ class _KeepBest(TrainerCallback):
             control.should_evaluate = self.trainer.evaluator is not None
 
     def on_evaluate(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        self.trainer.keep_if_best(kwargs["metrics"][DEV])
+        if self.trainer.smooth:
+            self.trainer.hold()
+        else:
+            self.trainer.keep_if_best(kwargs["metrics"][DEV])
         if self.trainer.is_patience_over():
             control.should_training_stop = True
+
+
+def _load_look(path: Path) -> tuple[dict[str, str], dict[str, Any]]:
+    """Read the weights of a look, with what is known of it."""
+    with safe_open(path, "pt") as file:
+        about = file.metadata()
+    return about, {"step": int(about["step"]), "weights": load_file(path)}
 
 
 def drop_incomplete(folder: Path) -> None:

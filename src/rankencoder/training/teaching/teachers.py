@@ -15,6 +15,7 @@ from rankencoder.io.manifest import check_manifest, write_manifest
 from rankencoder.io.parts import Parts, clear_parts, join_vectors
 from rankencoder.io.storage import new_folder, read_array
 from rankencoder.model import RankEncoder
+from rankencoder.progress import Progress
 from rankencoder.reference import Reference
 from rankencoder.training.methods.method import Method
 from rankencoder.training.sentences import Sentences
@@ -149,12 +150,10 @@ def write_vectors(
     :param reference: A reference corpus to write beside them.
     :param title: Of the progress bar.
     """
-    from tqdm.auto import tqdm
-
     key = {"encoder": source.fingerprint(), "sentences": sentences.sha256, "part": source.part}
     parts = Parts(folder, key)
     starts = range(0, len(sentences), source.part)
-    with tqdm(total=len(sentences), desc=title, unit=" sentences", disable=not progress) as bar:
+    with Progress(len(sentences), desc=title, faster="less text", show=progress) as bar:
         for number, start in enumerate(starts):
             stop = min(start + source.part, len(sentences))
             if not parts.is_finished(number):
