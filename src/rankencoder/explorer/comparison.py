@@ -13,12 +13,13 @@ from rankencoder.explorer.explorer_state import ExplorerState
 
 
 class Line(NamedTuple):
-    """One similarity of a pair ("base", "ranks" or "blend"), and what it means."""
+    """One similarity of a pair ("base", "ranks" or "blend"), what it means, and P(same) if known."""
 
     kind: str
     name: str
     value: float
     meaning: str
+    same: str = ""
 
 
 class ComparedPair(NamedTuple):
@@ -86,6 +87,11 @@ def _compare_pair(
         ("blend", f"blend, λ {weight:.2f}", explanation.similarity, weight),
     )
     lines = [Line(kind, name, value, calibration(at).describe(value)) for kind, name, value, at in kinds]
+    if state.curve is not None:
+        own = state.model.rank_weight
+        same = f"P(same) {state.curve.p_same(explanation.similarity):.2f}"
+        is_own = abs(weight - own) < 0.0051  # the slider moves by 0.01
+        lines[-1] = lines[-1]._replace(same=same if is_own else f"P(same) is known at λ {own:g} only")
     return ComparedPair(a, b, explanation, lines)
 
 

@@ -8,7 +8,7 @@ import gradio as gr
 from fastapi import FastAPI
 from starlette.responses import PlainTextResponse
 
-from rankencoder.explorer import compare_tab, search_tab
+from rankencoder.explorer import compare_tab, label_tab, search_tab
 from rankencoder.explorer.explorer_state import ExplorerState
 from rankencoder.explorer.layout import read, render
 
@@ -69,6 +69,9 @@ def _page(state: ExplorerState) -> gr.Blocks:
             if state.index is not None:
                 with gr.Tab("Search") as tab:
                     search_tab.build(state, tab)
+            if state.desk is not None:
+                with gr.Tab("Label"):
+                    label_tab.build(state.desk)
     return blocks
 
 

@@ -9,21 +9,28 @@ from typing import Any
 from rankencoder.explain import Described
 from rankencoder.explorer.random_pairs import RandomPairs
 from rankencoder.explorer.space_maps import draw
+from rankencoder.labels.fitted_curve import find_curve
 from rankencoder.model import RankEncoder
 
 MOST_NEIGHBORS = 100
 
 
 class ExplorerState:
-    """A RankEncoder to explore by several people at once, and perhaps an index made with it."""
+    """A RankEncoder to explore by several people at once, and perhaps an index made with it.
 
-    def __init__(self, model: RankEncoder, index: Any = None, name: str = "RankEncoder") -> None:
-        self.model, self.index, self.name = model, index, name
+    :param desk: The `LabelDesk`, if pairs of the index are to be labelled.
+    """
+
+    def __init__(
+        self, model: RankEncoder, index: Any = None, name: str = "RankEncoder", *, desk: Any = None
+    ) -> None:
+        self.model, self.index, self.name, self.desk = model, index, name, desk
         self.lock = threading.RLock()  # encoders are not for several threads at once
         self._described = lru_cache(512)(lambda sentence: model.describe([sentence], MOST_NEIGHBORS)[0])
         self.pairs = RandomPairs(model)
         if index is not None:
             _ = index.model, index.calibration  # opened now, and not at the first search
+        self.curve = index.curve if index is not None and index.model is model else find_curve(model)
 
     @cached_property
     def maps(self) -> dict[str, Any]:

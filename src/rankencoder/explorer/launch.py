@@ -11,7 +11,7 @@ from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
     from rankencoder.model import RankEncoder
-    from rankencoder.search import RankIndex
+    from rankencoder.search.rank_index import RankIndex
 
 LOG = logging.getLogger(__name__)
 _REFERENCE = 2000  # sentences of an index that serve as a plain encoder's reference corpus
@@ -21,6 +21,7 @@ def explore(
     model: str | Path,
     index: str | Path | None = None,
     *,
+    labels: str | Path | None = None,
     host: str = "127.0.0.1",
     port: int = 7860,
     device: str | None = None,
@@ -31,22 +32,27 @@ def explore(
     :param model: The folder of a RankEncoder, of a training run, or of a plain encoder, or a hub name.
     :param index: The folder of an index that was made with it, to search. A plain encoder needs one: its
         sentences then serve as the reference corpus.
+    :param labels: A file of labels, new or to be resumed, to label pairs of the index into.
     :param port: The port; 0 takes a free one.
     :param name: What to call the model, if not by its folder.
     """
     if importlib.util.find_spec("gradio") is None:
         raise InputError("explore needs gradio: pip install 'rankencoder[explore]'")
+    if labels is not None and index is None:
+        raise InputError("labelling needs sentences to ask about: give an `index`")
     from rankencoder import web_process
 
     listener = web_process.bind(host, port)  # before the model, whose loading takes a while
     opened, searched = open_explored(model, index, device=device)
     from rankencoder.explorer.explorer_app import create_app
     from rankencoder.explorer.explorer_state import ExplorerState
+    from rankencoder.explorer.label_tab import LabelDesk
 
-    app = create_app(ExplorerState(opened, searched, name or Path(model).resolve().name))
+    desk = None if labels is None or searched is None else LabelDesk(Path(labels), str(model), searched)
+    app = create_app(ExplorerState(opened, searched, name or Path(model).resolve().name, desk=desk))
     if host not in web_process.LOOPBACK:
         LOG.warning("everybody who reaches %s may read the reference corpus, and the index", host)
-    web_process.run(app, listener, timeout=30, grace=1)
+    web_process.run(app, listener, grace=1)
 
 
 def open_explored(
@@ -55,7 +61,7 @@ def open_explored(
     """Open a model and its index (see `explore`)."""
     from rankencoder.model import RankEncoder, open_model, open_rankencoder
     from rankencoder.reference import Reference
-    from rankencoder.search import RankIndex
+    from rankencoder.search.rank_index import RankIndex
 
     if index is None:
         return open_rankencoder(model, device=device), None

@@ -24,6 +24,12 @@ def render(template: str, **values: Any) -> str:
     return str(_environment().get_template(f"{template}.html.jinja").render(**values))
 
 
+def sentence(error: object) -> str:
+    """Return an error as a sentence."""
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
 def read(name: str) -> str:
     """Return a file of this folder: style or script."""
     return (Path(__file__).parent / name).read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ import gradio as gr
 
 from rankencoder.errors import InputError
 from rankencoder.explorer.explorer_state import ExplorerState
-from rankencoder.explorer.layout import EVENT, render
+from rankencoder.explorer.layout import EVENT, render, sentence
 from rankencoder.report.formatting import number, plural
 from rankencoder.search.filters import parse_filter
 from rankencoder.search.near_duplicates import find_duplicates
@@ -103,5 +103,4 @@ def show_duplicates(state: ExplorerState, threshold: str) -> str:
 
 
 def _refusal(error: InputError) -> str:
-    text = str(error)
-    return render("hits", hits=[], message=f"{text[:1].upper()}{text[1:]}.")
+    return render("hits", hits=[], message=sentence(error))

@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil, floor, log10
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rankencoder.errors import InputError
-from rankencoder.model import RankEncoder
+
+if TYPE_CHECKING:
+    from rankencoder.model import RankEncoder
 
 REFERENCE = "the model's reference corpus"
 SENTENCES = 10_000  # whose pairs a calibration is made of, at most

@@ -1,0 +1,110 @@
+"""Put what simulated sittings came to into ``results/README.md``.
+
+Between its marks::
+
+python benchmarks/thresholds_table.py
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import pages
+from threshold_scores import SETS
+from thresholds import LOOKS
+
+RESULTS = Path(__file__).parents[1] / "results"
+Cell = dict[str, Any]
+
+
+def read() -> list[Cell]:
+    """Return all cells of the study."""
+    return [json.loads(path.read_text("utf-8")) for path in sorted((RESULTS / "thresholds").glob("*.json"))]
+
+
+def coverage(cells: list[Cell]) -> str:
+    """Return how often 95% intervals hold the truth: mean over cells, lowest and highest cell."""
+    chosen = [cell for cell in cells if cell["way"] == "chosen"]
+    rows = []
+    for name in SETS:
+        of = [cell for cell in chosen if cell["set"] == name]
+        for figure in ("precision", "recall") if of else ():
+            shares = [[fmean(cell["looks"][str(look)][f"covered_{figure}"]) for cell in of] for look in LOOKS]
+            texts = [f"{100 * fmean(s):.1f} ({100 * min(s):.1f} to {100 * max(s):.1f})" for s in shares]
+            rows.append([name, figure, str(len(of)), *texts])
+    return pages.table(["set", "interval of", "cells", *(f"{look} answers" for look in LOOKS)], rows)
+
+
+def promises(cells: list[Cell]) -> str:
+    """Return how often promises are made and broken, and what recall they keep, by set and precision."""
+    rows = []
+    for name in SETS:
+        for target in (0.8, 0.9):
+            of = [c for c in cells if (c["way"], c["set"], c["target"]) == ("chosen", name, target)]
+            reached = [cell for cell in of if cell["looks"]["120"]["oracle"] >= 0.05]
+            if not of:
+                continue
+            row = [name, f"{target:g}", f"{len(reached)} of {len(of)}"]
+            for look in LOOKS:
+                row.append(_percent(of, lambda cell, at=str(look): cell["looks"][at]["broken"]))
+            row.append(f"{100 * max(c['looks'][str(look)]['broken'] for c in of for look in LOOKS):.1f}")
+            for look in LOOKS:
+                row.append(_percent(reached, lambda cell, at=str(look): _kept(cell["looks"][at])))
+            rows.append(row)
+    head = ["set", "precision", "reachable", *(f"broken, {look}" for look in LOOKS), "worst cell"]
+    return pages.table([*head, *(f"recall kept, {look}" for look in LOOKS)], rows)
+
+
+def ways(cells: list[Cell]) -> str:
+    """Return the width of the interval of precision, by how questions are chosen and answered."""
+    rows = []
+    for encoder, name in sorted({(c["encoder"], c["set"]) for c in cells if c["way"] == "random"}):
+        of = {
+            c["way"]: c["looks"]
+            for c in cells
+            if (c["encoder"], c["set"], c["target"]) == (encoder, name, 0.8)
+        }
+        if len(of) < 3:
+            continue
+        widths = [[of[way][str(look)]["width"][0] for look in LOOKS] for way in ("chosen", "random")]
+        needed = answers_needed(widths[1], widths[0][1])
+        wrong = of["chosen, 5% wrong"]["120"]
+        covered = fmean(wrong["covered_precision"])
+        cells_ = [f"{width:.3f}" for row in widths for width in row]
+        rows.append(
+            [encoder, name, *cells_, f"{needed:.0f}", f"{100 * covered:.1f}", f"{100 * wrong['broken']:.1f}"]
+        )
+    looks = [f"{way}, {look}" for way in ("chosen", "random") for look in LOOKS]
+    more = ["random answers as good as 120", "5% wrong: covered", "broken"]
+    return pages.table(["encoder", "set", *looks, *more], rows)
+
+
+def answers_needed(widths: list[float], wanted: float) -> float:
+    """Return how many answers have a width, which falls with the root of their number."""
+    slope, offset = np.polyfit(np.log(LOOKS), np.log(widths), 1)
+    return float(np.exp((np.log(wanted) - offset) / slope))
+
+
+def _kept(look: Cell) -> float:
+    return float(look["recall"] / look["oracle"])
+
+
+def _percent(cells: list[Cell], figure: Callable[..., float]) -> str:
+    return f"{100 * fmean(map(figure, cells)):.1f}" if cells else "–"
+
+
+def updated(page: str) -> str:
+    """Return the page with these tables made anew."""
+    cells = read()
+    made = {"coverage": coverage(cells), "promises": promises(cells), "answers": ways(cells)}
+    return pages.replaced(page, {f"thresholds: {name}": table for name, table in made.items()})
+
+
+if __name__ == "__main__":
+    file = RESULTS / "README.md"
+    file.write_text(updated(file.read_text(encoding="utf-8")), encoding="utf-8")

@@ -1,0 +1,131 @@
+"""``rankencoder label``."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rankencoder.cli.console import console, harmless, prepare
+from rankencoder.cli.options import AnyModel, BatchSize, Device, reads_corpus
+from rankencoder.errors import InputError
+from rankencoder.io.read_options import DEFAULTS, ReadOptions
+
+if TYPE_CHECKING:
+    from rankencoder.labels.pair_pool import Candidate
+    from rankencoder.labels.sitting import Sitting
+
+_KEYS = "[y] same   [n] different   [s] skip   [u] undo   [q] stop"
+
+
+@partial(reads_corpus, left_out=("id_column", "keep"))
+def label(
+    model: AnyModel,
+    corpus: Annotated[
+        Path, typer.Argument(help="Sentences: a file or folder, as for build; or an index of the model.")
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="File of labels, new or to be resumed: .tsv.")
+    ],
+    pairs: Annotated[int, typer.Option(min=1, help="Answers to ask for.")] = 120,
+    precision: Annotated[
+        float, typer.Option(min=0.5, max=0.99, help="Precision to look for a threshold at.")
+    ] = 0.9,
+    merge: Annotated[
+        list[Path] | None, typer.Option(help="Also take the answers of this file of labels. Repeatable.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the pairs.")] = 0,
+    reading: ReadOptions = DEFAULTS,
+    device: Device = None,
+    batch_size: BatchSize = 32,
+) -> None:
+    """Label pairs as same or different, to find a threshold you can rely on.
+
+    Pairs are chosen so that each answer tells most about precision and recall. Every answer is written at
+    once: stop at any time, and run the same command to go on. Without a terminal, answers are read from
+    standard input, one key a line.
+
+    Examples:
+    - `rankencoder label my-encoder my-index -o labels.tsv`
+
+    - `rankencoder threshold my-encoder labels.tsv --precision 0.9`
+
+    """
+    if not corpus.exists():
+        raise InputError(f"no such file or folder: {corpus}")
+    from rankencoder.labels.sitting import Sitting
+
+    sitting = Sitting.find(output, model)
+    if sitting is None:
+        prepare(model)
+        from rankencoder.search.candidate_pairs import draw_pool
+
+        pool = draw_pool(
+            model,
+            corpus,
+            column=reading,
+            seed=seed,
+            device=device,
+            batch_size=batch_size,
+            progress=True,
+        )
+        sitting = Sitting(output, pool)
+    sitting.precision = precision
+    with sitting:
+        for other in merge or ():
+            console().print(f"{sitting.merge(Sitting.resume(other)):,} answers merged", markup=False)
+        _ask(sitting, pairs)
+    _print_end(sitting, model, pairs)
+
+
+def _ask(sitting: Sitting, pairs: int) -> None:
+    """Ask until there are enough answers, nothing is left to ask, or the labeller stops."""
+    from rankencoder.labels.sitting import EVERY
+
+    while len(sitting.given) < pairs and (asked := sitting.question()):
+        _print_question(asked, len(sitting.given) + 1, pairs)
+        key = _read_key()
+        if key == "q":
+            return
+        before = len(sitting.given)
+        if not sitting.press(key):
+            console().print("nothing to undo")
+        if len(sitting.given) > before and len(sitting.given) % EVERY == 0:
+            console().print(sitting.summary(), style="dim", markup=False)
+
+
+def _print_question(asked: Candidate, number: int, pairs: int) -> None:
+    out = console()
+    out.print(f"\n{number} of {pairs}   {_KEYS}", style="dim", markup=False)
+    out.print(f"  A  {asked.a}\n  B  {asked.b}", markup=False)
+
+
+def _read_key() -> str:
+    """Return the next key that means something; the end of the input means stop."""
+    while True:
+        try:
+            key = (typer.getchar() if sys.stdin.isatty() else input().strip()[:1]).lower()
+        except EOFError:
+            return "q"
+        if len(key) == 1 and key in "ynsuq":
+            return key
+        if key:
+            sys.stderr.write(f"{harmless(repr(key))} is no answer: {_KEYS}\n")
+
+
+def _print_end(sitting: Sitting, model: str, pairs: int) -> None:
+    out = console()
+    for doubt in sitting.doubts():
+        out.print(f"note: {doubt}", markup=False)
+    number = len(sitting.given)
+    out.print(f"{sitting.path}: {number} answers", markup=False, soft_wrap=True)
+    if number < pairs:
+        out.print("run the same command to go on", markup=False)
+    out.print(
+        f"next: rankencoder threshold {model} {sitting.path} --precision {sitting.precision:g}",
+        markup=False,
+        soft_wrap=True,
+    )

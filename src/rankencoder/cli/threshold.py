@@ -1,0 +1,126 @@
+"""``rankencoder threshold``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rankencoder.cli.console import console, prepare, print_json, print_table
+from rankencoder.cli.options import BatchSize, Device, Json
+from rankencoder.errors import InputError
+
+if TYPE_CHECKING:
+    from rankencoder.encoders import Encoder
+    from rankencoder.labels.threshold_curve import ThresholdCurve
+    from rankencoder.model import RankEncoder
+
+
+def threshold(
+    model: Annotated[str, typer.Argument(help="A RankEncoder, a training run, any encoder, or an index.")],
+    labels: Annotated[
+        Path, typer.Argument(help="Pairs with yes/no labels: of label, or .tsv, .csv, .jsonl.")
+    ],
+    precision: Annotated[
+        float | None, typer.Option(min=0.01, max=0.999, help="Lowest threshold with this precision (0.9).")
+    ] = None,
+    recall: Annotated[
+        float | None, typer.Option(min=0.01, max=0.999, help="Highest threshold with this recall.")
+    ] = None,
+    f1: Annotated[bool, typer.Option("--f1", help="The threshold with the highest F1.")] = False,
+    curve: Annotated[Path | None, typer.Option(help="Draw precision and recall as an SVG file.")] = None,
+    device: Device = None,
+    batch_size: BatchSize = 32,
+    as_json: Json = False,
+) -> None:
+    """Find the similarity threshold above which pairs mean the same, with intervals.
+
+    The precision or recall that you ask for is promised with 90% certainty; intervals are 95%. The curve is
+    stored with the model or index: other commands then print P(same), and `duplicates` takes `--precision`.
+    Exits with 1 if no threshold keeps the promise.
+
+    Examples:
+    - `rankencoder threshold my-encoder labels.tsv --precision 0.9`
+
+    - `rankencoder threshold my-index labels.tsv --f1 --curve curve.svg`
+
+    """
+    if sum((precision is not None, recall is not None, f1)) > 1:
+        raise InputError("choose one of --precision, --recall and --f1")
+    from rankencoder.labels.fitted_curve import fit_curve
+    from rankencoder.labels.threshold_curve import STORED
+
+    opened, folder = _open(model, device, batch_size)
+    fitted = fit_curve(opened, labels)
+    if recall is not None:
+        at, wanted = fitted.for_recall(recall), f"recall at least {recall:g}, 90% sure"
+    elif f1:
+        at, wanted = fitted.best_f1(), "highest F1"
+    else:
+        precision = 0.9 if precision is None else precision
+        at, wanted = fitted.for_precision(precision), f"precision at least {precision:g}, 90% sure"
+    if folder is not None and at is not None:
+        fitted.save(folder)
+    if curve is not None:
+        from rankencoder.labels.curve_picture import draw_curve
+
+        draw_curve(fitted, at, curve)
+    chosen = None if at is None else float(fitted.thresholds[at])
+    if as_json:
+        print_json({"threshold": chosen, "at": at, "wanted": wanted, **fitted.to_dict()})
+    else:
+        _print(fitted, at, wanted, labels, precision)
+        if folder is None:
+            console().print(f"not stored: {model} is no folder; build a RankEncoder or an index from it")
+        elif at is not None:
+            console().print(f"stored in {folder / STORED}", markup=False, soft_wrap=True)
+    if at is None:
+        raise typer.Exit(1)
+
+
+def _open(model: str, device: str | None, batch_size: int) -> tuple[RankEncoder | Encoder, Path | None]:
+    """Open a model, or that of an index, and say where its curve is stored."""
+    from rankencoder.search.index_folder import CONFIG
+
+    if (Path(model) / CONFIG).exists():
+        prepare()
+        from rankencoder.search.rank_index import RankIndex
+
+        return RankIndex.load(model, device=device, batch_size=batch_size).model, Path(model)
+    prepare(model)
+    from rankencoder.labels.fitted_curve import curve_folder
+    from rankencoder.model import open_model
+
+    return open_model(model, device=device, batch_size=batch_size), curve_folder(model)
+
+
+def _print(
+    fitted: ThresholdCurve, at: int | None, wanted: str, labels: Path, precision: float | None
+) -> None:
+    if at is None:
+        _print_failure(fitted, wanted, precision)
+        return
+    rows = [("threshold", f"{fitted.thresholds[at]:.4f}", wanted)]
+    for name, band in (("precision", fitted.precision), ("recall", fitted.recall)):
+        rows.append(
+            (name, f"{band.value[at]:.3f}", f"95% interval {band.low[at]:.3f} to {band.high[at]:.3f}")
+        )
+    rows.append(("answers", f"{fitted.answers}", f"{labels}"))
+    print_table(rows)
+
+
+def _print_failure(fitted: ThresholdCurve, wanted: str, precision: float | None) -> None:
+    out = console()
+    out.print(f"no threshold has {wanted}, by these {fitted.answers} answers", markup=False)
+    if precision is None:
+        return
+    best = fitted.most_precise()
+    out.print(f"the best: from {fitted.describe(best)}", markup=False)
+    more = fitted.more_for_precision(precision)
+    if more is None:
+        out.print(
+            f"more answers will hardly help: no threshold looks as precise as {precision:g}", markup=False
+        )
+    else:
+        out.print(f"about {more} more answers may be enough: go on with `rankencoder label`", markup=False)

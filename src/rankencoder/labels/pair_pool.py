@@ -1,0 +1,190 @@
+"""The pairs that a labeller can be asked about: a sample of each bin of similarities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankencoder.errors import InputError
+from rankencoder.io.storage import check_kinds, damage_named, read_json
+
+BINS = 40
+PER_BIN = 100  # pairs of a bin that can be asked
+_NEIGHBORS = 10
+_ANCHORS = 2000  # sentences whose neighbours are candidates, at most
+_BLOCK = 256
+_OBVIOUS = 8  # random pairs, to check the labeller
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A pair that can be asked about.
+
+    :param bin: Its bin of similarities; None for a random pair, which checks the labeller.
+    """
+
+    a: str
+    b: str
+    similarity: float
+    bin: int | None = None
+
+
+@dataclass(frozen=True)
+class PairPool:
+    """Pairs in random order, by bins of their similarity.
+
+    :param model: The fingerprint of the model, and its `name` for people.
+    :param edges: The bins' edges, ``[BINS + 1]``.
+    :param population: How many pairs of the corpus are in each bin.
+    :param bins: The candidates of each bin; any number from the front is a random sample.
+    :param obvious: Random pairs of the corpus, which hardly ever mean the same.
+    :param seed: Of everything that is drawn, now and later.
+    :param scale: How many sentences of the corpus each one stands for whose neighbours were looked at.
+    """
+
+    model: str
+    name: str
+    edges: np.ndarray
+    population: np.ndarray
+    bins: list[list[Candidate]]
+    obvious: list[Candidate]
+    seed: int = 0
+    scale: float = 1.0
+
+    @classmethod
+    def of_similarities(
+        cls,
+        pairs: list[tuple[str, str]],
+        similarities: np.ndarray,
+        *,
+        scale: float = 1.0,
+        per_bin: int = PER_BIN,
+        **about: Any,
+    ) -> PairPool:
+        """Make a pool of pairs and their similarities.
+
+        :param pairs: A pair that is there in both directions counts twice, and is asked once.
+        :param scale: How many pairs of the corpus each of these stands for.
+        :param per_bin: Pairs of a bin that can be asked, at most.
+        """
+        rng = np.random.default_rng(about.get("seed", 0))
+        low, high = check_spread(similarities)
+        edges = np.linspace(low, high + max(1e-6, 1e-6 * abs(high)), BINS + 1)
+        places = np.clip(np.searchsorted(edges, similarities, side="right") - 1, 0, BINS - 1)
+        bins = []
+        for number in range(BINS):
+            chosen: dict[frozenset[str], Candidate] = {}
+            for i in rng.permutation(np.flatnonzero(places == number)):
+                a, b = pairs[i]
+                chosen.setdefault(frozenset((a, b)), Candidate(a, b, float(similarities[i]), number))
+                if len(chosen) == per_bin:
+                    break
+            bins.append(list(chosen.values()))
+        population = np.bincount(places, minlength=BINS) * scale
+        return cls(edges=edges, population=population, bins=bins, scale=scale, **about)
+
+    @classmethod
+    def of_vectors(cls, texts: list[str], vectors: np.ndarray, *, seed: int = 0, **about: Any) -> PairPool:
+        """Make a pool of sentences and their nearest neighbours, given different texts and unit vectors.
+
+        Of a large corpus some random sentences are taken, with all others as possible neighbours.
+        """
+        import torch
+
+        if len(texts) < 3:
+            raise InputError(
+                f"cannot draw pairs: the corpus has {len(texts)} different sentences, not 3 or more"
+            )
+        rng = np.random.default_rng(seed)
+        anchors = rng.permutation(len(texts))[:_ANCHORS]
+        rows = torch.from_numpy(vectors)
+        flat = [_flat(text) for text in texts]
+        pairs, similarities = [], []
+        for start in range(0, len(anchors), _BLOCK):
+            block = anchors[start : start + _BLOCK]
+            near = (rows[block] @ rows.T).topk(min(_NEIGHBORS + 1, len(texts)), dim=1)
+            for i, others, values in zip(block, near.indices.tolist(), near.values.tolist(), strict=True):
+                for j, value in zip(others, values, strict=True):
+                    if flat[i] != flat[j]:
+                        pairs.append((flat[i], flat[j]))
+                        similarities.append(value)
+        if not pairs:
+            raise InputError("cannot draw pairs: all sentences of the corpus are the same but for spaces")
+        near_pairs = {frozenset(pair) for pair in pairs}
+        ends = [(flat[i], flat[j], i, j) for i, j in rng.integers(len(texts), size=(_OBVIOUS, 2))]
+        obvious = [
+            Candidate(a, b, float(vectors[i] @ vectors[j]))
+            for a, b, i, j in ends
+            if a != b and frozenset((a, b)) not in near_pairs
+        ]
+        about |= {"scale": len(texts) / len(anchors), "obvious": obvious, "seed": seed}
+        return cls.of_similarities(pairs, np.array(similarities), **about)
+
+    def draw_populations(self) -> np.ndarray | None:
+        """Draw how many pairs each bin may have; None where all sentences were looked at."""
+        if self.scale == 1:
+            return None
+        counts = self.population / self.scale
+        return np.random.default_rng(self.seed).gamma(counts, size=(1000, len(counts))) * self.scale
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold."""
+        return {
+            "format": _FORMAT,
+            "model": self.model,
+            "name": self.name,
+            "seed": self.seed,
+            "scale": self.scale,
+            "edges": self.edges.tolist(),
+            "population": self.population.tolist(),
+            "bins": [[[one.a, one.b, one.similarity] for one in row] for row in self.bins],
+            "obvious": [[one.a, one.b, one.similarity] for one in self.obvious],
+        }
+
+    @classmethod
+    def load(cls, path: Path) -> tuple[PairPool, dict[str, Any]]:
+        """Read a pool, and what else its file holds."""
+        stored = check_kinds(
+            read_json(path, _FORMAT, advice="label into a new file"),
+            path,
+            model=str,
+            name=str,
+            seed=int,
+            bins=list,
+        )
+        with damage_named(
+            path, "a whole pool of pairs", KeyError, TypeError, ValueError, advice="label into a new file"
+        ):
+            edges, population = (np.array(stored[k], dtype=np.float64) for k in ("edges", "population"))
+            bins = [
+                [Candidate(a, b, value, number) for a, b, value in of]
+                for number, of in enumerate(stored["bins"])
+            ]
+            numbers = [*edges, *population, *(float(row[2]) for of in stored["bins"] for row in of)]
+            if not len(edges) - 1 == len(population) == len(bins) or (np.diff(edges) <= 0).any():
+                raise ValueError("bins and their edges do not fit together")
+            if not np.isfinite(numbers).all() or (population < 0).any() or not 0 < population.sum() < 1e15:
+                raise ValueError("no numbers of pairs")
+            obvious = [Candidate(*row) for row in stored["obvious"]]
+            scale = max(1.0, float(stored.get("scale", 1.0)))
+        pool = cls(stored["model"], stored["name"], edges, population, bins, obvious, stored["seed"], scale)
+        return pool, stored
+
+
+def check_spread(similarities: np.ndarray) -> tuple[float, float]:
+    """Return the lowest and the highest similarity, or refuse those that no threshold can part."""
+    if not np.isfinite(similarities).all():
+        raise InputError("some similarities are not finite numbers: check the encoder")
+    low, high = float(similarities.min()), float(similarities.max())
+    if high - low < 1e-4:
+        raise InputError(f"all pairs have the same similarity ({low:.4f}): no threshold can part them")
+    return low, high
+
+
+def _flat(text: str) -> str:
+    """Return a text in one line, as a labeller sees it and a table can hold it."""
+    return " ".join(text.split())

@@ -1,0 +1,135 @@
+"""P(same) as a function of the similarity: a Gaussian-process logistic regression on yes/no answers.
+
+Similarities are cut into bins. The log-odds of "same" in the bins are a line plus a smooth deviation from it:
+a priori ``f ~ N(slope·x, a² + b²·x·x' + s²·exp(−(x − x')²/2l²))``, with x the standardised similarity. How
+far (s) and how quickly (l) the deviation may vary is averaged over, weighted by the evidence. The posterior
+is Laplace's approximation (Rasmussen and Williams, 2006, ch. 3), corrected by importance sampling.
+
+Answers may be drawn from the bins in any proportion, chosen as one goes: within a bin they are random.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_solve, cholesky, solve_triangular
+from scipy.special import expit
+
+_OFFSET, _SLOPE = 3.0, 2.0  # prior standard deviations of the line
+_MEAN_SLOPE = 1.5  # a higher similarity makes "same" likelier
+_DEVIATIONS, _LENGTHS = (0.3, 1.0, 2.0), (0.2, 0.6)
+_NEWTON, _LARGEST_STEP = 30, 3.0
+_PROPOSALS = 3  # draws of the approximation for each draw that is kept
+
+
+class _Fit(NamedTuple):
+    """Laplace's approximation: mode, covariance, log evidence."""
+
+    mode: np.ndarray
+    covariance: np.ndarray
+    evidence: float
+
+
+@dataclass
+class Answers:
+    """How many pairs there are in each bin, how many were asked, and how many of these are the same.
+
+    :param edges: The bins' edges, ``[bins + 1]``.
+    """
+
+    edges: np.ndarray
+    population: np.ndarray
+    asked: np.ndarray
+    yes: np.ndarray
+
+
+class SamePosterior:
+    """The posterior of P(same) in each bin of similarities.
+
+    >>> edges = np.linspace(0, 1, 11)
+    >>> asked, yes = np.full(10, 8.0), np.array([0, 0, 0, 0, 1, 3, 5, 7, 8, 8.0])
+    >>> posterior = SamePosterior(Answers(edges, np.full(10, 100.0), asked, yes))
+    >>> posterior.mean.round(1)[[0, 5, 9]]
+    array([0. , 0.3, 1. ])
+    """
+
+    def __init__(self, answers: Answers) -> None:
+        self.answers = answers
+        middle = (answers.edges[:-1] + answers.edges[1:]) / 2
+        share = answers.population / answers.population.sum()
+        center = share @ middle
+        x = (middle - center) / max(np.sqrt(share @ (middle - center) ** 2), 1e-9)
+        prior = _MEAN_SLOPE * x
+        shapes = product(_DEVIATIONS, _LENGTHS)
+        fits: list[_Fit] = []
+        for shape in shapes:
+            start = fits[-1].mode if fits else prior
+            fits.append(_laplace(answers, _covariance(x, *shape), prior, start))
+        evidence = np.array([fit.evidence for fit in fits])
+        weights = np.exp(evidence - evidence.max())
+        self._fits, self._weights = fits, weights / weights.sum()
+
+    @property
+    def mean(self) -> np.ndarray:
+        """P(same) in each bin."""
+        return np.asarray(expit(self.log_odds()[0]))
+
+    def log_odds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and covariance of the log-odds."""
+        mean = sum(w * fit.mode for w, fit in zip(self._weights, self._fits, strict=True))
+        covariance = sum(
+            w * (fit.covariance + np.outer(fit.mode - mean, fit.mode - mean))
+            for w, fit in zip(self._weights, self._fits, strict=True)
+        )
+        return np.asarray(mean), np.asarray(covariance)
+
+    def draw(self, number: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw P(same) of all bins, ``[number, bins]``."""
+        drawn = []
+        for fit, size in zip(self._fits, rng.multinomial(number, self._weights), strict=True):
+            root = cholesky(fit.covariance + 1e-8 * np.eye(len(fit.mode)), lower=True)
+            steps = rng.standard_normal((_PROPOSALS * size, len(fit.mode))) @ root.T
+            weights = _importance(self.answers, fit.mode, steps)
+            kept = rng.choice(len(steps), size=size, p=weights) if size else slice(0)
+            drawn.append(expit(fit.mode + steps[kept]))
+        return np.concatenate(drawn)
+
+
+def _covariance(x: np.ndarray, deviation: float, length: float) -> np.ndarray:
+    smooth = np.exp(-((x[:, None] - x) ** 2) / (2 * length**2))
+    line = _OFFSET**2 + _SLOPE**2 * np.outer(x, x)
+    return np.asarray(line + deviation**2 * smooth + 1e-6 * np.eye(len(x)))
+
+
+def _laplace(answers: Answers, covariance: np.ndarray, prior: np.ndarray, start: np.ndarray) -> _Fit:
+    """Find the mode by Newton's method (Rasmussen and Williams, algorithm 3.1)."""
+    asked, yes = answers.asked, answers.yes
+    f = start
+    for _ in range(_NEWTON):
+        p = expit(f)
+        root = np.sqrt(np.maximum(asked * p * (1 - p), 1e-10))
+        factor = cholesky(np.eye(len(f)) + root[:, None] * covariance * root, lower=True)
+        b = root**2 * (f - prior) + yes - asked * p
+        a = b - root * cho_solve((factor, True), root * (covariance @ b))
+        step = covariance @ a + prior - f
+        largest = np.abs(step).max()
+        f = f + step * min(1.0, _LARGEST_STEP / max(largest, 1e-12))
+        if largest < 1e-4:
+            break
+    half = solve_triangular(factor, root[:, None] * covariance, lower=True)
+    likelihood = (yes * f - asked * np.logaddexp(0, f)).sum()
+    evidence = likelihood - a @ (f - prior) / 2 - np.log(np.diag(factor)).sum()
+    return _Fit(f, covariance - half.T @ half, float(evidence))
+
+
+def _importance(answers: Answers, mode: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """Weigh draws of Laplace's approximation by the posterior itself: the prior is the same in both."""
+    p = expit(mode)
+    change = np.logaddexp(0, mode + steps) - np.logaddexp(0, mode)
+    logs = steps @ (answers.asked * p) - change @ answers.asked
+    logs += steps**2 @ (answers.asked * p * (1 - p)) / 2
+    weights = np.exp(logs - logs.max(initial=-np.inf))
+    return np.asarray(weights / weights.sum())

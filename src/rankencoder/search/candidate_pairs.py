@@ -1,0 +1,47 @@
+"""The pairs of a corpus or an index that are worth labelling."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankencoder.io.read_options import ReadOptions
+from rankencoder.labels.pair_pool import PairPool
+from rankencoder.model import open_model
+from rankencoder.search.index_folder import CONFIG
+from rankencoder.search.rank_index import RankIndex
+from rankencoder.search.records import Records
+
+
+def draw_pool(
+    model: Any,
+    corpus: Any,
+    *,
+    name: str | None = None,
+    column: str | ReadOptions | None = None,
+    seed: int = 0,
+    device: str | None = None,
+    batch_size: int = 32,
+    progress: bool = False,
+) -> PairPool:
+    """Draw pairs of near sentences, to be labelled (see `PairPool`).
+
+    :param model: Whatever `rankencoder.model.open_model` opens.
+    :param corpus: What `rankencoder.io.corpus.read_sentences` reads; or an index of the model, or its folder:
+        there the vectors are known.
+    :param name: What to call the model.
+    """
+    opened = open_model(model, device=device, batch_size=batch_size)
+    if isinstance(corpus, (str, Path)) and (Path(corpus) / CONFIG).exists():
+        corpus = RankIndex.load(corpus, opened)
+        _ = corpus.model  # checked: it must be the one that the index was made with
+    if isinstance(corpus, RankIndex):
+        records, vectors = Records.read_index(corpus)
+    else:
+        records = Records.read(corpus, column)
+        texts = records.texts
+        vectors = opened.encode(texts, progress=progress) if texts else np.zeros((0, 1), np.float32)
+    name = name or (str(model) if isinstance(model, (str, Path)) else opened.name)
+    return PairPool.of_vectors(records.texts, vectors, seed=seed, model=opened.fingerprint(), name=name)
