@@ -7,16 +7,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankencoder.cli.console import console, is_watched, prepare, print_json, print_table
-from rankencoder.cli.options import BatchSize, Column, Device, Json
+from rankencoder.cli.console import console, prepare, print_json, print_table
+from rankencoder.cli.options import BatchSize, Device, Json, Overwrite, reads_corpus
 from rankencoder.errors import InputError
+from rankencoder.io.read_options import DEFAULTS, ReadOptions
 
 if TYPE_CHECKING:
     from rankencoder.search.near_duplicates import Duplicates
 
+_SAVED = 1_000_000  # pairs, or all at the threshold if they are more
 
+
+@reads_corpus
 def duplicates(
-    corpus: Annotated[Path, typer.Argument(help="Sentences: a file or folder, as for build; or an index.")],
+    corpus: Annotated[
+        Path, typer.Argument(help="Sentences: a file or folder, as for build; an index; or what -o saved.")
+    ],
     model: Annotated[
         str | None, typer.Option(help="A RankEncoder folder, or an encoder. An index has its own.")
     ] = None,
@@ -24,46 +30,80 @@ def duplicates(
         str | None,
         typer.Option(
             help="A similarity (0.9), or the share of random pairs to be higher than (99.99%). [default: "
-            "99.9999%, or the highest that can be told]"
+            "what one in a million unrelated pairs would reach]"
         ),
     ] = None,
+    precision: Annotated[
+        float | None, typer.Option(min=0.01, max=0.999, help="Threshold with this precision, by your labels.")
+    ] = None,
+    against: Annotated[Path | None, typer.Option(help="Another corpus or index: find its leakage.")] = None,
+    representative: Annotated[str, typer.Option(help="Row to keep: first, longest or central.")] = "first",
+    kept: Annotated[Path | None, typer.Option(help="Rows to keep, as .parquet, .jsonl or .csv.")] = None,
+    removed: Annotated[Path | None, typer.Option(help="Rows to remove, each with the reason.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to save pairs in.")] = None,
     groups: Annotated[bool, typer.Option("--groups", help="Print groups instead of pairs.")] = False,
     show: Annotated[int, typer.Option(min=0, help="Pairs or groups to print.")] = 50,
-    column: Column = None,
+    reading: ReadOptions = DEFAULTS,
     device: Device = None,
     batch_size: BatchSize = 32,
+    overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """List the sentences of a corpus that say nearly the same, with similarities that mean something.
+    """List the sentences of a corpus that are nearly the same, with calibrated scores, and remove them.
 
     Each sentence is compared with each, and every similarity with those of random pairs: of the model's
     reference corpus, or else of this corpus.
 
     Examples:
-    - `rankencoder duplicates questions.csv --model my-encoder`
+    - `rankencoder duplicates questions.csv --model my-encoder --kept kept.csv -o found`
 
-    - `rankencoder duplicates my-index --threshold 0.95 --groups`
+    - `rankencoder duplicates found --threshold 0.95 --groups`
+
+    - `rankencoder duplicates my-index --precision 0.95`
+
+    - `rankencoder duplicates test.txt --against my-index`
 
     """
-    if not corpus.exists():
-        raise InputError(f"no such file or folder: {corpus}")
-    prepare(model)
-    from rankencoder.search.near_duplicates import find_duplicates
+    from rankencoder.io.row_files import check_row_file, write_rows
+    from rankencoder.io.storage import FOUND, check_free
+    from rankencoder.search.near_duplicates import Duplicates, find_duplicates
 
-    found = find_duplicates(
-        corpus,
-        model,
-        threshold=threshold,
-        column=column,
-        device=device,
-        batch_size=batch_size,
-        progress=is_watched(),
-    )
+    if absent := [side for side in (corpus, against) if side and not side.exists()]:
+        raise InputError(f"no such file or folder: {absent[0]}")
+    for file in filter(None, (kept, removed)):
+        check_row_file(file, overwrite=overwrite)
+    if output:
+        check_free(output, overwrite=overwrite)
+    if (corpus / FOUND).exists():
+        if model or against or precision or reading != DEFAULTS:
+            raise InputError(f"{corpus} holds pairs that were found: only the threshold can be changed")
+        found = Duplicates.load(corpus)
+        found = found.at(threshold or found.threshold)
+    else:
+        prepare(model)
+        found = find_duplicates(
+            corpus,
+            model,
+            threshold=threshold,
+            precision=precision,
+            against=against,
+            column=reading,
+            hold=_SAVED if output else 0,
+            device=device,
+            batch_size=batch_size,
+            progress=True,
+        )
+    if output:
+        found.save(output, overwrite=overwrite)
+    outputs = [kept, removed]
+    for path, rows in zip(outputs, found.split(representative) if any(outputs) else (), strict=False):
+        if path:
+            write_rows(path, rows, overwrite=overwrite)
     if as_json:
-        print_json(found.to_dict())
+        print_json(found.to_dict(representative))
         return
-    _print_groups(found, show) if groups else _print_pairs(found, show)
-    _print_summary(found)
+    _print_groups(found, show, representative) if groups else _print_pairs(found, show)
+    _print_summary(found, by_default=threshold is None and precision is None)
 
 
 def _print_pairs(found: Duplicates, show: int) -> None:
@@ -72,30 +112,38 @@ def _print_pairs(found: Duplicates, show: int) -> None:
     rows = []
     for pair in found.pairs[:show]:
         numbers = (f"{pair.similarity:.4f}", found.calibration.percent(pair.similarity))
-        rows.append((*numbers, found.places[pair.a][0], found.sentences[pair.a]))
-        rows.append(("", "", found.places[pair.b][0], found.sentences[pair.b]))
+        a, b = found.records.entry(pair.a), (found.against or found.records).entry(pair.b)
+        rows.append((*numbers, a["places"][0], a["text"]))
+        rows.append(("", "", b["places"][0], b["text"]))
     where = Column("where", overflow="fold")  # ids are to be used, and must not be cut
     if rows:
         print_table(rows, "similarity", "random pairs below", where, "sentence")
 
 
-def _print_groups(found: Duplicates, show: int) -> None:
+def _print_groups(found: Duplicates, show: int, rule: str) -> None:
+    (best, _), places = found.representatives(rule), found.places
     for group in found.groups()[:show]:
-        number = sum(len(found.places[i]) for i in group)
+        number = sum(len(places[i]) for i in group)
         console().print(f"{number} sentences, {len(group)} different", markup=False)
-        for i in group:
-            times = f" (and {len(found.places[i]) - 1} times more)" if len(found.places[i]) > 1 else ""
-            console().print(f"  {found.places[i][0]}{times}: {found.sentences[i]}", markup=False)
+        for i in sorted(group, key=lambda i: best[i] >= 0):
+            first, *more = places[i]
+            times = f" (and {len(more)} times more)" if more else ""
+            fate = "remove" if best[i] >= 0 else "keep  "
+            console().print(f"  {fate}  {first}{times}: {found.sentences[i]}", markup=False)
 
 
-def _print_summary(found: Duplicates) -> None:
-    meaning = found.calibration.describe(found.threshold)
-    parts = [
-        f"{len(found.pairs):,} pairs among {len(found.sentences):,} different sentences, from similarity "
-        f"{found.threshold:.4f} on ({meaning} of {found.calibration.source})"
-    ]
+def _print_summary(found: Duplicates, *, by_default: bool) -> None:
+    from rankencoder.report.formatting import plural
+
+    size = f"{len(found.sentences):,} different sentences"
+    among = f"of {size} with {len(found.against.texts):,} others" if found.against else f"among {size}"
+    meaning = f"{found.calibration.describe(found.threshold)} of {found.calibration.source}"
+    pairs = plural(len(found.pairs), "pair")
+    parts = [f"{pairs} {among}, from similarity {found.threshold:.4f} on ({meaning})"]
     if found.repeated:
         parts.append(f"{len(found.repeated):,} sentences are repeated word for word")
-    if found.skipped:
-        parts.append(f"{found.skipped:,} empty or over-long lines were left out")
+    if found.records.skipped:
+        parts.append(f"{found.records.skipped:,} empty or over-long lines were left out")
+    if by_default:
+        parts.append("this threshold is a guess: `rankencoder label` finds one of a known precision")
     console().print("; ".join(parts), markup=False)

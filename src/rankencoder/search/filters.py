@@ -15,7 +15,9 @@ A filter with several conditions keeps the rows that meet all of them.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from datetime import date, datetime, timezone
 from math import isfinite
 from typing import Any
@@ -23,37 +25,55 @@ from typing import Any
 from rankencoder.errors import InputError, nearest, shorten
 from rankencoder.io.storage import import_pyarrow
 
+_FRACTION = re.compile(r"-?\d+\.\d+")
 _COMPARISONS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<="}
+_SIGNS = {**{sign: name for name, sign in _COMPARISONS.items()}, "!=": "not"}
+_TYPED = re.compile(r"\s*([^<>=!]*[^<>=!\s])\s*(<=|>=|!=|==|<|>|=)\s*(.*?)\s*", re.S)
 _EXAMPLE = '{"year": {"gte": 2020}}'
 
 
 def parse_filter(texts: Iterable[str]) -> dict[str, Any]:
     """Read filters that a person typed, and join them.
 
-    :param texts: JSON objects, or pairs such as ``lang=en``.
+    :param texts: JSON objects, or comparisons such as ``lang=en`` and ``year >= 2020``.
 
-    >>> parse_filter(["lang=en", '{"year": {"gte": 2020}}'])
-    {'lang': 'en', 'year': {'gte': 2020}}
+    >>> parse_filter(["lang=en", "year >= 2020", '{"year": {"lt": 2030}}'])
+    {'lang': 'en', 'year': {'gte': 2020, 'lt': 2030}}
     """
     joined: dict[str, Any] = {}
     for text in texts:
-        part = _parse(text)
-        for name in joined.keys() & part.keys():
-            raise InputError(f"two filters on column {name!r}: write them as one, such as {_EXAMPLE}")
-        joined.update(part)
+        for name, wanted in _parse(text).items():
+            known = joined.get(name, {})
+            if name in joined and not (
+                isinstance(known, dict) and isinstance(wanted, dict) and not known.keys() & wanted.keys()
+            ):
+                raise InputError(f"two filters on column {name!r}: write them as one, such as {_EXAMPLE}")
+            joined[name] = {**known, **wanted} if name in joined else wanted
     return joined
 
 
 def _parse(text: str) -> dict[str, Any]:
     if not text.lstrip().startswith("{"):
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise InputError(f"cannot filter by {text!r}: write column=value, or JSON such as {_EXAMPLE}")
-        return {name.strip(): value.strip()}
+        found = _TYPED.fullmatch(text)
+        if not found:
+            raise InputError(
+                f"cannot filter by {text!r}: write column=value, column>value, or JSON such as {_EXAMPLE}"
+            )
+        name, sign, value = found.groups()
+        if sign in ("=", "=="):
+            return {name: value}
+        return {name: {_SIGNS[sign]: value if sign == "!=" else _number(value)}}
     try:
         return dict(json.loads(text))
     except (ValueError, RecursionError) as error:
         raise InputError(f"cannot filter by {shorten(text)!r}, which is no JSON ({error})") from error
+
+
+def _number(text: str) -> Any:
+    """Return a number as such: as text it would be compared letter by letter."""
+    with suppress(ValueError):
+        return float(text) if not text.lstrip("-").isdigit() else int(text)
+    return text
 
 
 def to_sql(where: Mapping[str, Any], schema: Any) -> str:
@@ -134,6 +154,8 @@ class _Column:
         """Return a value as an SQL literal of the column's type."""
         pa, _ = import_pyarrow()
         misfit = InputError(f"cannot filter by {value!r}: column {self.name!r} holds {self.described}")
+        if pa.types.is_integer(self.kind) and _FRACTION.fullmatch(str(value)):
+            misfit = InputError(f"column {self.name!r} holds whole numbers; {value} is not one")
         if not isinstance(value, self.accepted) or (isinstance(value, bool) and bool not in self.accepted):
             raise misfit
         try:

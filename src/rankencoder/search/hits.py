@@ -2,46 +2,55 @@
 
 from __future__ import annotations
 
-import base64
-import math
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from rankencoder.io.row_files import plain
+from rankencoder.labels.threshold_curve import ThresholdCurve
 from rankencoder.search.calibration import Calibration
+from rankencoder.search.index_rows import NUMBER
 
 
 @dataclass(frozen=True)
 class Hit:
     """A sentence that was found.
 
+    :param id: As it was given: text or a whole number.
     :param score: Its similarity to the query, Eq. 7 for a RankEncoder.
     :param percentile: The per cent of random pairs that this is higher than; None without a calibration.
+    :param probability: P(same): that it means the same as the query; None without labels (see `threshold`).
     """
 
-    id: str
+    id: str | int
     text: str
     score: float
     percentile: float | None
     columns: dict[str, Any] = field(default_factory=dict)
+    probability: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold: dates as ISO text, bytes as base64, what is no number as None."""
-        return {**asdict(self), "columns": {name: _plain(value) for name, value in self.columns.items()}}
+        return {**asdict(self), "columns": plain(self.columns)}
+
+    def to_row(self, query: str) -> dict[str, Any]:
+        """Return the hit as a row of a table; a column of its own called "score" is "score_" there."""
+        own: dict[str, Any] = {"query": query, "id": self.id, "text": self.text}
+        own |= {"score": self.score, "percentile": self.percentile}
+        renamed = {name: name for name in self.columns}
+        for name in own.keys() & renamed.keys():
+            while renamed[name] in {*own, *self.columns}:
+                renamed[name] += "_"
+        return {**{renamed[name]: value for name, value in self.columns.items()}, **own}
 
     @classmethod
-    def of_row(cls, row: dict[str, Any], calibration: Calibration | None) -> Hit:
+    def of_row(
+        cls, row: dict[str, Any], calibration: Calibration | None, curve: ThresholdCurve | None = None
+    ) -> Hit:
         """Make a hit of a row that a table's search returned."""
         columns = dict(row)
         score = 1 - columns.pop("_distance")
         percentile = float(calibration.percentile(score)) if calibration else None
-        return cls(columns.pop("id"), columns.pop("text"), score, percentile, columns)
-
-
-def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, (str, bool, int)):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+        probability = None if curve is None else float(curve.p_same(score))
+        text, number = columns.pop("id"), columns.pop(NUMBER, None)
+        name = text if number is None else number
+        return cls(name, columns.pop("text"), score, percentile, columns, probability)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -49,10 +50,11 @@ class IndexFolder:
 
     def __init__(self, folder: str | Path) -> None:
         self.path = Path(folder).resolve()
+        self.config = self.path / CONFIG
 
     def exists(self) -> bool:
         """Say whether an index was made here."""
-        return (self.path / CONFIG).exists()
+        return self.config.exists()
 
     def claim(self) -> None:
         """Make the folder, unless there is something else."""
@@ -65,25 +67,24 @@ class IndexFolder:
         """Write what the index is made with; `CONFIG` makes the folder an index, so it comes after that."""
         with new_file(self.path / _PROBE) as path:
             write_tensors(path, {"probe": probe})
-        with new_file(self.path / CONFIG) as path:
+        with new_file(self.config) as path:
             write_json(path, {"format": _FORMAT, "version": __version__, **asdict(about)})
         write_manifest(self.path, [self.path / _PROBE])  # all else changes, also by hand: where the table is
 
     def read(self) -> tuple[About, np.ndarray]:
         """Read the configuration and the model's fingerprint."""
-        config = self.path / CONFIG
         if not self.exists():
-            raise InputError(f"{missing(config)}: index a corpus first")
-        stored = read_json(config, _FORMAT)
+            raise InputError(f"{missing(self.config)}: index a corpus first")
+        stored = read_json(self.config, _FORMAT, advice="make the index again")
         texts = {name: str for name in ("model", "table") if stored.get(name) is not None}
-        check_kinds(stored, config, name=str, dimension=int, **texts)
+        check_kinds(stored, self.config, name=str, dimension=int, **texts)
         about = About(*(stored.get(name) for name in About.__dataclass_fields__))  # type: ignore[arg-type]
         check_manifest(self.path, advice="make the index again")
         return about, read_tensors(self.path / _PROBE)["probe"]
 
     def write_calibration(self, calibration: Calibration, rows: int) -> None:
-        """Keep a calibration, and how many rows there were when it was made."""
-        with new_file(self.path / _CALIBRATION) as path:
+        """Keep a calibration, and how many rows there were when it was made, if the folder can be written."""
+        with suppress(OSError), new_file(self.path / _CALIBRATION) as path:
             write_json(path, {"rows": rows, **calibration.to_dict()})
 
     def read_calibration(self) -> tuple[Calibration, int] | None:
@@ -91,7 +92,9 @@ class IndexFolder:
         path = self.path / _CALIBRATION
         if not path.exists():
             return None
-        stored = check_kinds({"rows": 0, **read_json(path)}, path, rows=int)
+        stored = check_kinds(
+            {"rows": 0, **read_json(path, advice="delete it, it is made again")}, path, rows=int
+        )
         return Calibration.from_dict(stored, path), stored["rows"]
 
     def locked(self) -> FileLock:

@@ -1,92 +1,215 @@
-"""Sentences of a corpus that say nearly the same."""
+"""Sentences of a corpus, or of two, that are nearly the same."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from itertools import islice
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from rankencoder.errors import InputError
-from rankencoder.io.corpus import LONGEST, read_sentences
-from rankencoder.model import RankEncoder, open_model
+from rankencoder.io.manifest import check_manifest, write_manifest
+from rankencoder.io.read_options import ReadOptions
+from rankencoder.io.row_files import to_json
+from rankencoder.io.storage import FOUND, new_folder, read_json, read_tensors, write_tensors
 from rankencoder.search.calibration import SENTENCES, Calibration
 from rankencoder.search.index_folder import CONFIG
-from rankencoder.search.rank_index import RankIndex
-from rankencoder.search.table import vectors_of
+from rankencoder.search.pair_threshold import (
+    default_similarity,
+    parse_threshold,
+    precise_threshold,
+    similarity_at,
+)
+from rankencoder.search.records import Record, Records
+from rankencoder.search.similar_pairs import Pairs, similar_pairs
 
-THRESHOLD = 99.9999  # the percentile of random pairs above which two sentences are listed by default
-_BLOCK, _WIDTH = 1024, 8192  # sentences that are compared at once with so many others
-
-
-@dataclass(frozen=True)
-class Pair:
-    """Two sentences that are nearly the same.
-
-    :param a: The number of a sentence in `Duplicates.sentences`; b is larger.
-    :param percentile: The per cent of random pairs that the similarity is higher than.
-    """
-
-    a: int
-    b: int
-    similarity: float
-    percentile: float
+MOST = 10_000_000  # pairs that are held
+_FORMAT = 1
 
 
 @dataclass
 class Duplicates:
     """The near-duplicates of a corpus.
 
-    :param sentences: Its different sentences.
-    :param places: Where each is: "file, line 3", or its id in an index; several if it is repeated verbatim.
-    :param pairs: The pairs at or above the threshold, most similar first.
-    :param threshold: The similarity from which on pairs are listed.
-    :param skipped: How many empty and over-long sentences were left out.
+    :param candidates: The pairs from similarity ``floor`` on, for `at`.
+    :param threshold: The similarity from which on `pairs` are listed.
+    :param against: The other corpus, if the pairs are between two.
     """
 
-    sentences: list[str]
-    places: list[list[str]]
-    pairs: list[Pair]
+    records: Records
+    candidates: Pairs
     threshold: float
+    floor: float
     calibration: Calibration
-    skipped: int = 0
+    against: Records | None = None
+
+    @property
+    def sentences(self) -> list[str]:
+        """The different sentences of the corpus."""
+        return self.records.texts
+
+    @property
+    def places(self) -> list[list[str]]:
+        """Where each sentence is: "file, line 3", or its id in an index; several if it is repeated."""
+        return list(self.records.places.values())
 
     @property
     def repeated(self) -> list[int]:
         """The numbers of the sentences that are there several times, word for word."""
         return [number for number, places in enumerate(self.places) if len(places) > 1]
 
+    @property
+    def pairs(self) -> Pairs:
+        """The pairs at or above the threshold, most similar first."""
+        return self.candidates.above(self.threshold)
+
+    def at(self, threshold: str | float) -> Duplicates:
+        """Return the near-duplicates at another threshold, without comparing again.
+
+        :param threshold: A similarity (0.9) or a share of random pairs ("99.99%").
+        :raises InputError: If it is below ``floor``.
+        """
+        level = similarity_at(threshold, self.calibration)
+        if level < self.floor:
+            held = f"only pairs from similarity {self.floor:.4f} on are held"
+            raise InputError(f"threshold {level:.4f} is too low: {held}; search the corpus again")
+        return replace(self, threshold=level)
+
     def groups(self) -> list[list[int]]:
-        """Return the sentences that are connected by pairs or are repeated, largest group first."""
+        """Return the sentences that are connected by pairs or are repeated, largest group first.
+
+        Two sentences of a group may be connected through others alone; see `representatives`.
+        """
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
 
-        size = len(self.sentences)
-        ends = np.array([(pair.a, pair.b) for pair in self.pairs], dtype=np.int64).reshape(-1, 2)
-        graph = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(size, size))
+        if self.against is not None:
+            raise InputError("groups are of one corpus; these pairs are between two")
+        a, b, size = self.pairs.a, self.pairs.b, len(self.sentences)
+        graph = coo_array((np.ones(len(a), dtype=bool), (a, b)), shape=(size, size))
         labels = connected_components(graph, directed=False)[1]
         together: dict[int, list[int]] = {}
-        for number in sorted({*ends.ravel().tolist(), *self.repeated}):
+        for number in sorted({*a.tolist(), *b.tolist(), *self.repeated}):
             together.setdefault(int(labels[number]), []).append(number)
         return sorted(together.values(), key=len, reverse=True)
 
-    def to_dict(self) -> dict[str, Any]:
+    def representatives(self, rule: str = "first") -> tuple[np.ndarray, np.ndarray]:
+        """Choose the sentences that stay: no two of them are a pair, and each other one is a pair with one.
+
+        Between two corpora, the sentences without a pair stay.
+
+        :param rule: Which to choose first: the "first" in the corpus, the "longest", or the most "central",
+            with the highest mean similarity to its group (pairs below the threshold count as 0).
+        :return: For each sentence the number of the most similar one that stays, or -1 if it stays itself;
+            and their similarity.
+        """
+        pairs, size = self.pairs, len(self.sentences)
+        a, b, similarity = pairs.a, pairs.b, pairs.similarity
+        if self.against is None:
+            ends = np.column_stack([a, b])
+            a, b, similarity = ends.ravel(), ends[:, ::-1].ravel(), np.repeat(similarity, 2)
+            stays = self._choose(rule, a, b, similarity)
+            removed = ~stays[a] & stays[b]
+            a, b, similarity = a[removed], b[removed], similarity[removed]
+        best, alike = np.full(size, -1), np.ones(size, dtype=np.float32)
+        numbers, first = np.unique(a, return_index=True)  # the most similar comes first
+        best[numbers], alike[numbers] = b[first], similarity[first]
+        return best, alike
+
+    def _choose(self, rule: str, a: np.ndarray, b: np.ndarray, similarity: np.ndarray) -> np.ndarray:
+        """Say for each sentence whether it stays: unless one that is chosen before it is a pair with it."""
+        size = len(self.sentences)
+        worth: dict[str, Any] = {
+            "first": np.zeros(size),
+            "longest": np.array([len(text) for text in self.sentences]),
+            "central": np.bincount(a, similarity, size),  # in a group, sums are ordered as means are
+        }
+        if rule not in worth:
+            raise InputError(f"no rule {rule!r} to choose by: give {', '.join(worth)}")
+        order = np.argsort(a, kind="stable")
+        neighbors, starts = b[order], np.searchsorted(a[order], np.arange(size + 1))
+        stays = np.ones(size, dtype=bool)
+        for number in np.argsort(-worth[rule], kind="stable"):
+            if stays[number]:
+                stays[neighbors[starts[number] : starts[number + 1]]] = False
+        return stays
+
+    def split(self, rule: str = "first") -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return the rows that stay and those that are removed, in their order, with all columns.
+
+        :param rule: As for `representatives`.
+        :return: Removed rows also have ``duplicate_place`` (where the row is), ``duplicate_reason``
+            ("verbatim", "near-duplicate" or "leakage"), ``duplicate_similarity``, ``duplicate_of`` (the text
+            that stays) and ``duplicate_of_place``.
+        """
+        best, alike = (values.tolist() for values in self.representatives(rule))
+        numbers = {text: number for number, text in enumerate(self.sentences)}
+        side, near = (self.records, "near-duplicate") if self.against is None else (self.against, "leakage")
+        kept, removed, seen = [], [], set[int]()
+        for row in self.records.rows:
+            number = numbers[row.text]
+            of = best[number]
+            if of < 0 and (self.against or number not in seen):
+                kept.append(row.columns)
+                seen.add(number)
+                continue
+            stays = side.entry(number if of < 0 else of)
+            why = {
+                "duplicate_place": row.place,
+                "duplicate_reason": "verbatim" if of < 0 else near,
+                "duplicate_similarity": alike[number],
+                "duplicate_of": stays["text"],
+                "duplicate_of_place": stays["places"][0],
+            }
+            removed.append({**row.columns, **why})
+        return kept, removed
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
+        """Save the rows, and all pairs that are held, for `load` and `at`; dates become text."""
+        about = {
+            "format": _FORMAT,
+            "threshold": self.threshold,
+            "floor": self.floor,
+            "calibration": self.calibration.to_dict(),
+            "sides": [(side.rows, side.skipped) for side in (self.records, self.against) if side],
+        }
+        arrays = {"a": self.candidates.a, "b": self.candidates.b, "similarity": self.candidates.similarity}
+        with new_folder(folder, overwrite=overwrite) as new:
+            (new / FOUND).write_text(to_json(about), encoding="utf-8")
+            write_tensors(new / "pairs.safetensors", arrays)
+            write_manifest(new)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Duplicates:
+        """Load what `save` wrote."""
+        folder = Path(folder)
+        about = read_json(folder / FOUND, version=_FORMAT)
+        if not check_manifest(folder, advice="search the corpus again"):
+            raise InputError(f"{folder} is damaged (no manifest): search the corpus again")
+        calibration = Calibration.from_dict(about["calibration"], folder / FOUND)
+        pairs = Pairs(**read_tensors(folder / "pairs.safetensors"), calibration=calibration)
+        records, *others = [Records([Record(*row) for row in rows], n) for rows, n in about["sides"]]
+        return cls(records, pairs, about["threshold"], about["floor"], calibration, *others)
+
+    def to_dict(self, rule: str = "first") -> dict[str, Any]:
         """Return what JSON can hold."""
-        found = [{"text": text, "places": at} for text, at in zip(self.sentences, self.places, strict=True)]
-        return {
+        own, other = self.records.entry, (self.against or self.records).entry
+        value: dict[str, Any] = {
             "sentences": len(self.sentences),
             "threshold": self.threshold,
             "threshold_percentile": float(self.calibration.percentile(self.threshold)),
             "random_pairs": self.calibration.pairs,
             "calibrated_on": self.calibration.source,
-            "skipped": self.skipped,
-            "pairs": [{**asdict(pair), "a": found[pair.a], "b": found[pair.b]} for pair in self.pairs],
-            "groups": [[found[number] for number in group] for group in self.groups()],
+            "skipped": self.records.skipped,
+            "pairs": [{**asdict(pair), "a": own(pair.a), "b": other(pair.b)} for pair in self.pairs],
         }
+        if self.against is None:
+            best = self.representatives(rule)[0]
+            groups = [[{**own(i), "stays": bool(best[i] < 0)} for i in group] for group in self.groups()]
+            value["groups"] = groups
+        return value
 
 
 def find_duplicates(
@@ -94,21 +217,29 @@ def find_duplicates(
     model: Any = None,
     *,
     threshold: str | float | None = None,
-    column: str | None = None,
+    precision: float | None = None,
+    against: Any = None,
+    column: str | Sequence[str] | ReadOptions | None = None,
+    hold: int = 0,
     device: str | None = None,
     batch_size: int = 32,
-    most: int | None = None,
+    most: int = MOST,
     progress: bool = False,
 ) -> Duplicates:
     """Find the sentences of a corpus that are nearly the same: each is compared with each.
 
     :param corpus: What `rankencoder.io.corpus.read_sentences` reads, a `RankIndex`, or the folder of one.
     :param model: Whatever `rankencoder.model.open_model` opens; an index has its own.
-    :param threshold: From which similarity on: a number is the similarity itself (0.9), a text with a per
-        cent sign the share of random pairs that it is to be higher than ("99.99%"); by default 99.9999%, or
-        the highest that can be told where there are too few pairs for that.
+    :param threshold: A similarity (0.9), or the share of random pairs to be higher than ("99.99%"); by
+        default what one in a million unrelated pairs would reach, or higher where that gives more than one
+        pair a sentence; see `default_similarity`.
+    :param precision: Instead of a threshold: the precision to promise, by labels of the model or index (see
+        `rankencoder.labels.fitted_curve.fit_curve`).
+    :param against: Another corpus or index: find pairs between the two alone, such as leaked test sentences.
+    :param column: The column that holds the sentences, or several, whose texts are joined by line breaks.
+    :param hold: About how many pairs to hold for `Duplicates.at`, if the threshold gives fewer.
     :param device: Where to run a model that is loaded by name.
-    :param most: How many pairs may be found.
+    :param most: The most pairs to hold.
     :raises InputError: If fewer than 2 sentences are usable, the threshold is none, or more pairs are found.
 
     >>> def letters(texts):  # any function from strings to vectors is an encoder
@@ -117,89 +248,62 @@ def find_duplicates(
     >>> [(found.sentences[pair.a], found.sentences[pair.b]) for pair in found.pairs]
     [('a banana', 'bananas')]
     """
-    wanted = parse_threshold(threshold)
-    if isinstance(corpus, (str, Path)) and (Path(corpus) / CONFIG).exists():
-        corpus = RankIndex.load(corpus, model, device=device, batch_size=batch_size)
-    places: dict[str, list[str]] = {}
-    skipped, calibration = 0, None
-    if isinstance(corpus, RankIndex):
-        vectors = _read_index(corpus, places)
-        calibration = corpus.calibration
-    elif model is None:
+    if threshold is not None:
+        parse_threshold(threshold)  # a wrong one is told before the work
+    sides = [corpus] if against is None else [corpus, against]
+    records, vectors, calibration, owner = _encode(sides, model, column, device, batch_size, progress)
+    if precision is not None:
+        threshold = precise_threshold(owner, precision)
+    one_each = min(1.0, (3 - len(sides)) / len(vectors[-1]))  # the share of pairs that is one a sentence
+    level = (
+        similarity_at(threshold, calibration)
+        if threshold is not None
+        else default_similarity(calibration, one_each)
+    )
+    share, lowest = one_each * hold / len(vectors[0]), level
+    if share:
+        held = -1.0 if share >= 1 else calibration.similarity_at(min(100 - 100 * share, calibration.finest))
+        lowest = min(level, held)
+    pairs, lowest = similar_pairs(vectors, calibration, level, lowest, most, progress)
+    return Duplicates(records[0], pairs, level, lowest, calibration, *records[1:])
+
+
+def _encode(
+    sides: list[Any], model: Any, column: Any, device: str | None, batch_size: int, progress: bool
+) -> tuple[list[Records], list[np.ndarray], Calibration, Any]:
+    """Return rows and vectors of each corpus or index, what similarities mean, and the model or index."""
+    from rankencoder.model import RankEncoder, open_model
+    from rankencoder.search.rank_index import RankIndex
+
+    for i, side in enumerate(sides):
+        if isinstance(side, (str, Path)) and (Path(side) / CONFIG).exists():
+            sides[i] = RankIndex.load(side, model, device=device, batch_size=batch_size)
+    indexes = [side for side in sides if isinstance(side, RankIndex)]
+    if model is None and not indexes:
         raise InputError("which model? Set `model` to a RankEncoder or an encoder (an index has its own)")
-    else:
-        for row in read_sentences(corpus, column=column, max_chars=LONGEST):
-            if row.text:
-                places.setdefault(row.text, []).append(row.place)
-            skipped += not row.text
-        _check_number(places)
-        opened = open_model(model, device=device, batch_size=batch_size)
-        vectors = opened.encode(list(places), progress=progress)
-        if isinstance(opened, RankEncoder):
-            calibration = Calibration.on_reference(opened)
-    _check_number(places)
+    read = [
+        Records.read_index(side) if isinstance(side, RankIndex) else (Records.read(side, column), None)
+        for side in sides
+    ]
+    least = 3 - len(sides)
+    for records, _ in read:
+        if len(records.texts) < least:
+            raise InputError(
+                f"too few usable sentences to compare: {len(records.texts)}; give at least {least}"
+            )
+    encoder: Any = None
+    if len(indexes) == 2:  # fails unless their models are the same
+        encoder = RankIndex.load(indexes[1].folder.path, indexes[0].model).model
+    elif len(indexes) < len(sides):
+        encoder = indexes[0].model if indexes else open_model(model, device=device, batch_size=batch_size)
+    vectors = [encoder.encode(records.texts, progress=progress) if v is None else v for records, v in read]
+    calibration = indexes[0].calibration if indexes else None
+    if calibration is None and isinstance(encoder, RankEncoder):
+        calibration = Calibration.on_reference(encoder)
     if calibration is None:
-        chosen = np.random.default_rng(0).permutation(len(vectors))[:SENTENCES]
-        calibration = Calibration.measure(vectors[chosen], "this corpus")
-    level = _similarity_at(wanted, calibration)
-    found = list(islice(_all_pairs(vectors, level, progress), None if most is None else most + 1))
-    if most is not None and len(found) > most:
-        raise InputError(f"more than {most:,} pairs are that similar: choose a higher threshold")
-    found.sort(key=lambda pair: (-pair[2], pair[:2]))
-    percentiles = calibration.percentile(np.array([similarity for *_, similarity in found])).tolist()
-    pairs = [Pair(*pair, percentile) for pair, percentile in zip(found, percentiles, strict=True)]
-    return Duplicates(list(places), list(places.values()), pairs, level, calibration, skipped)
-
-
-def _check_number(places: dict[str, list[str]]) -> None:
-    if len(places) < 2:
-        raise InputError(f"too few usable sentences to compare: {len(places)}; give at least 2")
-
-
-def _read_index(index: RankIndex, places: dict[str, list[str]]) -> np.ndarray:
-    """Return the vectors of an index's different sentences, and fill in their ids."""
-    vectors = np.empty((len(index), index.about.dimension), np.float32)
-    for batch in index.rows.batches(["id", "text", "vector"]):
-        first = []
-        for i, row in enumerate(batch.select(["id", "text"]).to_pylist()):
-            if row["text"] not in places:
-                first.append(i)
-            places.setdefault(row["text"], []).append(row["id"])
-        vectors[len(places) - len(first) : len(places)] = vectors_of(batch)[first]
-    return vectors[: len(places)]
-
-
-def parse_threshold(threshold: str | float | None) -> tuple[float, bool] | None:
-    """Return a threshold's number, and whether it is a percentile of random pairs.
-
-    >>> parse_threshold("99.9%"), parse_threshold("0.8"), parse_threshold(0.8)
-    ((99.9, True), (0.8, False), (0.8, False))
-    """
-    if threshold is None:
-        return None
-    text = str(threshold).strip()
-    percent = text.endswith("%")
-    try:
-        number = float(text.removesuffix("%"))
-    except ValueError:
-        number = float("nan")
-    if not (0 <= number < 100 if percent else -1 <= number <= 1):
-        raise InputError(
-            f"threshold {text!r} is neither a similarity (0.9) nor a share of random pairs (99.99%)"
+        larger = max(vectors, key=len)
+        chosen = np.random.default_rng(0).permutation(len(larger))[:SENTENCES]
+        calibration = Calibration.measure(
+            larger[chosen], "this corpus" if len(sides) == 1 else "the larger corpus"
         )
-    return number, percent
-
-
-def _similarity_at(wanted: tuple[float, bool] | None, calibration: Calibration) -> float:
-    number, percent = wanted or (min(THRESHOLD, calibration.finest), True)
-    return calibration.similarity_at(number) if percent else number
-
-
-def _all_pairs(vectors: np.ndarray, level: float, progress: bool) -> Iterator[tuple[int, int, float]]:
-    for start in tqdm(range(0, len(vectors), _BLOCK), desc="Comparing", disable=not progress):
-        for other in range(start, len(vectors), _WIDTH):
-            block = vectors[start : start + _BLOCK] @ vectors[other : other + _WIDTH].T
-            rows, columns = np.nonzero(block >= level)
-            for row, column in zip(rows, columns, strict=True):
-                if start + row < other + column:
-                    yield int(start + row), int(other + column), float(block[row, column])
+    return [records for records, _ in read], vectors, calibration, indexes[0] if indexes else encoder

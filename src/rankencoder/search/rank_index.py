@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from rankencoder.encoder_sources import check_model, join_prompt, rankencoder_folder, split_prompt
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
-from rankencoder.io.corpus import LONGEST, Sentence, check_sentences, read_sentences
+from rankencoder.io.corpus import LONGEST, Sentence, check_sentences, count_sentences, read_sentences
+from rankencoder.io.read_options import ReadOptions
 from rankencoder.io.storage import absolute, import_pyarrow
+from rankencoder.labels.fitted_curve import curve_folder
+from rankencoder.labels.threshold_curve import STORED, ThresholdCurve, stored_curve
 from rankencoder.model import RankEncoder, open_model
+from rankencoder.progress import FASTER, Progress
 from rankencoder.search.calibration import REFERENCE, SENTENCES, Calibration
+from rankencoder.search.document_search import delete_left_passages, search_documents, watch_documents
 from rankencoder.search.hits import Hit
 from rankencoder.search.index_folder import About, IndexFolder
-from rankencoder.search.index_rows import Row, changed, check_vectors, columns_of, distinct, make_rows
+from rankencoder.search.index_rows import (
+    NUMBER,
+    Row,
+    RowWatch,
+    changed,
+    check_vectors,
+    columns_of,
+    distinct,
+    make_rows,
+)
 from rankencoder.search.table import LanceRows, import_lancedb
+from rankencoder.text_fit import TextFit, with_tokenizer
 
 _PART = 2048  # sentences that are encoded and committed together
 _GIVEN_PART = 32_768  # the same where vectors are given, and nothing is lost by an interruption
-COUNTS = ("added", "replaced", "unchanged", "empty", "overlong")
+COUNTS = ("added", "replaced", "unchanged", "repeated", "empty", "overlong")
 
 
 class RankIndex:
@@ -130,7 +145,12 @@ class RankIndex:
     @property
     def columns(self) -> list[str]:
         """The names of the columns besides id and text."""
-        return self.rows.columns
+        return [name for name in self.rows.columns if name != NUMBER]
+
+    @property
+    def has_passages(self) -> bool:
+        """Whether its sentences are passages of documents."""
+        return {"document", "passage"} <= {*self.columns}
 
     @property
     def has_model(self) -> bool:
@@ -156,7 +176,7 @@ class RankIndex:
         self,
         corpus: Any,
         *,
-        column: str | None = None,
+        column: str | ReadOptions | None = None,
         id_column: str | None = None,
         vectors: np.ndarray | None = None,
         progress: bool = False,
@@ -168,38 +188,51 @@ class RankIndex:
         row with a known id replaces the old one where it differs. Other processes may write at the same time.
 
         :param corpus: What `read_sentences` reads; an iterable may also hold mappings of columns.
-        :param column: The column that holds the sentences.
+        :param column: The column that holds the sentences, or all `ReadOptions`. Passages of a document that
+            is there already replace the earlier ones.
         :param vectors: The sentences' unit vectors from the index's model, if they are there already: a row
             for each sentence of the corpus, empty ones too.
-        :return: How many sentences were ``added``, ``replaced``, ``unchanged``, ``empty`` and ``overlong``.
+        :return: How many sentences were ``added``, ``replaced`` and so on (`COUNTS`).
         :raises InputError: If the corpus is at fault. What was added before that stays.
         """
-        counts = dict.fromkeys(COUNTS, 0)
-        sentences: Iterable[Sentence]
-        sentences = read_sentences(corpus, column=column, max_chars=LONGEST, with_columns=True)
+        counts, emptied = dict.fromkeys(COUNTS, 0), dict[Any, None]()
+        options = ReadOptions.of(column, id_column)
+        if options.split is not None:
+            options = with_tokenizer(options, self.model)
+        found = read_sentences(corpus, column=options, max_chars=LONGEST, with_columns=True)
+        sentences: Iterable[Sentence] = watch_documents(found, emptied) if options.split else found
         if vectors is not None:
             sentences = list(sentences)
             if len(sentences) != len(vectors):
                 raise InputError(f"{len(vectors)} vectors were given for {len(sentences)} sentences")
-        rows = make_rows(sentences, id_column, counts, vectors)
-        size = _PART if vectors is None else _GIVEN_PART
-        with tqdm(desc="Indexing", unit=" sentences", disable=not progress) as bar:
-            for part in iter(lambda: list(islice(rows, size)), []):
-                self.add_rows(part, counts)
+        fit = TextFit(self.model) if vectors is None else None
+        id_column = options.id_name if options.id and not options.split else None
+        rows = RowWatch().over(make_rows(sentences, id_column, counts, vectors))
+        total = count_sentences(corpus, options) if progress and vectors is None else None
+        with Progress(total, desc="Indexing", faster=FASTER, show=progress) as bar:
+            for part in iter(lambda: list(islice(rows, _PART if vectors is None else _GIVEN_PART)), []):
+                self.add_rows(part, counts, fit)
                 bar.update(len(part))
+        if emptied and self.has_passages:
+            self.delete(where={"document": list(emptied)})
+        if fit is not None:
+            fit.warn()
         return counts
 
-    def add_rows(self, part: list[Row], counts: dict[str, int]) -> None:
+    def add_rows(self, part: list[Row], counts: dict[str, int], fit: TextFit | None = None) -> None:
         """Commit those of some rows that are not there yet, and count them; encode those without a vector."""
         pa, _ = import_pyarrow()
         rows = distinct(part)
-        known = self.rows.find([row.id for row in rows])
+        known = self.rows.find([row.id for row in rows]) if rows else {}
         new = changed(rows, known)
-        counts["unchanged"] += len(part) - len(new)
+        counts["repeated"] += len(part) - len(rows)
+        counts["unchanged"] += len(rows) - len(new)
         if not new:
             return
         bare = [row for row in new if row.vector is None]
         if bare:
+            if fit is not None:
+                fit.add([row.text for row in bare])
             for row, vector in zip(bare, self.model.encode([row.text for row in bare]), strict=True):
                 row.vector = vector
         made = check_vectors(np.array([row.vector for row in new]), self.about.dimension)
@@ -208,6 +241,7 @@ class RankIndex:
         with self.folder.locked():
             table = pa.table({**own, **columns_of(new, self.rows.table.schema)})
             self.rows.write(table, replace=any(row.named for row in new))
+            delete_left_passages(self.rows, new, known)
         replaced = sum(row.id in known for row in new)
         counts["replaced"] += replaced
         counts["added"] += len(new) - replaced
@@ -231,6 +265,7 @@ class RankIndex:
         *,
         where: Mapping[str, Any] | None = None,
         exact: bool = False,
+        documents: bool | None = None,
     ) -> Any:
         """Find the sentences nearest to a query.
 
@@ -240,6 +275,7 @@ class RankIndex:
             `rankencoder.search.filters`).
         :param exact: Compare with every sentence. Below 100,000 of them that is done anyway; above, an
             approximate index is used.
+        :param documents: Find k documents, each by its best passage; by default where there are passages.
         :return: A list of `Hit`, best first, for one sentence or vector; a list of such lists for several.
         :raises InputError: If the query or the filter is at fault.
         """
@@ -251,11 +287,25 @@ class RankIndex:
         else:
             texts = check_sentences(query)
             vectors = self.model.encode(texts) if texts else np.zeros((0, self.about.dimension))
-        most = min(k, max(1, len(self)))
-        found = self.rows.search(vectors, most, where, exact=exact) if len(vectors) else []
-        calibration = self.calibration
-        hits = [[Hit.of_row(row, calibration) for row in rows] for rows in found]
+        grouped = self.has_passages if documents is None else documents
+        if grouped and not self.has_passages:
+            raise InputError(f"{self.folder.path} has no passages of documents: set `split` when you index")
+        most, found = min(k, max(1, len(self))), []
+        if len(vectors) and grouped:
+            found = search_documents(self.rows, vectors, k, where, exact=exact)
+        elif len(vectors):
+            found = self.rows.search(vectors, most, where, exact=exact)
+        calibration, curve = self.calibration, self.curve
+        hits = [[Hit.of_row(row, calibration, curve) for row in rows] for rows in found]
         return hits[0] if one else hits
+
+    @cached_property
+    def curve(self) -> ThresholdCurve | None:
+        """What labels say about thresholds, stored with the index or else with its model."""
+        own = self.folder.path
+        name = self.about.model if self._model is None else self._model.name
+        folder = own if (own / STORED).exists() else curve_folder(name)
+        return None if folder is None else stored_curve(folder, lambda: self.model.fingerprint())
 
     @property
     def calibration(self) -> Calibration | None:

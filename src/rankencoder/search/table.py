@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, ValuesView
 from contextlib import contextmanager
 from datetime import timedelta
 from math import ceil
@@ -14,7 +14,7 @@ import numpy as np
 
 from rankencoder.errors import InputError, first_line
 from rankencoder.search.filters import quote, to_sql
-from rankencoder.search.index_rows import OWN
+from rankencoder.search.index_rows import NUMBER, OWN
 
 NAME = "rows"
 APPROXIMATE = 100_000  # rows from which on an approximate index is made; below, every search is exact
@@ -57,7 +57,10 @@ class LanceRows:
 
     def _to_sql(self, where: Mapping[str, Any]) -> str:
         _, pa = import_lancedb()
-        return to_sql(where, pa.schema(field for field in self.table.schema if field.name != "vector"))
+        by_number = NUMBER in self.columns and "id" in where and not _is_text(where["id"])
+        hidden = ("vector", "id" if by_number else NUMBER)
+        where = {NUMBER if by_number and name == "id" else name: wanted for name, wanted in where.items()}
+        return to_sql(where, pa.schema(field for field in self.table.schema if field.name not in hidden))
 
     def find(self, ids: list[str]) -> dict[str, dict[str, Any]]:
         """Return the rows with these ids, their vectors aside."""
@@ -147,6 +150,13 @@ class LanceRows:
                 target_partition_size=_PARTITION,
             )
             self.table.create_index("vector", config=config)
+
+
+def _is_text(wanted: Any) -> bool:
+    """Return whether what is wanted of an id is text, and no number."""
+    values = wanted.values() if isinstance(wanted, Mapping) else wanted
+    values = values if isinstance(values, (list, tuple, ValuesView)) else [values]
+    return all(value is None or isinstance(value, (str, list)) for value in values)
 
 
 def vectors_of(rows: Any) -> np.ndarray:

@@ -1,0 +1,97 @@
+"""All pairs of vectors above a similarity, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rankencoder.errors import InputError
+from rankencoder.progress import Progress
+from rankencoder.search.calibration import Calibration
+
+_BLOCK, _WIDTH = 1024, 8192  # rows and columns of similarities that are computed at once
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two near-duplicates.
+
+    :param a: The number of a sentence in `Duplicates.sentences`.
+    :param b: A larger one; or, against another corpus, the number of a sentence there.
+    :param percentile: The per cent of random pairs that the similarity is higher than.
+    """
+
+    a: int
+    b: int
+    similarity: float
+    percentile: float
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs(Sequence[Pair]):
+    """Pairs as arrays, most similar first."""
+
+    a: np.ndarray
+    b: np.ndarray
+    similarity: np.ndarray
+    calibration: Calibration
+
+    def __len__(self) -> int:
+        return len(self.a)
+
+    def __iter__(self) -> Iterator[Pair]:
+        return iter(self[:])
+
+    def __getitem__(self, key: Any) -> Any:
+        if not isinstance(key, slice):
+            return self[key:][0] if key < 0 else self[key : key + 1][0]
+        arrays = self.a[key], self.b[key], self.similarity[key]
+        return list(map(Pair, *(x.tolist() for x in (*arrays, self.calibration.percentile(arrays[2])))))
+
+    def above(self, level: float) -> Pairs:
+        """Return the pairs at or above a similarity."""
+        size = len(self) - np.searchsorted(self.similarity[::-1], np.float32(level))
+        return Pairs(self.a[:size], self.b[:size], self.similarity[:size], self.calibration)
+
+
+def similar_pairs(
+    sides: list[np.ndarray],
+    calibration: Calibration,
+    threshold: float,
+    floor: float,
+    most: int,
+    progress: bool,
+) -> tuple[Pairs, float]:
+    """Compare all unit vectors of one corpus with each other, or those of two.
+
+    :param floor: Hold pairs from here on, not only from the threshold; it rises if ``most`` are too few.
+    :return: The pairs, and the similarity from which on all are held.
+    :raises InputError: If more than ``most`` are at or above the threshold.
+    """
+    held: list[tuple[np.ndarray, ...]] = []
+    size = above = 0
+    level, vectors, columns = np.float32(floor), sides[0], sides[-1]
+    starts = range(0, len(vectors), _BLOCK)
+    for start in Progress(len(starts), desc="Comparing", unit="blocks", show=progress).over(starts):
+        for other in range(start if len(sides) == 1 else 0, len(columns), _WIDTH):
+            block = vectors[start : start + _BLOCK] @ columns[other : other + _WIDTH].T
+            flat = np.flatnonzero(block.ravel() >= level)
+            a, b = flat // block.shape[1] + start, flat % block.shape[1] + other
+            once = (a < b) | (len(sides) == 2)
+            held.append((a[once].astype(np.int32), b[once].astype(np.int32), block.ravel()[flat[once]]))
+            size += len(held[-1][0])
+            above += int(np.count_nonzero(held[-1][2] >= np.float32(threshold)))
+            if above > most:
+                raise InputError(f"more than {most:,} pairs are that similar: choose a higher threshold")
+            if size > 2 * most:
+                merged = [np.concatenate(values) for values in zip(*held, strict=True)]
+                level = np.nextafter(np.partition(merged[2], -most - 1)[-most - 1], np.float32(2))
+                held = [tuple(values[merged[2] >= level] for values in merged)]
+                size = len(held[0][0])
+    a, b, similarity = (np.concatenate(values) for values in zip(*held, strict=True))
+    order = np.lexsort((b, a, -similarity))
+    lowest = float(level) if level > np.float32(floor) else floor
+    return Pairs(a[order], b[order], similarity[order], calibration), lowest
