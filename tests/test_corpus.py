@@ -66,7 +66,7 @@ def test_columns_are_chosen_or_asked_for(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text("title,body\nx,y\n")
     assert texts(path, column="body") == ["y"]
-    with pytest.raises(InputError, match="Choose one of title, body"):
+    with pytest.raises(InputError, match=r"Set `column` to one of title \(e\.g\. 'x'\), body \(e\.g\. 'y'\)"):
         texts(path)
     with pytest.raises(InputError, match="no column 'text'; there is title, body"):
         texts(path, column="text")
@@ -74,11 +74,11 @@ def test_columns_are_chosen_or_asked_for(tmp_path):
 
 def test_columns_come_along(tmp_path):
     (tmp_path / "a.csv").write_text("year,text,text,lang\n1918,one,uno,en\n")
-    (tmp_path / "a.jsonl").write_text('{"year": "1918", "text": "one", "lang": "en"}\n')
+    (tmp_path / "a.jsonl").write_text('{"year": 1918, "text": "one", "text_2": "uno", "lang": "en"}\n')
     for name in ("a.csv", "a.jsonl"):
         (row,) = read_sentences(tmp_path / name, with_columns=True)
-        assert (row.text, row.columns) == ("one", {"year": "1918", "lang": "en"})
-        assert list(row.columns) == ["year", "lang"]
+        assert (row.text, row.columns) == ("one", {"year": 1918, "text_2": "uno", "lang": "en"})
+        assert list(row.columns) == ["year", "text_2", "lang"]
         assert next(read_sentences(tmp_path / name)).columns is None
 
 
@@ -141,7 +141,8 @@ def test_parquet_that_is_not_utf8(tmp_path):
     ("name", "content", "message"),
     [
         ("a.txt", b"fine\ncaf\xe9\n", r"a\.txt, line 2: not UTF-8 \(byte 0xe9 at column 4\)"),
-        ("a.txt", b"\x89PNG\x00\n", r"line 1: holds a NUL byte"),
+        ("a.txt", b"a\x00\n", r"line 1: holds a NUL byte"),
+        ("a.csv", b"text,id\na\x00,1\n", r"line 2: holds a NUL byte"),
         ("a.jsonl", b'{"text": "x"}\n{"text": \n', r"a\.jsonl, line 2: not JSON"),
         ("a.jsonl", b'{"text": 3}\n', "line 1: expected a string, got int"),
         ("a.jsonl", b"9" * 5000 + b"\n", "line 1: not JSON"),

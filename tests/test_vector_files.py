@@ -1,3 +1,4 @@
+import datetime
 import hashlib
 import json
 import os
@@ -7,11 +8,13 @@ import sys
 import time
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from rankencoder import RankEncoder, vector_files
 from rankencoder.errors import InputError
+from rankencoder.io.read_options import ReadOptions
 from rankencoder.vector_files import encode_file
 
 
@@ -189,3 +192,10 @@ def test_a_disk_that_is_full(tiny_saved, text_file, tmp_path):
         assert not (tmp_path / "v.npy").exists()
         assert not (tmp_path / "model").exists()
     assert not [name for name in os.listdir(tmp_path) if name.endswith(".new")]
+
+
+def test_ids_of_a_npy_file_are_json(tiny_saved, tmp_path):
+    days = [datetime.date(2026, 1, 31), datetime.date(2026, 2, 1)]
+    pq.write_table(pa.table({"day": days, "text": ["The cat", "The dog"]}), tmp_path / "in.parquet")
+    encode_file(tiny_saved, tmp_path / "in.parquet", tmp_path / "v.npy", column=ReadOptions(id="day"))
+    assert json.loads((tmp_path / "v.npy.json").read_text())["ids"] == ["2026-01-31", "2026-02-01"]

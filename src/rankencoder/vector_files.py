@@ -3,21 +3,32 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import warnings
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tqdm.auto import tqdm
 
 from rankencoder.errors import InputError
 from rankencoder.fingerprints import digest
-from rankencoder.io.corpus import LONGEST, Sentence, digest_line, read_sentences, usable_sentences
+from rankencoder.io.corpus import (
+    LONGEST,
+    Sentence,
+    count_sentences,
+    digest_line,
+    read_sentences,
+    usable_sentences,
+)
 from rankencoder.io.files import Place, fingerprint, is_address, list_files, whereabouts
 from rankencoder.io.parts import Parts, clear_leftover_parts, clear_parts, join_vectors
+from rankencoder.io.read_options import ReadOptions
+from rankencoder.io.row_files import as_text, carried_arrays, plain, to_json
 from rankencoder.io.storage import check_free, import_pyarrow, new_file, write_json
 from rankencoder.model import RankEncoder, open_model
+from rankencoder.progress import FASTER, Progress
+from rankencoder.text_fit import TextFit, with_tokenizer
 
 if TYPE_CHECKING:
     from rankencoder.encoders import Encoder, EncoderLike
@@ -31,7 +42,7 @@ def encode_file(
     source: Place,
     target: str | Path,
     *,
-    column: str | None = None,
+    column: str | ReadOptions | None = None,
     skip_invalid: bool = False,
     overwrite: bool = False,
     progress: bool = False,
@@ -42,8 +53,10 @@ def encode_file(
 
     :param model: Whatever `open_model` opens.
     :param source: What `read_sentences` reads.
-    :param target: A ``.npy`` (vectors alone; ``NAME.npy.json`` beside it says of which sentences),
-        ``.parquet`` or ``.jsonl`` (with text, file and line) file.
+    :param target: A ``.parquet`` or ``.jsonl`` file (with text, file, line and the columns of the table), or
+        a ``.npy`` file (vectors alone; ``NAME.npy.json`` beside it says of which sentences, by their ids
+        where they have some).
+    :param column: The column that holds the sentences, or all `ReadOptions`.
     :param skip_invalid: Skip and count empty and over-long sentences, instead of stopping at one.
     :return: How many sentences were ``encoded`` now, taken over as ``resumed``, and ``skipped``.
     :raises InputError: If the input is at fault. What was encoded so far is kept for the next try with the
@@ -54,18 +67,26 @@ def encode_file(
     _check_target(target, source, overwrite)
     stamp = source_stamp(source)
     opened = open_model(model, device=device, batch_size=batch_size)
-    key = {"model": opened.fingerprint(), "source": stamp, "column": column, "format": target.suffix}
+    options = ReadOptions.of(column)
+    key = {"model": opened.fingerprint(), "source": stamp, "column": options.key(), "format": target.suffix}
     parts = Parts(target, {**key, "part": PART})
     counts = {"encoded": 0, "resumed": 0, "skipped": 0}
-    found = read_sentences(source, column=column, max_chars=LONGEST)
+    reading = with_tokenizer(options, opened)
+    found = read_sentences(source, column=reading, max_chars=LONGEST, with_columns=True)
     rows = usable_sentences(found, counts, "skip" if skip_invalid else "stop")
     paths: list[Path] = []
-    sha256 = hashlib.sha256()
-    with tqdm(desc="Encoding", unit=" sentences", disable=not progress) as bar:
+    sha256, fit = hashlib.sha256(), TextFit(opened)
+    identity, ids, left_out = options.id_name, list[Any](), dict[str, None]()  # beside a .npy file
+    total = count_sentences(source, reading) if progress else None
+    with Progress(total, desc="Encoding", faster=FASTER, show=progress) as bar:
         for number, part in enumerate(iter(lambda: list(islice(rows, PART)), [])):
             paths.append(parts.path(number))
             for row in part:
                 digest_line(sha256, row.text or "")
+                if target.suffix == ".npy":
+                    left_out.update(dict.fromkeys(row.columns or ()))
+                    ids.append(plain((row.columns or {}).get(identity)))
+            fit.add([row.text or "" for row in part])
             if parts.is_finished(number):
                 counts["resumed"] += len(part)
             else:
@@ -75,7 +96,12 @@ def encode_file(
             bar.update(len(part))
     if not paths:
         raise InputError(f"{source} holds no sentence to encode")
-    about = {"rows": counts["encoded"] + counts["resumed"], "dimension": opened.dimension}
+    fit.warn()
+    about: dict[str, Any] = {"rows": counts["encoded"] + counts["resumed"], "dimension": opened.dimension}
+    if names := ", ".join(name for name in left_out if name != identity):
+        warnings.warn(f"a .npy file has no columns: {names} left out; write .parquet instead", stacklevel=2)
+    if identity in left_out:
+        about["ids"] = ids
     _write_target(paths, target, {**about, "sha256": sha256.hexdigest(), "model": opened.name})
     clear_parts(target)
     return counts
@@ -115,50 +141,79 @@ def vector_schema(dimension: int) -> Any:
     return pa.schema(list(names.items()))
 
 
-def make_batch(rows: list[Sentence], vectors: np.ndarray) -> Any:
-    """Return sentences and their vectors as an Arrow record batch."""
+def make_table(rows: list[Sentence], vectors: np.ndarray) -> Any:
+    """Return sentences, their columns and their vectors as an Arrow table."""
     pa, _ = import_pyarrow()
-    vector = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
-    columns = [[getattr(row, name) for row in rows] for name in ("source", "line", "text")]
-    return pa.record_batch([*columns, vector], schema=vector_schema(vectors.shape[1]))
+    own = {name: [getattr(row, name) for row in rows] for name in ("source", "line", "text")}
+    own["vector"] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1])
+    own = {field.name: pa.array(own[field.name], field.type) for field in vector_schema(vectors.shape[1])}
+    return pa.table({**own, **carried_arrays(rows)})
 
 
 def _write_part(path: Path, suffix: str, part: list[Sentence], model: RankEncoder | Encoder) -> None:
+    for row in part:
+        for name in {"text", "vector"} & (row.columns or {}).keys() if suffix != ".npy" else ():
+            raise InputError(f"{row.place}: a column {name!r} is written already: rename it, or set `keep`")
     vectors = model.encode([row.text or "" for row in part])
     if suffix == ".npy":
         vectors.astype("<f4").tofile(path)
     elif suffix == ".jsonl":
         with open(path, "w", encoding="utf-8") as file:
             for row, vector in zip(part, vectors.tolist(), strict=True):
-                line = {"source": row.source, "line": row.line, "text": row.text, "vector": vector}
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                line = {"source": row.source, "line": row.line, **(row.columns or {}), "text": row.text}
+                file.write(to_json({**line, "vector": vector}) + "\n")
     else:
-        pa, pq = import_pyarrow()
-        pq.write_table(pa.Table.from_batches([make_batch(part, vectors)]), path)
+        import_pyarrow()[1].write_table(make_table(part, vectors), path)
 
 
 def _write_target(paths: list[Path], target: Path, about: dict[str, Any]) -> None:
     """Write the vectors, and what a ``.npy`` file cannot say of itself after them."""
-    npy = target.suffix == ".npy"
-    if npy:
-        about_file(target).unlink(missing_ok=True)  # of the vectors that are overwritten
-    with new_file(target) as path:
-        _join(paths, target.suffix, about["dimension"], path)
-    if npy:
-        with new_file(about_file(target)) as path:
-            write_json(path, about)
+    with ExitStack() as stack:
+        if target.suffix == ".npy":
+            write_json(stack.enter_context(new_file(about_file(target))), about)
+        with new_file(target) as path:
+            _join(paths, target.suffix, about["dimension"], path)
+            if target.suffix == ".npy":
+                about_file(target).unlink(missing_ok=True)  # of the vectors that are overwritten
 
 
 def _join(paths: list[Path], suffix: str, dimension: int, target: Path) -> None:
     if suffix == ".parquet":
         _, pq = import_pyarrow()
-        schema = vector_schema(dimension)
+        schema = _joined_schema([pq.read_schema(path) for path in paths])
         with pq.ParquetWriter(target, schema) as writer:
             for path in paths:
-                writer.write_table(pq.read_table(path, schema=schema))
+                writer.write_table(_conform(pq.read_table(path), schema))
     elif suffix == ".npy":
         join_vectors(paths, target, "<f4", dimension)
     else:
         with open(target, "wb") as out:
             for path in paths:
                 out.write(path.read_bytes())
+
+
+def _joined_schema(schemas: list[Any]) -> Any:
+    """Return a schema that holds all values of all parts: text where the types of a column differ."""
+    pa, _ = import_pyarrow()
+    joined: dict[str, Any] = {}
+    for field in (field for schema in schemas for field in schema):
+        both = [pa.schema([one]) for one in (joined.get(field.name, field), field)]
+        try:
+            joined[field.name] = pa.unify_schemas(both, promote_options="permissive").field(0)
+        except pa.ArrowTypeError:
+            joined[field.name] = pa.field(field.name, "string")
+            warnings.warn(
+                f"column {field.name!r} holds values of several types: it is written as text", stacklevel=4
+            )
+    return pa.schema(list(joined.values()))
+
+
+def _conform(table: Any, schema: Any) -> Any:
+    """Return a part as a table of the joined schema."""
+    pa, _ = import_pyarrow()
+    columns = []
+    for field in schema:
+        found = table[field.name] if field.name in table.column_names else pa.nulls(len(table), field.type)
+        is_text = found.type != field.type and field.type == pa.string()
+        columns.append(as_text(found.to_pylist()) if is_text else found.cast(field.type))
+    return pa.table(columns, schema=schema)

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-import csv
 import json
+import logging
+import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from rankencoder.errors import InputError
-from rankencoder.io.files import TABLES, Place, Slice, bare_suffix, list_files, open_parquet, read_lines
+from rankencoder.io.csv_tables import CsvTable, recognise
+from rankencoder.io.files import Place, Slice, bare_suffix, is_address, list_files, open_parquet, read_lines
 from rankencoder.io.files import Sentence as Sentence
+from rankencoder.io.passages import split_passages
+from rankencoder.io.read_options import ReadOptions, carried, choose_column, find, first_values
+from rankencoder.progress import Progress
 
 MAX_CHARS = 2000  # of a sentence that a reference corpus takes in
 LONGEST = 10_000  # characters of a text that is encoded at all; encoders read its first few hundred tokens
-_LONGEST_ROW = 16 * 2**20  # bytes of a table's row: its other columns may be long
-_COLUMNS = ("text", "sentence")
+LOG = logging.getLogger(__name__)
+_LONGEST_ROW = 16 * 2**20  # bytes of a row or a document: only its passages are encoded
+_Rows = Iterator[tuple[Any, int]]  # values, and the lines that they are from
 
 
 def read_sentences(
     corpus: Any,
     *,
-    column: str | None = None,
+    column: str | ReadOptions | None = None,
     max_chars: int = MAX_CHARS,
     progress: bool = False,
     with_columns: bool = False,
@@ -30,19 +39,21 @@ def read_sentences(
     """Yield the sentences of a corpus, stripped, with file and line.
 
     :param corpus: A path to a text file (one sentence a line), ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet``
-        file, the text ones also as ``.gz``, ``.bz2`` or ``.xz``; a folder of such files; a ``datasets``
-        dataset; or any iterable of strings or mappings. Files and folders may also be
-        fsspec's addresses, such as ``s3://bucket/folder``.
-    :param column: The column or key that holds the sentence; by default "text", "sentence" or the only one.
+        file, the text ones also as ``.gz``, ``.bz2``, ``.xz`` or ``.zst``; a folder of such files, or a
+        pattern such as ``tickets-*.csv``; a ``datasets`` dataset; or any iterable of strings or mappings.
+        Files and folders may also be fsspec's addresses, such as ``s3://bucket/folder``.
+    :param column: The column or key that holds the sentence, or all `ReadOptions`; by default "text",
+        "sentence", the only one, or the only one that holds text.
     :param max_chars: A longer sentence is yielded without its text.
     :param progress: Show a progress bar.
     :param with_columns: Also yield what else a row holds.
     :raises InputError: If a file cannot be read as what its name says; with file and line.
     """
     rows: Iterator[Sentence]
+    options = ReadOptions.of(column)
     if isinstance(corpus, (str, Path)):
         files = list_files(corpus)
-        rows = chain.from_iterable(_read_file(Slice(f), column, max_chars, with_columns) for f in files)
+        rows = chain.from_iterable(_read_file(Slice(f), options, max_chars, with_columns) for f in files)
     elif isinstance(corpus, Mapping) or hasattr(corpus, "columns"):
         names = ", ".join(map(str, corpus)) if isinstance(corpus, Mapping) else "a column"
         raise InputError(
@@ -50,33 +61,54 @@ def read_sentences(
         )
     elif isinstance(corpus, Iterable):
         source = "dataset" if hasattr(corpus, "column_names") else "the given sentences"
-        rows = (_sentence(value, column, source, line) for line, value in enumerate(corpus, start=1))
+        rows = _sentences(((value, line) for line, value in enumerate(corpus, start=1)), source, options)
     else:
         raise InputError(
             f"cannot read sentences from {type(corpus).__name__}: give a path or an iterable of strings"
         )
     if progress:
-        from tqdm.auto import tqdm
+        rows = Progress(desc="Reading").over(rows)
+    yield from _finished(rows, options, max_chars, with_columns)
 
-        rows = iter(tqdm(rows, desc="Reading", unit=" sentences", unit_scale=True))
-    yield from _finished(rows, max_chars, with_columns)
+
+def count_sentences(corpus: Any, column: Any = None) -> int | None:
+    """Return how many sentences files hold, to say how long work will take; None for what is read once."""
+    if not isinstance(corpus, (str, Path)) or not (Path(corpus).is_file() or Path(corpus).is_dir()):
+        return None
+    LOG.disabled = True  # how a file is read is logged when the work comes to it, errors too
+    try:
+        return sum(bool(row.text) for row in read_sentences(corpus, column=column, max_chars=LONGEST))
+    except InputError:
+        return None
+    finally:
+        LOG.disabled = False
 
 
 def read_slice(
-    part: Slice, *, column: str | None = None, max_chars: int = MAX_CHARS, with_columns: bool = False
+    part: Slice,
+    *,
+    column: str | ReadOptions | None = None,
+    max_chars: int = MAX_CHARS,
+    with_columns: bool = False,
 ) -> Iterator[Sentence]:
     """Yield the sentences of one slice of a file, just as `read_sentences` would yield them."""
-    return _finished(_read_file(part, column, max_chars, with_columns), max_chars, with_columns)
+    options = ReadOptions.of(column)
+    return _finished(_read_file(part, options, max_chars, with_columns), options, max_chars, with_columns)
 
 
-def _finished(rows: Iterable[Sentence], max_chars: int, with_columns: bool) -> Iterator[Sentence]:
-    """Strip and check sentences."""
-    for text, source, line, columns in rows:
+def _finished(
+    rows: Iterator[Sentence], options: ReadOptions, max_chars: int, with_columns: bool
+) -> Iterator[Sentence]:
+    """Name, split, strip and check sentences."""
+    if options.source is not None:
+        rows = (row._replace(source=options.source) for row in rows)
+    for row in split_passages(rows, options) if options.split else rows:
+        text = row.text
         if text is not None:
             text = text.strip()
-            check_unicode(text, f"{source}, line {line}")
+            check_unicode(text, row.place)
         short = text is None or len(text) <= max_chars
-        yield Sentence(text if short else None, source, line, columns if with_columns else None)
+        yield row._replace(text=text if short else None, columns=row.columns if with_columns else None)
 
 
 def check_sentences(sentences: str | Iterable[str]) -> list[str]:
@@ -126,105 +158,113 @@ def check_unicode(text: str, place: str) -> None:
         raise InputError(f"{place}: not valid Unicode (a lone surrogate, {text[error.start]!r})") from None
 
 
-def _read_file(part: Slice, column: str | None, max_chars: int, with_columns: bool) -> Iterator[Sentence]:
-    path = part.path
-    suffix = bare_suffix(path)
-    if suffix == ".parquet":
-        yield from _read_parquet(part, column, with_columns)
-        return
+def _read_file(part: Slice, options: ReadOptions, max_chars: int, with_columns: bool) -> Iterator[Sentence]:
+    path, suffix = part.path, bare_suffix(part.path)
+    with_columns = with_columns or options.split is not None  # passages have their document's id
+    if not with_columns:
+        options = replace(options, id=None, keep=())
     if suffix == ".json":
         raise InputError(f"{path}: a .json file is not read line by line; write one object a line, as .jsonl")
-    lines = read_lines(part, _LONGEST_ROW if suffix in TABLES else 4 * max_chars)
-    if suffix in (".jsonl", ".ndjson"):
-        yield from _read_jsonl(lines, column)
-    elif suffix in TABLES:
-        yield from _read_table(lines, path, column, "\t" if suffix == ".tsv" else ",")
-    else:
-        yield from lines
+    with _growth_noticed(path):
+        if suffix == ".parquet":
+            yield from _read_parquet(part, options, with_columns)
+        elif suffix in (".jsonl", ".ndjson"):
+            yield from _sentences(_read_jsonl(read_lines(part, _LONGEST_ROW)), str(path), options)
+        elif suffix in (".csv", ".tsv"):
+            yield from _read_csv(path, options, with_columns)
+        else:
+            yield from read_lines(part, _LONGEST_ROW if options.split else 4 * max_chars)
 
 
-def _read_jsonl(lines: Iterable[Sentence], column: str | None) -> Iterator[Sentence]:
+@contextmanager
+def _growth_noticed(path: Place) -> Iterator[None]:
+    """Say that a file changed while it was read."""
+
+    def size() -> int:
+        return os.path.getsize(path) if not is_address(path) and os.path.isfile(path) else 0
+
+    before = size()
+    try:
+        yield
+    except InputError as error:
+        if size() == before:
+            raise
+        raise InputError(f"{error} (the file changed while it was read: try again)") from error
+    if size() != before:
+        warnings.warn(
+            f"{path} changed while it was read, from {before:,} to {size():,} bytes: run this again for the "
+            "rows that were added",
+            stacklevel=2,
+        )
+
+
+def _read_jsonl(lines: Iterable[Sentence]) -> _Rows:
     for row in lines:
-        if row.text is None or not row.text.strip():
-            yield row
-            continue
+        if row.text is None:
+            raise InputError(
+                f"{row.place}: longer than {_LONGEST_ROW // 2**20} MB, which is no row of a table"
+            )
         try:
-            value = json.loads(row.text)
+            yield json.loads(row.text) if row.text.strip() else None, row.line
         except (ValueError, RecursionError) as error:
             raise InputError(f"{row.place}: not JSON ({error})") from error
-        yield _sentence(value, column, row.source, row.line)
 
 
-def _read_table(
-    lines: Iterable[Sentence], path: Place, column: str | None, delimiter: str
-) -> Iterator[Sentence]:
-    held = 0  # of a row, which goes on in the next line while a quoted cell does
-
-    def text() -> Iterator[str]:
-        nonlocal held
-        for row in lines:
-            held += _LONGEST_ROW + 1 if row.text is None else len(row.text)
-            if row.text is None or held > _LONGEST_ROW:
-                raise InputError(f"{row.place}: a row this long is no table row; is the quoting right?")
-            yield row.text
-
-    csv.field_size_limit(max(csv.field_size_limit(), _LONGEST_ROW))
-    # a .tsv is split at tabs only: stray quotes would merge its lines
-    plain = delimiter == "\t"
-    reader = csv.reader(text(), delimiter=delimiter, quoting=csv.QUOTE_NONE if plain else csv.QUOTE_MINIMAL)
-    try:
-        header = next(reader, None)
-        if header is None:
-            return
-        chosen = _choose_column(header, column, str(path))
-        places = {name: header.index(name) for name in header}  # of equal names the first
-        held = 0
-        for cells in reader:
-            held = 0
-            if not cells:  # a blank line
-                yield Sentence("", str(path), reader.line_num)
-                continue
-            if len(cells) != len(header):
-                raise InputError(
-                    f"{path}, line {reader.line_num}: {len(cells)} columns, but the header has {len(header)}"
-                )
-            columns = {name: cells[place] for name, place in places.items()}
-            yield Sentence(columns.pop(chosen), str(path), reader.line_num, columns)
-    except csv.Error as error:
-        raise InputError(f"{path}, line {reader.line_num}: {error}") from error
+def _read_csv(path: Place, options: ReadOptions, with_columns: bool) -> Iterator[Sentence]:
+    dialect = recognise(path, options)
+    if dialect is None:
+        return
+    table = CsvTable(path, dialect, options, typed=with_columns)
+    LOG.info("reading %s: %s, text column %s", path, dialect, table.text)
+    rows = table.rows(dialect.names if with_columns else [table.text])
+    yield from _sentences(rows, str(path), options, table.text, table.types if with_columns else None)
 
 
-def _read_parquet(part: Slice, column: str | None, with_columns: bool) -> Iterator[Sentence]:
+def _read_parquet(part: Slice, options: ReadOptions, with_columns: bool) -> Iterator[Sentence]:
+    from pyarrow.types import is_large_string, is_string
+
     path, line = str(part.path), part.before
     with open_parquet(part.path) as file:
-        chosen = _choose_column(file.schema_arrow.names, column, path)
+        schema = file.schema_arrow
+        texts = [field.name for field in schema if is_string(field.type) or is_large_string(field.type)]
+        some = next(file.iter_batches(batch_size=64), None)
+        examples = first_values(some.to_pylist() if some is not None else [], schema.names)
+        chosen = choose_column(examples, texts, options.column, path)
         groups = range(file.num_row_groups)[part.start : part.end]
         columns = None if with_columns else [chosen]
-        for batch in file.iter_batches(batch_size=4096, row_groups=list(groups), columns=columns):
-            for row in batch.to_pylist():
-                line += 1
-                yield _sentence(row, chosen, path, line)
+        types = {field.name: field.type for field in schema} if with_columns else None
+
+        def rows() -> _Rows:
+            nonlocal line
+            for batch in file.iter_batches(batch_size=4096, row_groups=list(groups), columns=columns):
+                for row in batch.to_pylist():
+                    line += 1
+                    yield row, line
+
+        yield from _sentences(rows(), path, options, chosen, types)
 
 
-def _sentence(value: Any, column: str | None, source: str, line: int) -> Sentence:
-    """Return the sentence of a row or a string, or an empty one of a null."""
-    columns = None
-    if isinstance(value, Mapping):
-        columns = dict(value)
-        value = columns.pop(_choose_column(list(columns), column, f"{source}, line {line}"))
-    if value is not None and not isinstance(value, str):
-        raise InputError(f"{source}, line {line}: expected a string, got {type(value).__name__}")
-    return Sentence(value or "", source, line, columns)
-
-
-def _choose_column(names: list[str], column: str | None, place: str) -> str:
-    if column is not None:
-        if column not in names:
-            raise InputError(f"{place}: no column {column!r}; there is {', '.join(names)}")
-        return column
-    if len(names) == 1:
-        return names[0]
-    for name in _COLUMNS:
-        if name in names:
-            return name
-    raise InputError(f"{place}: which column holds the sentences? Choose one of {', '.join(names)}")
+def _sentences(
+    rows: _Rows,
+    source: str,
+    options: ReadOptions,
+    chosen: str | None = None,
+    types: dict[str, Any] | None = None,
+) -> Iterator[Sentence]:
+    """Yield the sentences of rows and strings, empty ones of nulls; count these."""
+    seen = empty = 0
+    known = set[str]()
+    for value, line in rows:
+        place, columns = f"{source}, line {line}", None
+        if isinstance(value, Mapping):
+            if chosen is None:
+                texts = [name for name, cell in value.items() if isinstance(cell, str)]
+                chosen = choose_column(value, texts, options.column, place)
+            columns = carried(value, chosen, options, place, known)
+            value = find(value, chosen, place, known)
+        if value is not None and not isinstance(value, str):
+            raise InputError(f"{place}: expected a string, got {type(value).__name__}")
+        seen, empty = seen + 1, empty + (not value)
+        yield Sentence(value or "", source, line, columns, types)
+    if empty and chosen:
+        LOG.info("%s: column %s is empty in %s of %s rows", source, chosen, f"{empty:,}", f"{seen:,}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import lzma
 import re
 import zlib
@@ -18,19 +19,44 @@ from rankencoder.io.storage import import_pyarrow
 
 Place = str | Path  # or an address such as s3://bucket/corpus.parquet
 TABLES = (".jsonl", ".ndjson", ".csv", ".tsv")
-_COMPRESSED: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_COMPRESSED: dict[str, Any] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+    ".zst": lambda file: io.BufferedReader(import_pyarrow()[0].input_stream(file, compression="zstd")),
+}
+_OFFICE = "export it as .csv or .txt first"
+_IMAGE = "run OCR first, e.g. tesseract"
+_FOREIGN = {  # first bytes of files that hold no plain text: what they are, what to do
+    b"%PDF-": ("a PDF", "extract its text first, e.g. with pdftotext"),
+    b"PK\x03\x04": ("a ZIP archive, as Word and Excel write them", _OFFICE),
+    b"\xd0\xcf\x11\xe0": ("an Office document", _OFFICE),
+    b"{\\rtf": ("a rich text document", _OFFICE),
+    b"SQLite format": ("an SQLite database", _OFFICE),
+    b"\x89PNG": ("a PNG image, not text", _IMAGE),
+    b"\xff\xd8\xff": ("a JPEG image, not text", _IMAGE),
+    b"GIF8": ("a GIF image, not text", _IMAGE),
+    b"\xff\xfe": ("UTF-16 text", "convert it first, e.g. with iconv -f utf-16 -t utf-8"),
+    b"\xfe\xff": ("UTF-16 text", "convert it first, e.g. with iconv -f utf-16 -t utf-8"),
+    b"\x1f\x8b": ("compressed with gzip", "end its name with .gz"),
+    b"\x28\xb5\x2f\xfd": ("compressed with zstd", "end its name with .zst"),
+}
 _SUFFIXES = (".txt", *TABLES, ".parquet")
 _SLICE_BYTES = 32 * 2**20
 _SLICE_ROWS = 131_072
 
 
 class Sentence(NamedTuple):
-    """A sentence (None if the line is too long), where it came from, and what else its row holds."""
+    """A sentence (None if the line is too long), where it came from, and what else its row holds.
+
+    :param types: The Arrow types of its columns, where the file has them.
+    """
 
     text: str | None
     source: str
     line: int
     columns: dict[str, Any] | None = None
+    types: dict[str, Any] | None = None
 
     @property
     def place(self) -> str:
@@ -84,7 +110,10 @@ def list_files(place: Place) -> list[Place]:
     found: list[Place]
     with _errors_of(place):
         if not fs.exists(path):
-            raise FileNotFoundError
+            matching = sorted(fs.glob(path)) if set("*?[") & set(str(place)) else []
+            if not matching:
+                raise FileNotFoundError
+            return [fs.unstrip_protocol(file) if is_address(place) else Path(file) for file in matching]
         if not fs.isdir(path):
             return [place]
         if is_address(place):
@@ -122,9 +151,26 @@ def open_file(place: Place) -> Iterator[IO[bytes]]:
             # a pipe can be opened, but not by fsspec, which seeks its end
             opened = fs.open(path, "rb") if is_address(place) else open(path, "rb")  # noqa: SIM115
             file = stack.enter_context(opened)
-            if unpack := _COMPRESSED.get(PurePosixPath(path).suffix):
+            _check_kind(place, file)
+            suffix = PurePosixPath(path).suffix
+            if unpack := _COMPRESSED.get(suffix):
                 file = stack.enter_context(unpack(file))
-        yield file
+        try:
+            yield file
+        except (EOFError, LZMAError, zlib.error, OSError) as error:
+            if isinstance(error, OSError) and (error.errno is not None or suffix not in _COMPRESSED):
+                raise  # it is the disk or the network, not what is there
+            raise InputError(f"{place} is not a whole {suffix} file: {error}") from error
+
+
+def _check_kind(place: Place, file: Any) -> None:
+    """Refuse a file that cannot be text, whatever its name says."""
+    head = file.peek(16) if hasattr(file, "peek") else b""
+    if PurePosixPath(place).suffix in _COMPRESSED:
+        return
+    for first, (what, advice) in _FOREIGN.items():
+        if head.startswith(first):
+            raise InputError(f"{place} is {what}: {advice}")
 
 
 @contextmanager
@@ -145,6 +191,8 @@ def _errors_of(place: Place) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise InputError(f"no such file or folder: {place}") from None
+    except InputError:
+        raise
     except Exception as error:  # each service has its own
         raise InputError(f"cannot read {place}: {error}") from error
 
@@ -154,14 +202,8 @@ def read_lines(part: Slice, longest: int) -> Iterator[Sentence]:
 
     :param longest: A line of more bytes is yielded without its text, and never held in memory.
     """
-    suffix = PurePosixPath(part.path).suffix
-    try:
-        with open_file(part.path) as file:
-            yield from _lines(file, part, longest)
-    except (EOFError, LZMAError, zlib.error, OSError) as error:
-        if isinstance(error, OSError) and (error.errno is not None or suffix not in _COMPRESSED):
-            raise  # it is the disk or the network, not what is there
-        raise InputError(f"{part.path} is not a whole {suffix} file: {error}") from error
+    with open_file(part.path) as file:
+        yield from _lines(file, part, longest)
 
 
 def _lines(file: IO[bytes], part: Slice, longest: int) -> Iterator[Sentence]:
@@ -170,6 +212,7 @@ def _lines(file: IO[bytes], part: Slice, longest: int) -> Iterator[Sentence]:
         file.seek(place - 1)
         place += _skip_line(file) - 1
         line += int(place > part.start)
+    is_ascii = True
     while (part.end is None or place < part.end) and (raw := file.readline(longest + 2)):
         line += 1
         place += len(raw)
@@ -184,10 +227,12 @@ def _lines(file: IO[bytes], part: Slice, longest: int) -> Iterator[Sentence]:
         try:
             yield Sentence(raw.decode("utf-8"), path, line)
         except UnicodeDecodeError as error:
-            raise InputError(
-                f"{path}, line {line}: not UTF-8 (byte {raw[error.start]:#04x} at column {error.start + 1}); "
-                "convert the file, e.g. with iconv -f latin1 -t utf-8"
-            ) from error
+            what = f"not UTF-8 (byte {raw[error.start]:#04x} at column {error.start + 1})"
+            advice = "convert the file, e.g. with iconv -f latin1 -t utf-8"
+            if not is_ascii:
+                advice = "lines before it are, so the file mixes encodings: fix this line"
+            raise InputError(f"{path}, line {line}: {what}; {advice}") from error
+        is_ascii = is_ascii and raw.isascii()
 
 
 def _skip_line(file: IO[bytes]) -> int:

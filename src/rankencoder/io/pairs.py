@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from rankencoder.errors import InputError, located
 from rankencoder.io.corpus import LONGEST, check_sentences
 from rankencoder.io.files import Slice, bare_suffix, read_lines
@@ -47,7 +49,7 @@ def read_pairs(path: str | Path) -> Iterator[Pair]:
             yield _check_pair(*cells)
 
 
-def read_scored_pairs(path: str | Path) -> list[ScoredPair]:
+def read_scored_pairs(path: str | Path, *, check: bool = True) -> list[ScoredPair]:
     """Return the pairs of a file with their gold scores, such as those of STS.
 
     A ``.jsonl`` file has the keys "score", "sentence1" and "sentence2"; a ``.csv`` file, or any other of
@@ -55,14 +57,36 @@ def read_scored_pairs(path: str | Path) -> list[ScoredPair]:
     STS-B (``sts-dev.csv``) and SICK (``SICK_trial.txt``) are read as they are. Blank lines are skipped.
 
     :param path: The file, plain or as ``.gz``, ``.bz2`` or ``.xz``.
+    :param check: Refuse pairs that nothing can correlate with.
     """
     rows = _read_rows(Path(path), _SCORED_KEYS)
     pairs = [make_pair(a, b, score, place) for (score, a, b), place in rows]
+    if not check:
+        return pairs
     if len(pairs) < 2:
         raise InputError(f"{path}: {len(pairs)} pair(s), but a rank correlation needs at least two")
     if len({pair.score for pair in pairs}) == 1:
         raise InputError(f"{path}: all scores are {pairs[0].score:g}, so nothing can correlate with them")
     return pairs
+
+
+def read_weights(path: str | Path, number: int) -> np.ndarray:
+    """Return the column "weight" of a file of pairs: how many pairs each stands for; 1 without the column."""
+    first, _ = next(read_pair_lines(Path(path)), ("", ""))
+    suffix = bare_suffix(Path(path))
+    if suffix in (".jsonl", ".ndjson"):
+        names = json.loads(first or "{}")
+    else:
+        names = next(csv.reader([first])) if suffix == ".csv" else first.rstrip("\r\n").split("\t")
+    if "weight" not in [name.strip() for name in names]:
+        return np.ones(number)
+    weights = np.ones(number)
+    for i, (cells, place) in enumerate(_read_rows(Path(path), ("weight",))):
+        weight = _number(cells[0])
+        if weight is None or not 0 < weight < math.inf:
+            raise InputError(f"{place}: the weight {reprlib.repr(cells[0])} is not a positive number")
+        weights[i] = weight
+    return weights
 
 
 def make_pair(a: Any, b: Any, score: Any, place: str) -> ScoredPair:

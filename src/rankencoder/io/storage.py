@@ -21,9 +21,11 @@ from rankencoder.errors import InputError
 CONFIG = "rankencoder.json"  # of a saved RankEncoder
 RUN = "rankencoder-run.json"  # the record of a training
 RESULT = "_rankencoder.json"  # of a result of many files; readers of Parquet pass over its name
+FOUND = "duplicates.json"  # of found near-duplicates
 _ADDRESS = re.compile(r"(^|/)(s3|gs|gcs|az|abfs|adl|hf|https?|ftp|hdfs|memory|file):(?=/)")
+_ADVICE = "build it again"  # what to do about a damaged file
 _TORCH_WRITES = re.compile(r"inline_container|PytorchStreamWriter|iostream error")
-_OURS = (CONFIG, "reference.json", RUN, RESULT)
+_OURS = (CONFIG, "reference.json", RUN, RESULT, FOUND)
 
 
 @contextmanager
@@ -196,20 +198,20 @@ def write_json(path: Path, value: Any) -> None:
         file.write("\n")
 
 
-def read_json(path: Path, version: int | None = None) -> dict[str, Any]:
+def read_json(path: Path, version: int | None = None, *, advice: str = _ADVICE) -> dict[str, Any]:
     """Read a JSON object, and check which version of our formats it says that it has."""
-    with damage_named(path, "JSON", ValueError, RecursionError):
+    with damage_named(path, "JSON", ValueError, RecursionError, advice=advice):
         value = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(value, dict):
-        raise InputError(f"{path} is damaged (not a JSON object); build it again")
+        raise InputError(f"{path} is damaged (not a JSON object); {advice}")
     if version is not None and (found := value.get("format")) != version:
         raise InputError(f"{path.parent} has format {found}, this version of rankencoder reads {version}")
     return value
 
 
 @contextmanager
-def damage_named(path: Path, what: str, *errors: type[Exception]) -> Iterator[None]:
-    """Let errors of reading a file or folder say that it is damaged."""
+def damage_named(path: Path, what: str, *errors: type[Exception], advice: str = _ADVICE) -> Iterator[None]:
+    """Let errors of reading a file or folder say that it is damaged, and what to do."""
     try:
         yield
     except FileNotFoundError:
@@ -217,7 +219,7 @@ def damage_named(path: Path, what: str, *errors: type[Exception]) -> Iterator[No
     except (OSError, InputError):
         raise
     except errors as error:
-        raise InputError(f"{path} is damaged (not {what}: {error}); build it again") from error
+        raise InputError(f"{path} is damaged (not {what}: {error}); {advice}") from error
 
 
 def check_kinds(stored: dict[str, Any], path: Path, **kinds: type) -> dict[str, Any]:
@@ -278,7 +280,7 @@ def import_pyarrow() -> tuple[Any, Any]:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise InputError("Parquet files need pyarrow: pip install 'rankencoder[data]'") from error
+        raise InputError("tables need pyarrow: pip install 'rankencoder[data]'") from error
     return pa, pq
 
 

@@ -1,0 +1,124 @@
+"""How a corpus is read: which column holds the sentences, what comes along, and how long texts are split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rankencoder.errors import InputError, shorten
+
+TEXT_COLUMNS = ("text", "sentence")
+_SHOWN = 20  # columns that an error lists
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How to read a corpus. Every function that takes a ``column`` takes this in its place.
+
+    :param column: The column or key that holds the sentences, ``ticket.body`` being a key within a key. By
+        default "text", "sentence", the only column, or the only one that holds text.
+    :param id: The column that holds the ids.
+    :param keep: The columns to carry along; None for all of them.
+    :param delimiter: What separates the cells of a CSV file; None to recognise it, like ``header``.
+    :param header: Whether the first row of a CSV file names its columns.
+    :param split: Split long texts: "sentences", "sentences:de" for another language than English,
+        "128-tokens", or a function from a text to its passages.
+    :param source: What to call the corpus, in place of its files' names.
+    """
+
+    column: str | None = None
+    id: str | None = None
+    keep: tuple[str, ...] | None = None
+    delimiter: str | None = None
+    header: bool | None = None
+    split: str | Callable[[str], list[str]] | None = None
+    source: str | None = None
+
+    @classmethod
+    def of(cls, column: str | ReadOptions | None, id: str | None = None) -> ReadOptions:
+        """Return the options that were given, or those of a column's name, perhaps with another id."""
+        options = column if isinstance(column, ReadOptions) else cls(column)
+        return replace(options, id=id or options.id)
+
+    @property
+    def id_name(self) -> str:
+        """The name that the ids come along by."""
+        return (self.id or "id").replace(".", "_")
+
+    def key(self) -> dict[str, Any] | str | None:
+        """Return what work depends on, as JSON holds it."""
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        return self.column if given.keys() <= {"column"} else {name: str(given[name]) for name in given}
+
+
+DEFAULTS = ReadOptions()
+
+
+def find(row: Mapping[str, Any], name: str, place: str, known: set[str] | None = None) -> Any:
+    """Return the value of a column, or of a key within a key.
+
+    :param known: The columns that earlier rows had: null where this row lacks one.
+    """
+    value: Any = row
+    for key in [name] if name in row else name.split("."):
+        if not isinstance(value, Mapping) or key not in value:
+            if known and name in known:
+                return None
+            raise InputError(f"{place}: no column {name!r}; there is {', '.join(map(str, row))}")
+        value = value[key]
+    if known is not None:
+        known.add(name)
+    return value
+
+
+def carried(
+    row: Mapping[str, Any], text: str, options: ReadOptions, place: str, known: set[str]
+) -> dict[str, Any]:
+    """Return the columns of a row that come along with its text; ``ticket.id`` comes as ``ticket_id``."""
+    columns = dict(row) if options.keep is None else {}
+    if options.id is None and "id" in row:
+        columns["id"] = row["id"]
+    for name in (*filter(None, [options.id]), *(options.keep or ())):
+        columns[name.replace(".", "_")] = find(row, name, place, known)
+    columns.pop(text, None)
+    return columns
+
+
+def choose_column(examples: Mapping[str, Any], texts: list[str], column: str | None, place: str) -> str:
+    """Return the column that holds the sentences.
+
+    :param examples: A value of each column, or None.
+    :param texts: The columns that hold text.
+    """
+    if column is not None:
+        find(examples, column, place)
+        return column
+    if len(examples) == 1:
+        return next(iter(examples))
+    for name in TEXT_COLUMNS:
+        if name in examples:
+            return name
+    if len(texts) == 1:
+        return texts[0]
+    if not texts:
+        raise InputError(f"{place}: no column holds text; there is {_listed(examples)}")
+    raise InputError(f"{place}: which column holds the sentences? Set `column` to one of {_listed(examples)}")
+
+
+def _listed(examples: Mapping[str, Any]) -> str:
+    shown = [
+        str(name) if value is None else f"{name} (e.g. {shorten(' '.join(str(value).split()), 30)!r})"
+        for name, value in list(examples.items())[:_SHOWN]
+    ]
+    return ", ".join(shown) + (f" and {len(examples) - _SHOWN} more" if len(examples) > _SHOWN else "")
+
+
+def first_values(rows: Iterable[Mapping[str, Any]], names: Iterable[str]) -> dict[str, Any]:
+    """Return the first value of each column that is neither null nor empty."""
+    found: dict[str, Any] = dict.fromkeys(names)
+    for row in rows:
+        for name, value in row.items():
+            if found.get(name) in (None, ""):
+                found[name] = value
+    return found
