@@ -23,17 +23,17 @@ def serving(model, index=None, **settings):
     from rankencoder.server.server_settings import ServerSettings
 
     given = ServerSettings(**settings)
-    with running(create_app(model, given, index=index), timeout=given.timeout) as url:
+    with running(create_app(model, given, index=index)) as url:
         yield url
 
 
 @contextmanager
-def running(app, timeout=60.0):
+def running(app):
     """Run an application in a thread; yield its address."""
     from rankencoder.web_process import WebServer, address, bind
 
     listener = bind("127.0.0.1", 0)
-    server = WebServer(app, timeout=timeout, grace=30)
+    server = WebServer(app, grace=30)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:

@@ -169,7 +169,6 @@ def test_slow_clients_hold_nobody_up(server):
                     with suppress(OSError):  # hung up on already
                         connection.sendall(drop)
                 time.sleep(0.4)
-            assert {until_closed(connection) for connection in heads} == {b""}
             told = [until_closed(connection) for connection in bodies]
             assert all(not answer or answer.split()[1] == b"408" for answer in told)
 
@@ -228,13 +227,12 @@ def test_a_flood_of_wrong_keys(server):
 
 
 def test_more_connections_than_are_let_in(server):
-    """Beyond the limit all are turned away, as SECURITY.md says; and then it is over."""
+    """Beyond the limit all are turned away, as SECURITY.md says, until who holds them open has gone."""
     with ExitStack() as stack:
         for _ in range(1500):
             stack.enter_context(connect(server.url))
-        answer = ask(server.url)
-        assert answer.status_code in (200, 503)
-        wait_for(lambda: ask(server.url).status_code == 200)
+        wait_for(lambda: ask(server.url).status_code == 503)
+    wait_for(lambda: ask(server.url).status_code == 200)
     with served_all_the_while(server.url):
         pass
     assert server.process.poll() is None

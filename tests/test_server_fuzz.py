@@ -1,5 +1,8 @@
 """Schemathesis sends what the OpenAPI document allows, and what it does not."""
 
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
@@ -14,6 +17,7 @@ class Index:
     """Stands in for a RankIndex."""
 
     model = calibration = None
+    folder = SimpleNamespace(config=Path(__file__))
 
     def search(self, vector, k, where=None):
         if where:

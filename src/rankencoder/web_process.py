@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import socket
-from time import monotonic
-from typing import Any, cast
+from typing import Any
 
 import uvicorn
 
@@ -39,16 +38,12 @@ def address(listener: socket.socket) -> str:
 
 
 class WebServer(uvicorn.Server):
-    """uvicorn with limits on connections and time.
+    """uvicorn with a limit on connections, and an end that finishes requests.
 
-    uvicorn limits the pause after an answer, but not how long the headers of a request take to arrive. So
-    once a second this closes the connections that have not sent whole headers within ``timeout``.
-
-    :param timeout: Seconds that the headers of a request may take to arrive.
     :param grace: Seconds to wait at the end for requests in flight.
     """
 
-    def __init__(self, app: Any, *, timeout: float, grace: float) -> None:
+    def __init__(self, app: Any, *, grace: float) -> None:
         config = uvicorn.Config(
             app,
             http="h11",  # it limits the size of headers
@@ -61,20 +56,8 @@ class WebServer(uvicorn.Server):
             limit_concurrency=1000,  # requests on more connections are answered 503
             timeout_keep_alive=75,  # longer than a proxy reuses a connection (nginx: 60)
             timeout_graceful_shutdown=int(grace),
-            callback_notify=self._close_stalled,
-            timeout_notify=0,
         )
         super().__init__(config)
-        self._timeout = timeout
-        self._stalled_since: dict[Any, float] = {}
-
-    async def _close_stalled(self) -> None:
-        now, connections = monotonic(), cast("set[Any]", self.server_state.connections)
-        waiting = [c for c in connections if _awaits_headers(c)]
-        self._stalled_since = {(c, c.cycle): self._stalled_since.get((c, c.cycle), now) for c in waiting}
-        for (connection, _), since in self._stalled_since.items():
-            if now - since > self._timeout:
-                connection.transport.close()
 
     def handle_exit(self, sig: int, frame: Any) -> None:
         """End at a signal, and at a second Ctrl-C at once, without uvicorn's raising it again afterwards."""
@@ -88,13 +71,7 @@ class WebServer(uvicorn.Server):
             LOG.info("ready at %s (Ctrl-C ends it)", address(sockets[0]))
 
 
-def _awaits_headers(connection: Any) -> bool:
-    """Whether a request has not begun, or not all of its headers; a pause after an answer does not count."""
-    answering = connection.cycle is not None and not connection.cycle.response_complete
-    return not answering and connection.timeout_keep_alive_task is None
-
-
-def run(app: Any, listener: socket.socket, *, timeout: float, grace: float) -> None:
+def run(app: Any, listener: socket.socket, *, grace: float) -> None:
     """Answer until SIGTERM or Ctrl-C, then finish the requests in flight; a second Ctrl-C does not wait."""
-    WebServer(app, timeout=timeout, grace=grace).run(sockets=[listener])
+    WebServer(app, grace=grace).run(sockets=[listener])
     LOG.info("ended")

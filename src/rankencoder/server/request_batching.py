@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -32,16 +32,25 @@ class Batcher:
     While a batch is encoded the next one gathers, so the wait matters only to the first request after a
     pause. A long request goes in pieces, each behind what others asked for meanwhile.
 
+    :param name: Of the model, for its metrics.
     :param size: Sentences per batch.
     :param wait: Seconds to wait for more.
     :param limit: Sentences that may wait; requests beyond are refused.
     """
 
     def __init__(
-        self, encode: Callable[[list[str]], Encoded], metrics: Metrics, *, size: int, wait: float, limit: int
+        self,
+        encode: Callable[[list[str]], Encoded],
+        metrics: Metrics,
+        *,
+        name: str = "",
+        size: int,
+        wait: float,
+        limit: int,
     ) -> None:
-        self._encode, self._metrics, self._size, self._wait, self._limit = encode, metrics, size, wait, limit
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encoder")
+        self._encode, self._size, self._wait, self._limit = encode, size, wait, limit
+        self.sentences, self._batch = metrics.sentences.labels(name), metrics.batch.labels(name)
+        self.tokens, self._gauge = metrics.tokens.labels(name), metrics.waiting.labels(name)
         self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
         self._waiting = 0
 
@@ -71,21 +80,25 @@ class Batcher:
             headers = {"Retry-After": "1"}
             raise Refusal(429, f"too busy: {message}; try later", code="too_busy", headers=headers)
         self._waiting += sentences
-        self._metrics.waiting.set(self._waiting)
+        self._gauge.set(self._waiting)
         try:
             yield
         finally:
             self._waiting -= sentences
-            self._metrics.waiting.set(self._waiting)
+            self._gauge.set(self._waiting)
 
-    async def run(self) -> None:
-        """Encode batches until cancelled."""
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Encode batches in a thread, which finishes what it does at the end."""
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encoder")
+        worker = asyncio.create_task(self._run())
+        yield
+        worker.cancel()
+        await asyncio.to_thread(self._thread.shutdown)
+
+    async def _run(self) -> None:
         while True:
             await self._answer(await self._gather())
-
-    async def close(self) -> None:
-        """Let the thread finish what it does."""
-        await asyncio.to_thread(self._thread.shutdown)
 
     async def _gather(self) -> list[_Waiting]:
         """Wait for a sentence, and a moment for more where few are there."""
@@ -110,8 +123,9 @@ class Batcher:
             elif not batch[0][1].done():
                 batch[0][1].set_exception(error)
             return
-        self._metrics.sentences.inc(len(sentences))
-        self._metrics.batch.observe(len(sentences))
+        self.sentences.inc(len(sentences))
+        self.tokens.inc(sum(encoded.tokens))
+        self._batch.observe(len(sentences))
         for (_, result), row in zip(batch, zip(*encoded, strict=True), strict=True):
             if not result.done():
                 result.set_result(row)

@@ -5,19 +5,25 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import re
 import time
 import traceback
 from collections.abc import Collection
+from typing import Any
+from uuid import uuid4
 
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rankencoder.server.http_errors import Refusal, error_response
 from rankencoder.server.metrics import Metrics
+from rankencoder.server.served_model import ABOUT_REQUEST
 from rankencoder.server.server_settings import ServerSettings
 
 LOG = logging.getLogger(__name__)
+_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 OPEN_PATHS = ("/health", "/openapi.json")  # they need no key
 
 
@@ -43,11 +49,15 @@ class RequestGuard:
             await self.app(scope, receive, send)
             return
         started, status, refusal = time.perf_counter(), 0, None
+        given = Headers(scope=scope).get("x-request-id", "")
+        about: dict[str, Any] = {"id": given if _ID.fullmatch(given) else uuid4().hex}
+        ABOUT_REQUEST.set(about)
 
         async def watched(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                message["headers"] = [*message["headers"], (b"x-request-id", about["id"].encode())]
             await send(message)
 
         try:
@@ -68,10 +78,13 @@ class RequestGuard:
         finally:
             seconds, status = time.perf_counter() - started, status or 499  # nginx's, for a client that left
             path = scope["path"] if scope["path"] in self.paths else "other"  # that could hold anything
-            self.metrics.requests.labels(path, str(status)).inc()
-            self.metrics.seconds.labels(path).observe(seconds)
-            client = (scope.get("client") or "-")[0]
-            LOG.info("%s %s %s %d %.0f ms", client, scope["method"], path, status, 1e3 * seconds)
+            model = about.get("model", "")
+            self.metrics.requests.labels(model, path, str(status)).inc()
+            self.metrics.seconds.labels(model, path).observe(seconds)
+            fields = {"client": (scope.get("client") or "-")[0], "method": scope["method"], "path": path}
+            fields |= {"status": status, "ms": round(1e3 * seconds), "sentences": 0, **about}
+            line = "{client} {method} {path} {status} {ms} ms, {sentences} sentences, {id}"
+            LOG.info("%s", line.format(**fields), extra={"fields": fields})
 
     async def _answer(self, request: Request, send: Send) -> None:
         """Answer a request within its limits.

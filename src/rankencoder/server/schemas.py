@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -15,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from rankencoder.explain import Explanation
 from rankencoder.io.corpus import LONGEST
 from rankencoder.search.hits import Hit
 from rankencoder.server.server_settings import MAX_SENTENCES
@@ -60,12 +62,13 @@ Count = Annotated[int, Field(strict=True, ge=1, le=MAX_NEIGHBORS), BeforeValidat
 class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
+    model: str | None = Field(None, description="A served model's name (see /v1/models); else the first.")
+
 
 class EmbeddingsRequest(_Request):
     """Sentences to encode, as OpenAI's clients ask for it."""
 
     input: Sentences = Field(description="A sentence, or several.")
-    model: str | None = Field(None, description="The served model's name (see /v1/models), or nothing.")
     encoding_format: Literal["float", "base64"] = Field(
         "float", description="Numbers, or float32 in little-endian order as base64."
     )
@@ -140,7 +143,7 @@ class ModelInfo(BaseModel):
 
 
 class ModelsResponse(BaseModel):
-    """All models here: one."""
+    """All models here."""
 
     object: Literal["list"] = "list"
     data: list[ModelInfo]
@@ -151,7 +154,15 @@ class SimilarityResponse(BaseModel):
 
     model: str
     similarity: list[list[float]]
+    probability: list[list[float]] | None = Field(None, description="P(same), if pairs were labelled.")
     usage: Usage
+
+
+@dataclass(frozen=True)
+class ExplainResponse(Explanation):
+    """Why two sentences are similar."""
+
+    probability: float | None = None
 
 
 class SearchResponse(BaseModel):
@@ -166,6 +177,7 @@ class Health(BaseModel):
 
     status: Literal["ok"] = "ok"
     model: str
+    models: list[str]
     dimension: int
     version: str
 
