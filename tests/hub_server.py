@@ -1,5 +1,6 @@
-"""A small server that speaks as much of the hub's protocol as downloads need."""
+"""A small server that speaks as much of the hub's protocol as downloads and uploads need."""
 
+import base64
 import hashlib
 import json
 import re
@@ -16,11 +17,13 @@ class HubServer:
     :ivar lies: The checksums that are told instead of the right ones, by file.
     :ivar stops_after: After so many bytes nothing more is sent.
     :ivar hangs: Whether the connection is then held, or lost.
+    :ivar created: Who made which repository: the token, and whether it is private.
     """
 
     def __init__(self):
         self.files = {}  # (repository, name): (content, large)
         self.log, self.lies, self.stops_after, self.hangs = [], {}, None, True
+        self.created, self.blobs = {}, {}
         hub = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -30,6 +33,11 @@ class HubServer:
                 hub.answer(self)
 
             do_GET = do_HEAD
+
+            def do_POST(self):
+                hub.take(self, self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+
+            do_PUT = do_POST
 
             def log_message(self, *_):
                 pass
@@ -72,7 +80,7 @@ class HubServer:
         if found := re.fullmatch(r"/api/datasets/([^/]+/[^/]+)/revision/([^/]+)", path):
             about = {"id": found[1], "sha": found[2], "siblings": self.siblings(found[1])}
             return self.send(request, json.dumps(about).encode(), {})
-        if found := re.fullmatch(r"/api/datasets/([^/]+/[^/]+)/tree/[^/]+", path):
+        if found := re.fullmatch(r"/api/(?:datasets|models)/([^/]+(?:/[^/]+)?)/tree/[^/]+", path):
             return self.send(request, json.dumps(self.tree(found[1])).encode(), {})
         if found := re.fullmatch(r"/api/models/([^/]+(?:/[^/]+)?)(?:/revision/[^/]+)?", path):
             about = {"id": found[1], "sha": COMMIT, "siblings": self.siblings(found[1])}
@@ -91,6 +99,55 @@ class HubServer:
             headers |= {"Location": f"{self.url}/cdn/{key[0]}/{key[1]}", "ETag": '"of-the-pointer"'}
             return self.send(request, b"", headers, 302)
         return self.send(request, content, headers)
+
+    def take(self, request, body):
+        """Answer the requests of an upload: make a repository, take large files, then the commit."""
+        self.log.append((request.command, request.path, None))
+        path, token = request.path.partition("?")[0], request.headers.get("Authorization")
+        if found := re.fullmatch(r"/lfs/([0-9a-f]{64})", path):
+            assert hashlib.sha256(body).hexdigest() == found[1]
+            self.blobs[found[1]] = body
+            return self.send(request, b"", {})
+        if token != "Bearer hf_right":
+            headers = {"X-Error-Message": "Invalid username or password."}
+            return self.send(request, b'{"error": "Invalid username or password."}', headers, 401)
+        if path == "/api/validate-yaml":
+            return self.send(request, b'{"errors": [], "warnings": []}', {})
+        if path == "/api/repos/create":
+            asked = json.loads(body)
+            name = f"{asked.get('organization') or 'me'}/{asked['name']}"
+            status = 409 if name in self.created else 200
+            self.created.setdefault(
+                name,
+                {
+                    "token": token,
+                    "private": "private" in (asked.get("visibility"), asked.get("private") and "private"),
+                },
+            )
+            return self.send(request, json.dumps({"url": f"{self.url}/{name}"}).encode(), {}, status)
+        if re.fullmatch(r"/api/models/([^/]+/[^/]+)/preupload/main", path):
+            names = [file["path"] for file in json.loads(body)["files"]]
+            modes = [
+                {"path": name, "uploadMode": "lfs" if name.endswith(".safetensors") else "regular"}
+                for name in names
+            ]
+            modes = [{**mode, "shouldIgnore": False, "oid": None} for mode in modes]
+            return self.send(request, json.dumps({"files": modes}).encode(), {})
+        if path.endswith(".git/info/lfs/objects/batch"):
+            wanted = [
+                {**one, "actions": {"upload": {"href": f"{self.url}/lfs/{one['oid']}"}}}
+                for one in json.loads(body)["objects"]
+            ]
+            return self.send(request, json.dumps({"transfer": "basic", "objects": wanted}).encode(), {})
+        repository = re.fullmatch(r"/api/models/([^/]+/[^/]+)/commit/main", path)[1]
+        for row in map(json.loads, body.splitlines()):
+            if row["key"] == "file":
+                content = base64.b64decode(row["value"]["content"])
+                self.add(repository, row["value"]["path"], content, large=False)
+            elif row["key"] == "lfsFile":
+                self.add(repository, row["value"]["path"], self.blobs[row["value"]["oid"]], large=True)
+        about = {"commitUrl": f"{self.url}/{repository}/commit/{COMMIT}", "commitOid": COMMIT}
+        return self.send(request, json.dumps(about).encode(), {})
 
     def tree(self, repository):
         rows = []

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.errors import InputError, first_line
+from rankencoder.io.manifest import MANIFEST, check_manifest
 from rankencoder.io.storage import CONFIG, RUN, absolute, check_not_interrupted, read_json
+from rankencoder.progress import Progress
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 _PROMPT = "?prompt="
 _MOST_LAYERS = 10_000
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.md"]  # to fetch and to push
 _READ = [
     *("*config*.json", "modules.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.*", "merges.txt", "*.model", "*.safetensors"),
@@ -46,14 +51,56 @@ def absolute_name(name: Any) -> Any:
     return join_prompt(absolute(path), prompt)
 
 
-def rankencoder_folder(source: Any) -> Path | None:
-    """Return the folder of a saved RankEncoder, given that or its training run; None for anything else."""
+def rankencoder_folder(source: Any, revision: str | None = None) -> Path | None:
+    """Return the folder of a saved RankEncoder, given that, its training run or hub name; otherwise None."""
     if not isinstance(source, (str, Path)):
         return None
     folder = Path(source)
     if (folder / RUN).exists():
         folder = folder / "rankencoder"
-    return folder if (folder / CONFIG).exists() else None
+    return folder if (folder / CONFIG).exists() else fetch_folder(source, CONFIG, revision)
+
+
+def fetch_folder(name: str | Path, file: str, revision: str | None = None) -> Path | None:
+    """Return the folder of a hub repository that holds a file, fetched; None for any other name."""
+    if not isinstance(name, str) or not _HUB_NAME.fullmatch(name) or Path(name).exists():
+        return None
+    try:
+        if not (_snapshot(name, [file], revision) / file).exists():
+            return None
+    except Exception:  # whoever opens it as an encoder says what is wrong
+        return None
+    try:
+        folder = _snapshot(name, FILES, revision)
+    except Exception as error:
+        raise InputError(f"cannot fetch {name!r} from the hub: {first_line(error)}") from error
+    if not (folder / MANIFEST).exists():
+        raise InputError(f"{name!r} is not whole, on the hub or in its cache: fetch or push it again")
+    return folder
+
+
+def push_folder(folder: str | Path, name: str, *, private: bool = True) -> str:
+    """Upload a saved RankEncoder, encoder or reference corpus to the hub, and return its address.
+
+    The token is that of ``hf auth login``, or of the environment (``HF_TOKEN``). Only safetensors, JSON and
+    text files are sent.
+
+    :param folder: A saved folder, or that of a training run: its RankEncoder, if it has one.
+    :param name: The repository, as ``owner/name``; made if it is not there.
+    :raises InputError: If the folder is not whole, or the hub refuses it.
+    """
+    source = rankencoder_folder(Path(folder)) or Path(encoder_folder(str(folder)))
+    if not check_manifest(source) and not (source / "modules.json").is_file():
+        raise InputError(f"{folder} is neither a saved RankEncoder or reference corpus nor an encoder")
+    from huggingface_hub import HfApi
+
+    try:
+        with quiet_hub():
+            url = HfApi().create_repo(name, private=private, exist_ok=True)
+            HfApi().upload_folder(repo_id=name, folder_path=source, allow_patterns=FILES)
+    except Exception as error:  # no token, no right to write, no valid name, no network
+        raise InputError(f"cannot push {folder} to {name!r}: {first_line(error)}") from error
+    return str(url)
 
 
 def encoder_folder(name: str) -> str:
@@ -142,25 +189,25 @@ def check_device(device: str) -> None:
 
 def check_hub(name: str, revision: str | None, *, what: str = "encoder") -> None:
     """Fetch one small file of a hub repository, so that a wrong name fails at once and in one line."""
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+    try:
+        _snapshot(name, ["modules.json"], revision)
+    except Exception as error:  # no such repository or revision, no valid name, no network
+        reason = first_line(error)
+        if type(error).__name__ == "LocalEntryNotFoundError":
+            reason = "not in its cache, and no hub within reach"
+        raise InputError(f"cannot load {what} {name!r}: no such folder, nor on the hub: {reason}") from error
+
+
+def _snapshot(name: str, patterns: list[str], revision: str | None) -> Path:
+    """Fetch some files of a hub repository, and return the folder of its cache that holds them."""
+    from huggingface_hub import snapshot_download
 
     cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")  # as sentence-transformers has it
-    try:
-        with quiet_hub():
-            hf_hub_download(name, "modules.json", revision=revision, cache_dir=cache, etag_timeout=5)
-    except LocalEntryNotFoundError as error:
-        if isinstance(try_to_load_from_cache(name, "config.json", cache, revision), str):
-            return
-        raise InputError(
-            f"cannot load {what} {name!r}: no such folder, not in the hub's cache, and no hub within reach"
-        ) from error
-    except EntryNotFoundError:
-        return  # the repository is there; it just holds a plain transformer
-    except Exception as error:  # no such repository or revision, no valid name, no network
-        raise InputError(
-            f"cannot load {what} {name!r}: no such folder, nor on the hub: {first_line(error)}"
-        ) from error
+    with quiet_hub():
+        found = snapshot_download(
+            name, revision=revision, cache_dir=cache, allow_patterns=patterns, etag_timeout=5
+        )
+    return Path(found)
 
 
 @contextmanager
@@ -168,6 +215,8 @@ def quiet_hub() -> Iterator[None]:
     """Silence huggingface_hub's warnings, one for each retry: an error says the same."""
     from huggingface_hub import utils
 
+    if Progress.in_log:
+        utils.disable_progress_bars()  # type: ignore[attr-defined]
     before = utils.logging.get_verbosity()
     utils.logging.set_verbosity(logging.ERROR)
     try:
