@@ -216,7 +216,8 @@ def recipe(seed: int) -> list[Job]:
     }
     jobs = [second("recipe", name, seed, settings, of) for name, (settings, of) in recipes.items()]
     preset = {"preset": "best", "method": "consert", "eval_steps": 100}
-    return [*jobs, train("recipe", "best", seed, preset)]
+    jobs.append(train("recipe", "best", seed, preset))
+    return [*jobs, train("recipe", "best-unlabelled", seed, {**preset, "dev": []})]
 
 
 def when(seed: int) -> list[Job]:

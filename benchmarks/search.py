@@ -24,7 +24,7 @@ import numpy as np
 
 from rankencoder.io.storage import write_json
 from rankencoder.provenance import provenance
-from rankencoder.search import RankIndex
+from rankencoder.search.rank_index import RankIndex
 from rankencoder.search.table import vectors_of
 
 ROOT = Path(__file__).parents[1]

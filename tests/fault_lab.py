@@ -175,7 +175,7 @@ def _timeless(value):
 
 def _index_content(place):
     """Return what an index holds: its rows by id, whatever their order, and what it says of itself."""
-    from rankencoder.search import RankIndex
+    from rankencoder.search.rank_index import RankIndex
 
     rows = RankIndex.load(place).rows.table.to_arrow().sort_by("id")
     names = ("index.json", "calibration.json")

@@ -6,7 +6,8 @@ import sys
 import time
 
 from conftest import letters
-from rankencoder.search import RankIndex, rank_index, table
+from rankencoder.search import rank_index, table
+from rankencoder.search.rank_index import RankIndex
 
 write, optimize = table.LanceRows.write, table.LanceRows.optimize
 

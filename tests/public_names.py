@@ -40,7 +40,7 @@ def _object(name, found):
             if attribute.startswith("_"):
                 continue
             function = getattr(found, attribute) if isinstance(member, classmethod | staticmethod) else member
-            yield f"{name}.{attribute}{_parameters(function) if inspect.isroutine(function) else ''}"
+            yield f"{name}.{attribute}{_parameters(function) if callable(function) else ''}"
 
 
 def _parameters(function):

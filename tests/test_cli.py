@@ -162,14 +162,14 @@ def test_no_arguments_print_the_help_once():
 
 def test_settings_in_messages_become_options(run_cli, tiny_saved, monkeypatch):
     def breaks(*_, **__):
-        raise InputError("set `rank_weight`, `as_json` or `k`, not `overwrite` or `the model`")
+        raise InputError("set `rank_weight`, `as_json` or `k`, not `column` or `the model`")
 
     monkeypatch.setattr("rankencoder.cli.compare.load", breaks)
     for command, told in (
         (["explain", tiny_saved, "a", "b"], "--rank-weight, --json or -k"),
         (["neighbors", tiny_saved, "a"], "`rank_weight`, --json or -k"),
     ):
-        assert run_cli(*command)[2] == f"error: set {told}, not `overwrite` or `the model`\n"
+        assert run_cli(*command)[2] == f"error: set {told}, not `column` or `the model`\n"
 
 
 def test_what_nobody_thought_of_is_one_line_too(run_cli, tiny_saved, monkeypatch):
@@ -252,3 +252,15 @@ def test_commands_take_any_encoder(run_cli, tiny_folder, tiny_saved, corpus_file
     assert answers[0] == answers[1]
     assert len(json.loads(answers[0][1])) == 2
     assert "compact (dim 64)" in run_cli("info", run)[1]
+
+
+def test_interrupted_imports_are_one_line(tmp_path):
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-m", "rankencoder", "--help"],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (130, "error: interrupted\n")

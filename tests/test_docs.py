@@ -6,8 +6,7 @@ import json
 import re
 import shutil
 import subprocess
-from contextlib import ExitStack, nullcontext
-from importlib import import_module
+from contextlib import ExitStack
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -27,6 +26,9 @@ NOT_RUN = {
     "rankencoder demo": "distils, which takes minutes; tests/test_demo.py runs a small one",
     "rankencoder train corpus.txt --method prompteol": "needs a causal model: tests/test_prompteol.py",
     "rankencoder data fetch": "needs a network; tests/test_fetch.py has a hub of its own",
+    "rankencoder push": "needs the hub; tests/test_hub.py has one of its own",
+    "docker": "needs a container engine; tests/test_deployment.py runs it where there is one",
+    "RANKENCODER_API_KEY=secret docker compose": "the same",
     "rankencoder reproduce": "needs a network and hours; tests/test_reproduce.py has a hub and a tiny BERT",
 }
 """How commands begin that are only parsed, and why."""
@@ -38,7 +40,7 @@ SHORT = ["--max-steps", "2", "--batch-size", "8"]
 QUICK = {"train": [*SHORT, "--reference-size", "1000"], "distill": [*SHORT, "--yes"]}
 """What trainings are given besides."""
 
-LANGUAGES = {"console", "bash", "python", "text", "yaml", "nginx"}
+LANGUAGES = {"console", "bash", "python", "text", "yaml", "nginx", "caddyfile"}
 FOREIGN = {"--nproc_per_node", "-m", "--strict"}
 """Options of other programs that sentences mention."""
 
@@ -118,11 +120,19 @@ def reader(folder, monkeypatch, tiny_folder, backbone, sentences, callable_encod
         "--layers=3": "--layers=1",
         "http://localhost:6333": ":memory:",
     }
+    monkeypatch.setattr(importlib.import_module("rankencoder.cli.label"), "_ask", answer_by_similarity)
     names = {"__name__": "page", "my_api_client": callable_encoder, "texts": sentences[:20]}
     monkeypatch.setattr("rankencoder.distillation.agreement._SECONDS", 0.01)
     with ExitStack() as stack:
         listen_for_a_moment(monkeypatch, stack, stands_for)
         yield Reader(run_cli, capsys, names, stands_for, trained)
+
+
+def answer_by_similarity(sitting, pairs):
+    """Label as somebody would who agrees with the model; tests/test_label_terminal.py has the keys."""
+    middle = sitting.pool.edges[len(sitting.pool.bins) // 2]
+    while len(sitting.given) < pairs and (asked := sitting.question()):
+        sitting.answer(asked.bin is not None and bool(asked.similarity > middle))
 
 
 def given(sentences, model, encoder):
@@ -137,6 +147,12 @@ def given(sentences, model, encoder):
     modules = ["os", "shutil"] * 40
     rows = [{"text": text, "module": name} for text, name in zip(sentences, modules, strict=False)]
     Path("docstrings.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    tickets = [
+        f"{1000 + 3 * n};2026-01-{n % 28 + 1:02d};{text}?;en" for n, text in enumerate(sentences[:600])
+    ]
+    Path("tickets.csv").write_text("\n".join(["ticket;day;question;lang", *tickets]))
+    reports = [{"id": n, "text": ". ".join(sentences[6 * n : 6 * n + 6]) + "."} for n in range(20)]
+    Path("reports.jsonl").write_text("\n".join(map(json.dumps, reports)))
     articles = [{"title": text, "year": 1980 + n, "lang": "en"} for n, text in enumerate(sentences[:30])]
     Path("articles.jsonl").write_text("\n".join(map(json.dumps, articles)))
 
@@ -153,9 +169,6 @@ def listen_for_a_moment(monkeypatch, stack, stands_for):
 
     monkeypatch.setattr(server, "bind", lambda host, port: bind("127.0.0.1", 0))
     monkeypatch.setattr(server, "run", serve)
-    for command in ("serve", "explore"):
-        module = import_module(f"rankencoder.cli.{command}")
-        monkeypatch.setattr(module, "server_log", lambda **_: nullcontext())
 
 
 def before(page):
@@ -180,12 +193,28 @@ def test_what_a_page_says_works(page, reader):
     for block in blocks(page):
         reader.follow(block)
     if page == "docs/search.md":
-        indexed, found, twins = reader.outputs
+        indexed, found = reader.outputs
         assert indexed == "my-index: 80 sentences (80 added)\n"
         assert "os" in found
         assert "shutil" not in found
-        assert "among 80 different sentences" in twins
         assert len(reader.printed) == 5
+    if page == "docs/duplicates.md":
+        assert "among 80 different sentences" in reader.outputs[0]
+        assert len(reader.printed) == 3
+    if page == "docs/thresholds.md":
+        assert "precision at least 0.9, 90% sure" in reader.outputs[2]
+        assert "different sentences, from similarity" in reader.outputs[3]
+    if page == "docs/data.md":
+        said = [
+            line for block in blocks(page) for line in block.text.splitlines() if line.endswith((")", "s"))
+        ]
+        outputs = [out.strip() for out in reader.outputs]
+        assert [line for line in said if line in outputs] == [
+            "ticket-index: 600 sentences (600 added)",
+            "hits.parquet: 10 hits",
+            "vectors.parquet: 600 vectors",
+            "report-index: 120 sentences (120 added)",
+        ]
     if page == "README.md":
         assert reader.printed[0].startswith("(3, ")
     if page == "docs/distill.md":

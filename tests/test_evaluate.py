@@ -237,6 +237,28 @@ class Counting:
         return self.function(texts)
 
 
+def test_the_parts_of_the_cost_add_up(tiny_saved, tiny_folder, dev, tmp_path):
+    from safetensors.numpy import load_file
+
+    def cost_of(model):
+        found = evaluate(model, dev=dev, tasks=["cost"], cache=False, progress=False)
+        return found.results[0]["cost"][""]
+
+    cost, reference = cost_of(tiny_saved), load_file(tiny_saved / "reference/reference.safetensors")
+    assert cost["total_ms"] == pytest.approx(cost["model_ms"] + cost["form_ms"], abs=1e-9)
+    assert cost["reference_bytes"] == reference["vectors"].nbytes
+    form = load_file(tiny_saved / "form.safetensors")
+    assert cost["form_bytes"] == sum(array.nbytes for array in form.values())
+    for weight in (0.0, 0.1, 1.0):
+        model = RankEncoder.load(tiny_saved)
+        model.rank_weight = weight
+        model.save(tmp_path / f"{weight}")
+        assert cost_of(tmp_path / f"{weight}")["vector_bytes"] == model.encode("A cat").nbytes
+    plain = cost_of(tiny_folder)
+    assert plain["total_ms"] == plain["model_ms"] > 0
+    assert "form_ms" not in plain
+
+
 def test_nothing_is_encoded_twice(callable_encoder, pairs, dev, tmp_path):
     encoder = Counting(callable_encoder)
     first = evaluate(encoder, dev=dev, tasks=["sts", "space"], cache=tmp_path, progress=False)

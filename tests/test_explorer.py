@@ -170,7 +170,7 @@ def test_maps_are_principal_components_of_both_spaces(model):
 def test_duplicates_of_an_index_are_limited(model, tmp_path, monkeypatch):
     pytest.importorskip("lancedb")
     from rankencoder.explorer import search_tab
-    from rankencoder.search import RankIndex
+    from rankencoder.search.rank_index import RankIndex
 
     index = RankIndex.build(model, model.reference.sentences[:300], tmp_path / "index")
     state = ExplorerState(model, index)
@@ -183,13 +183,45 @@ def test_a_plain_encoder_takes_its_reference_corpus_from_the_index(tiny_folder, 
     pytest.importorskip("lancedb")
     from rankencoder.explorer.launch import open_explored
     from rankencoder.explorer.search_tab import show_hits
-    from rankencoder.search import RankIndex
+    from rankencoder.search.rank_index import RankIndex
 
     index = RankIndex.build(str(tiny_folder), sentences, tmp_path / "index")
     state = ExplorerState(*open_explored(tiny_folder, tmp_path / "index", device="cpu"))
     assert set(state.model.reference.sentences) == set(sentences)
     page = show_hits(state, A, 5, "")
     assert all(hit.text in page for hit in index.search(A, 5))
+
+
+def test_p_same_is_shown_where_a_curve_is_stored(model, tmp_path):
+    pytest.importorskip("lancedb")
+    from rankencoder import RankIndex
+    from rankencoder.explorer.search_tab import show_hits
+    from rankencoder.labels.same_posterior import Answers
+    from rankencoder.labels.threshold_curve import make_curve
+
+    index = RankIndex.build(model, model.reference.sentences[:300], tmp_path / "index")
+    plain = ExplorerState(model, index)
+    assert "P(same)" not in render("compare", seen=compare(plain, (A, B), 0.3, 5), note="")
+    assert "P(same)" not in show_hits(plain, A, 5, "")
+    edges, asked = np.linspace(-0.2, 1.001, 21), np.full(20, 6.0)
+    answers = Answers(edges, np.full(20, 100.0), asked, np.linspace(0, 6, 20))
+    make_curve(answers, model.fingerprint(), "tiny").save(tmp_path / "index")
+    stored = json.loads((tmp_path / "index" / "same.json").read_text())
+    middle = np.array(stored["thresholds"]) + (edges[1] - edges[0]) / 2
+
+    def p_same(similarity):
+        return f"P(same) {np.interp(similarity, middle, stored['probability']['value']):.2f}"
+
+    index = RankIndex.load(tmp_path / "index", model)
+    state = ExplorerState(model, index)
+    hits = index.search(A, 5)
+    assert len({hit.score for hit in hits}) > 1
+    shown = re.findall(r"P\(same\) \d\.\d\d", show_hits(state, A, 5, ""))
+    assert shown == [p_same(hit.score) for hit in hits]
+    lines = compare(state, (A, B), 0.3, 5).pairs[0].lines
+    assert [line.same for line in lines] == ["", "", p_same(model.similarity(A, B).item())]
+    assert lines[-1].same in render("compare", seen=compare(state, (A, B), 0.3, 5), note="")
+    assert compare(state, (A, B), 0.31, 5).pairs[0].lines[-1].same == "P(same) is known at λ 0.3 only"
 
 
 class Tags(HTMLParser):
@@ -209,7 +241,7 @@ class Tags(HTMLParser):
 def test_sentences_stay_text(tiny_folder, sentences, tmp_path):
     pytest.importorskip("lancedb")
     from rankencoder.explorer.search_tab import show_duplicates, show_hits
-    from rankencoder.search import RankIndex
+    from rankencoder.search.rank_index import RankIndex
 
     corpus = [*sentences, HOSTILE, f"{HOSTILE} again"]
     model = RankEncoder(str(tiny_folder), corpus, dim=64, progress=False)
@@ -245,6 +277,8 @@ def test_command_tells_in_one_line_what_is_missing(
     assert "is a plain encoder: build a RankEncoder from it first" in said
     assert "no such folder" in run_cli("explore", tmp_path / "none", "--port", 0)[2]
     assert str(tmp_path) in run_cli("explore", tiny_saved, "--index", tmp_path, "--port", 0)[2]
+    code, _, said = run_cli("explore", tiny_saved, "--labels", tmp_path / "labels.tsv", "--port", 0)
+    assert (code, said) == (2, "error: labelling needs sentences to ask about: give an --index\n")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, _, said = run_cli("explore", tiny_saved, "--port", port)
@@ -261,7 +295,7 @@ def test_command_tells_in_one_line_what_is_missing(
 
 def test_command_refuses_an_index_of_another_model(run_cli, tiny_saved, tiny_model, tmp_path):
     pytest.importorskip("lancedb")
-    from rankencoder.search import RankIndex
+    from rankencoder.search.rank_index import RankIndex
 
     RankIndex.build(tiny_model, [A, B, C], tmp_path / "index")
     code, _, said = run_cli("explore", tiny_saved, "--index", tmp_path / "index", "--port", 0)
@@ -318,7 +352,7 @@ def test_the_space_shows_a_model(tiny_saved, monkeypatch):
 
 def test_pictures_of_each_tab_are_in_the_docs():
     text = (ROOT / "docs/explorer.md").read_text(encoding="utf-8")
-    for name in ("compare", "maps", "search", "phone"):
+    for name in ("compare", "maps", "search", "label", "phone"):
         picture = ROOT / "docs" / f"images/explorer-{name}.png"
         assert f"images/{picture.name}" in text
         assert 10_000 < picture.stat().st_size < 250_000

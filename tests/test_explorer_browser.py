@@ -10,8 +10,8 @@ from rankencoder.blend import blend
 from rankencoder.encoders import Encoder
 from rankencoder.explorer.explorer_state import ExplorerState
 from rankencoder.report.formatting import number
-from rankencoder.search import RankIndex
 from rankencoder.search.near_duplicates import find_duplicates
+from rankencoder.search.rank_index import RankIndex
 
 pytest.importorskip("lancedb")
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")

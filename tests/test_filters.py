@@ -106,7 +106,7 @@ def test_conditions(table, where, condition):
         ({"year": [[3]]}, "column 'year' holds numbers"),
         ({"year": {"gt": None}}, "column 'year' holds numbers"),
         ({"year": "x"}, r"cannot filter by 'x': column 'year' holds numbers \(int64\)"),
-        ({"year": 2.5}, "column 'year' holds numbers"),
+        ({"year": 2.5}, "column 'year' holds whole numbers; 2.5 is not one"),
         ({"year": True}, "column 'year' holds numbers"),
         ({"year": 2**70}, "column 'year' holds numbers"),
         ({"year": {}}, "{} holds no condition"),
@@ -132,8 +132,16 @@ def test_what_does_not_fit_is_one_message(table, where, message):
 def test_filters_that_are_typed():
     assert parse_filter([]) == {}
     assert parse_filter(["a = b=c", ' {"year": [1, null]}']) == {"a": "b=c", "year": [1, None]}
+    typed = ["year>=3", "year < 4.5", "lang != en", "a b==c > d", "day>2020-01-02"]
+    assert parse_filter(typed) == {
+        "year": {"gte": 3, "lt": 4.5},
+        "lang": {"not": "en"},
+        "a b": "c > d",
+        "day": {"gt": "2020-01-02"},
+    }
     for texts, message in (
-        (["year > 3"], "write column=value, or JSON such as"),
+        (["year 3"], "write column=value, column>value, or JSON such as"),
+        (["year > 3", "year > 4"], "two filters on column 'year'"),
         (['{"year": 3'], "which is no JSON"),
         (["{" * 9_000], "which is no JSON"),
         (['{"a":' * 1_900], "which is no JSON"),

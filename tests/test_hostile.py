@@ -166,11 +166,15 @@ def test_a_long_line_takes_no_memory(tmp_path, size, name):
 
 def test_a_row_of_a_table_has_a_longest_length(tmp_path, monkeypatch):
     """A quoted field goes on in the next line, so a row could take all lines of a file."""
-    monkeypatch.setattr("rankencoder.io.corpus._LONGEST_ROW", 10_000)
+    monkeypatch.setattr("rankencoder.io.csv_tables._BLOCK", 2**14)
     path = tmp_path / "table.csv"
-    path.write_text("text\n" + '"x\n' + '","x\n' * 5000)
-    with pytest.raises(InputError, match=r"table\.csv, line \d+: .*quoting"):
-        list(read_sentences(path))
+    for end, message in (
+        ("", "the quote that begins in line 2 is never closed"),
+        ('"\n', "a row is longer than .*quoting"),
+    ):
+        path.write_text("text\n" + '"x\n' + "x\n" * 50_000 + end)
+        with pytest.raises(InputError, match=rf"table\.csv: {message}"):
+            list(read_sentences(path))
     path.write_text("text\n" + '"two\nlines"\n' * 5000)
     assert sum(row.text == "two\nlines" for row in read_sentences(path)) == 5000
 

@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "rankencoder"
 
 LAYERS = (
     ("_version",),
-    ("errors", "provenance"),
+    ("errors", "provenance", "progress"),
     ("io", "web_process"),
     ("core",),
     ("integrations",),
@@ -20,6 +20,7 @@ LAYERS = (
     ("training",),
     ("distillation",),
     ("tuning",),
+    ("labels",),
     ("search",),
     ("report",),
     ("reproduction",),
@@ -33,7 +34,7 @@ LAYERS = (
 
 CORE = {
     *("ranks", "blend", "batching", "encoders", "encoder_sources", "fingerprints", "reference", "model"),
-    *("explain", "persistence", "forms", "modules", "vector_files", "fusion", "fused_encoder"),
+    *("explain", "persistence", "forms", "modules", "vector_files", "fusion", "fused_encoder", "text_fit"),
 }
 """The paper's objects: flat modules and `forms`, one layer, in which modules make no cycle."""
 

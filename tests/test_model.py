@@ -113,7 +113,7 @@ def test_fidelity_is_stored(tiny_model):
 
 
 def test_a_constructor_prints_nothing(callable_encoder, sentences, capsys, caplog):
-    with caplog.at_level("INFO", "rankencoder.model"):
+    with caplog.at_level("DEBUG", "rankencoder.model"):
         RankEncoder(callable_encoder, sentences)
     assert capsys.readouterr() == ("", "")
     assert "fidelity of the compact form to exact rank similarities: Spearman" in caplog.text

@@ -180,7 +180,7 @@ def test_dev_pairs_of_a_training_are_scored_by_their_own_metric(files, tiny_fold
     cosines = model.similarity_pairwise(model.encode(list(a)), model.encode(list(b)))
     expected = average_precision_score(np.array(labels, dtype=int), cosines)
     evaluator = make_evaluator([asked])
-    assert (evaluator.metric, evaluator.pairs) == ("average precision", "yes/no")
+    assert (evaluator.metric, evaluator.pairs) == ("average precision", "yes/no dev pairs")
     assert evaluator(model)["sequential_score"] == pytest.approx(expected, abs=1e-4)
     graded = make_evaluator([scored])(model)["sequential_score"]
     both = make_evaluator([asked, scored])

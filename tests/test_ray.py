@@ -149,7 +149,7 @@ def test_what_was_finished_is_not_done_again(cluster, tiny_saved, tmp_path, sent
 @pytest.mark.filterwarnings("ignore::rankencoder.errors.ReferenceWarning")
 def test_build_and_index(cluster, tiny_folder, corpus, tmp_path, run_cli):
     pytest.importorskip("lancedb", reason="needs LanceDB: pip install 'rankencoder[search]'")
-    from rankencoder.search import RankIndex
+    from rankencoder.search.rank_index import RankIndex
 
     with RayCluster(cluster.address):
         for name, more in (("plain", []), ("on-ray", ["--ray", "local"])):
@@ -164,7 +164,7 @@ def test_build_and_index(cluster, tiny_folder, corpus, tmp_path, run_cli):
             "index", tiny_folder, corpus, "-o", tmp_path / "index", "--ray", "local", "--json"
         )
         assert code == 0, err
-        counts = {"added": 200, "replaced": 0, "unchanged": 40, "empty": 2, "overlong": 2}
+        counts = {"added": 200, "replaced": 0, "unchanged": 40, "repeated": 0, "empty": 2, "overlong": 2}
         assert json.loads(out) == {"index": str(tmp_path / "index"), "sentences": 240, **counts}
         bad = tmp_path / "bad.jsonl"
         bad.write_text('{"text": "one"}\nno JSON')

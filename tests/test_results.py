@@ -2,7 +2,12 @@
 
 from pathlib import Path
 
+import labelfree
+import labelfree_table
+import numpy as np
+import pytest
 import result_tables
+import thresholds_table
 from methods_table import PAPER, read, updated
 from pages import MISSING
 from result_runs import read as read_runs
@@ -29,6 +34,22 @@ def test_tables_of_the_experiments_are_made_of_the_raw_results():
     assert result_tables.updated(page) == page
 
 
+def test_the_table_of_choices_without_labels_is_made_of_the_raw_results():
+    page = PAGE.read_text(encoding="utf-8")
+    assert labelfree_table.updated(page) == page
+
+
+def test_the_label_free_rule_has_the_regret_that_is_published():
+    for judges, last, halves in (
+        (("stsb",), (1.29, 4.46), (0.22, 0.88)),
+        (labelfree.DEV, (0.83, 3.24), (0.26, 1.05)),
+    ):
+        runs = labelfree_table.read(tuple(judges))
+        for way, expected in (("last weights", last), ("halves", halves)):
+            lost = [run.scores.max() - run.scores[labelfree_table.chosen_looks(run)[way]] for run in runs]
+            assert (np.mean(lost), max(lost)) == pytest.approx(expected, abs=0.005)
+
+
 def test_what_was_not_measured_is_said_to_be_so():
     page = PAGE.read_text(encoding="utf-8")
     tables = [make({}) for name, make in result_tables.TABLES.items() if name != "when"]
@@ -37,7 +58,7 @@ def test_what_was_not_measured_is_said_to_be_so():
 
 
 def test_raw_results_say_what_they_are_and_not_where_they_were_made():
-    for file in (PAGE.parent / "runs").glob("*/*.json"):
+    for file in (*(PAGE.parent / "runs").glob("*/*.json"), *(PAGE.parent / "labelfree").glob("*/*.json")):
         text = file.read_text(encoding="utf-8")
         assert not any(place in text for place in ('"/tmp', '"/work', '"/root', '"/home'))
     for key, of in read_runs().items():
@@ -45,3 +66,8 @@ def test_raw_results_say_what_they_are_and_not_where_they_were_made():
         for run in of:
             assert f"{run['group']}/{run['name']}" == key
             assert {"settings", "versions", "machine", "seconds"} <= run.keys()
+
+
+def test_the_tables_of_thresholds_are_made_of_the_raw_results():
+    page = PAGE.read_text(encoding="utf-8")
+    assert thresholds_table.updated(page) == page

@@ -20,7 +20,7 @@ from rankencoder.scale.cluster import RayCluster
 from rankencoder.scale.cluster_encoding import encode_with_ray
 from rankencoder.scale.output import Output
 from rankencoder.scale.pieces import Numbered, Piece, find_slices, read_pieces
-from rankencoder.vector_files import make_batch, vector_schema
+from rankencoder.vector_files import make_table, vector_schema
 
 SCHEMA = vector_schema(4)
 
@@ -32,7 +32,7 @@ def piece(slice_, number, texts, *, skipped=0):
 
 def batches(made):
     vectors = np.full((len(made.rows), 4), made.slice + made.number / 10, dtype=np.float32)
-    return iter([make_batch(made.rows, vectors)] if made.rows else [])
+    return iter(make_table(made.rows, vectors).to_batches())
 
 
 PIECES = (

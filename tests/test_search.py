@@ -17,9 +17,11 @@ from sklearn.neighbors import NearestNeighbors
 from conftest import ROOT, letters
 from rankencoder import RankIndex
 from rankencoder.errors import InputError
+from rankencoder.io.read_options import ReadOptions
 from rankencoder.search import rank_index as index_module
 from rankencoder.search import table as table_module
 from rankencoder.search.calibration import Calibration
+from rankencoder.search.hits import Hit
 from rankencoder.search.index_rows import content_id
 
 QUERY = "The dog finds the river"
@@ -186,7 +188,7 @@ def test_adding_again_changes_nothing(index, sentences):
     assert index.add(sentences)["unchanged"] == 1200
     assert contents(index) == before
     counts = index.add(["", "   ", "new one", "new one", "x" * 20_000, "new   one "])
-    assert counts == {"added": 2, "replaced": 0, "unchanged": 1, "empty": 2, "overlong": 1}
+    assert counts == {"added": 2, "replaced": 0, "unchanged": 0, "repeated": 1, "empty": 2, "overlong": 1}
     assert len(index) == 1202
 
 
@@ -215,12 +217,14 @@ def test_own_ids_replace(tmp_path):
     assert index.add([{"text": "a cat", "id": 1, "n": 3}])["replaced"] == 1
     assert index.add([{"text": "a river", "id": "it's", "n": 2}])["replaced"] == 1
     assert {(hit.id, hit.text, hit.columns["n"]) for hit in index.search("a river")} == {
-        ("1", "a cat", 3),
+        (1, "a cat", 3),
         ("it's", "a river", 2),
     }
     assert index.search("a river", 1)[0].score == pytest.approx(1, abs=1e-5)
-    with pytest.raises(InputError, match="line 1: no id in column 'key'"):
+    with pytest.raises(InputError, match="line 1: no column 'key'; there is text"):
         index.add([{"text": "x"}], id_column="key")
+    with pytest.raises(InputError, match="line 1: no id in column 'key'"):
+        index.add([{"text": "x", "key": None}], id_column="key")
     assert index.delete(["1", "it's", "none"]) == 2
 
 
@@ -547,7 +551,7 @@ def test_index_and_search_commands(run_cli, tiny_saved, tmp_path):
     found = json.loads(out)
     assert [row["query"] for row in found] == ["The cat", "A dog"]
     assert {hit["columns"]["year"] for hit in found[0]["hits"]} == {2001, 2002}
-    assert set(found[0]["hits"][0]) == {"id", "text", "score", "percentile", "columns"}
+    assert set(found[0]["hits"][0]) == {"id", "text", "score", "percentile", "columns", "probability"}
 
 
 def test_commands_tell_in_one_line(run_cli, tiny_saved, tmp_path, corpus_file):
@@ -559,9 +563,68 @@ def test_commands_tell_in_one_line(run_cli, tiny_saved, tmp_path, corpus_file):
             ("search", tmp_path / "i", "x", "--where", "foo=1"),
             "cannot filter by 'foo', no column of the index: choose",
         ),
-        (("search", tmp_path / "i", "x", "--where", "year > 1"), "cannot filter by 'year > 1'"),
+        (("search", tmp_path / "i", "x", "--where", "year 1"), "cannot filter by 'year 1'"),
     ):
         code, out, err = run_cli(*arguments)
         assert (code, out) == (2, "")
         assert message in err
         assert err.count("\n") == 1
+
+
+def test_columns_called_like_ours_stay():
+    columns = {"score": 7, "score_": 8, "query": "mine", "lang": "en"}
+    row = Hit("a", "A cat", 0.5, 99.0, columns).to_row("cats")
+    own = {"query": "cats", "id": "a", "text": "A cat", "score": 0.5, "percentile": 99.0}
+    assert row == {**own, "score__": 7, "score_": 8, "query_": "mine", "lang": "en"}
+
+
+def test_rows_that_repeat_a_text_are_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(index_module, "_PART", 2)
+    rows = [{"text": text, "ticket": i} for i, text in enumerate(["one", "two", "one", "one", "three"])]
+    index = RankIndex.create(letters, tmp_path / "index")
+    message = r"2 rows repeat an earlier text .*\(first: .*, line 3\).*set `id_column` to keep both"
+    with pytest.warns(UserWarning, match=message):
+        counts = index.add(rows)
+    assert {name: counts[name] for name in ("added", "unchanged", "repeated")} == {
+        "added": 3,
+        "unchanged": 0,
+        "repeated": 2,
+    }
+    assert index.add(rows[:2])["unchanged"] == 2
+
+
+def test_another_column_than_id_holds_the_ids(tmp_path):
+    rows = [{"text": "one", "id": 7, "ticket": "a"}, {"text": "two", "id": 8, "ticket": "b"}]
+    with pytest.warns(UserWarning, match="column 'id' becomes 'id_': the ids are 'ticket'") as caught:
+        index = RankIndex.build(letters, rows, tmp_path / "index", id_column="ticket")
+    assert len(caught) == 1
+    assert [(hit.id, hit.columns) for hit in index.search("one", 1)] == [("a", {"id_": 7, "ticket": "a"})]
+    with pytest.raises(InputError, match="an id is a string or a whole number, not True"):
+        index.add([{"text": "three", "id": True}])
+
+
+def test_a_document_that_became_empty_is_gone(tmp_path):
+    rows = [{"id": "a", "text": "one. two"}, {"id": "b", "text": "three. four"}]
+    reading = ReadOptions(split=lambda text: text.split(". "))
+    index = RankIndex.build(letters, rows, tmp_path / "index", column=reading)
+    index.add([{"id": "a", "text": ""}, rows[1]], column=reading)
+    assert {row["text"] for row in contents(index)} == {"three", "four"}
+
+
+def test_what_to_do_about_a_damaged_calibration(index):
+    (index.folder.path / "calibration.json").write_text("{")
+    with pytest.raises(InputError, match=r"calibration\.json is damaged .*; delete it, it is made again"):
+        index.search(QUERY)
+
+
+def test_an_index_that_cannot_be_written_is_searched(index, monkeypatch):
+    stored = index.folder.path / "calibration.json"
+    expected = [hit.percentile for hit in index.search(QUERY)]
+    stored.unlink()
+
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("rankencoder.search.index_folder.write_json", refuse)
+    assert [hit.percentile for hit in index.search(QUERY)] == pytest.approx(expected)
+    assert not stored.exists()

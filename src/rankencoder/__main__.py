@@ -1,6 +1,18 @@
-"""``python -m rankencoder``."""
+"""``python -m rankencoder`` and the command ``rankencoder``."""
 
-from rankencoder.cli import main
+import sys
+
+
+def main() -> None:
+    """Run the command line; its imports can be interrupted, too."""
+    try:
+        from rankencoder.cli import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.stderr.write("error: interrupted\n")
+        sys.exit(130)
+
 
 if __name__ == "__main__":
     main()

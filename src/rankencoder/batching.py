@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
-from tqdm.auto import tqdm
+
+from rankencoder.progress import Progress
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -66,7 +67,7 @@ def encode_by_length(
     parts = (sentences[start : start + _TOKENIZED] for start in starts)
     with (
         torch.inference_mode(),
-        tqdm(total=len(sentences), desc="Encoding", disable=not progress) as bar,
+        Progress(len(sentences), desc="Encoding", show=progress) as bar,
         closing(_ahead(_tokenizer(model, sentences), parts)) as found,
     ):
         for start, features in zip(starts, found, strict=True):
@@ -95,7 +96,7 @@ def _encode_static(model: SentenceTransformer, sentences: list[str], progress: b
     with (
         torch.inference_mode(),
         _one_thread(),
-        tqdm(total=len(sentences), desc="Encoding", disable=not progress) as bar,
+        Progress(len(sentences), desc="Encoding", show=progress) as bar,
     ):
         for start in range(0, len(sentences), _TOKENIZED):
             part = sentences[start : start + _TOKENIZED]

@@ -16,6 +16,7 @@ from rankencoder.encoder_sources import join_prompt, load_sentence_transformer, 
 from rankencoder.errors import InputError, shorten
 from rankencoder.fingerprints import digest, model_digest, vectors_digest
 from rankencoder.io.corpus import check_sentences
+from rankencoder.progress import Progress
 
 if TYPE_CHECKING:
     import torch
@@ -170,18 +171,19 @@ class Encoder:
             prompt=self.prompt or None,
             batch_size=self.batch_size,
             convert_to_tensor=True,
-            show_progress_bar=progress,
+            show_progress_bar=progress and not Progress.in_log,
         )
 
     def _call_function(self, sentences: list[str], progress: bool) -> torch.Tensor:
         import torch
-        from tqdm.auto import trange
 
         batches = [torch.zeros(0, vars(self).get("dimension", 0))]
-        for start in trange(0, len(sentences), self.batch_size, disable=not progress, desc="Batches"):
-            batch = sentences[start : start + self.batch_size]
-            batches.append(self._call_once(batch))
-            self._check(batches[-1], batch)
+        with Progress(len(sentences), desc="Encoding", show=progress) as bar:
+            for start in range(0, len(sentences), self.batch_size):
+                batch = sentences[start : start + self.batch_size]
+                batches.append(self._call_once(batch))
+                self._check(batches[-1], batch)
+                bar.update(len(batch))
         return torch.cat(batches[1:] or batches)
 
     def _call_once(self, batch: list[str]) -> torch.Tensor:

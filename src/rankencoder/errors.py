@@ -34,8 +34,16 @@ class ReferenceWarning(UserWarning):
     """The reference corpus is usable, but smaller than rank vectors like."""
 
 
+class TextWarning(UserWarning):
+    """The text is usable, but the model reads only a part of it, or may not know its language."""
+
+
 class TrainingWarning(UserWarning):
     """The training data is usable, but not what a method was made for."""
+
+
+class LabelWarning(UserWarning):
+    """Labels, or a curve that was made of them, are not usable as they were meant."""
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
@@ -48,6 +56,19 @@ def nearest(name: str, names: Iterable[str]) -> str:
     """
     names = list(names)
     return resembling(name, names) or f" choose from {', '.join(names)}"
+
+
+def find_name(name: str, names: Iterable[str]) -> str | None:
+    """Return the one of some names that is meant, whatever its case, spaces and hyphens.
+
+    >>> find_name("STSB", ["STS12", "STS-B"]), find_name("sts", ["STS12"])
+    ('STS-B', None)
+    """
+
+    def letters(name: str) -> str:
+        return "".join(sign for sign in name.lower() if sign.isalnum())
+
+    return next((known for known in names if letters(known) == letters(name)), None)
 
 
 def resembling(name: str, names: Iterable[str]) -> str:

@@ -15,6 +15,7 @@ from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.fingerprints import digest
 from rankencoder.fusion import fuse_vectors, fusion_weights, random_cosines
+from rankencoder.progress import Progress
 
 if TYPE_CHECKING:
     import torch
@@ -68,7 +69,8 @@ class FusedEncoder(Encoder):
 
     def raw(self, sentences: Sequence[str], *, progress: bool = False) -> torch.Tensor:
         """Encode sentences by every member, and fuse the vectors."""
-        rows = [member(sentences, progress=progress).to(self.device) for member in self.members]
+        bar = Progress(len(self.members), desc="Fusing", unit="encoders", show=False)
+        rows = [member(sentences, progress=progress).to(self.device) for member in bar.over(self.members)]
         return fuse_vectors(rows, self.weights)
 
     def count_tokens(self, sentences: Sequence[str]) -> tuple[list[int], float]:
@@ -159,7 +161,8 @@ def open_encoder(
             "(NAME?prompt=TEXT), and give other revisions as folders"
         )
     for one in source:
-        if hasattr(one, "rank_weight") or rankencoder_folder(one) == Path(str(one)):
+        folder = rankencoder_folder(one)
+        if hasattr(one, "rank_weight") or (folder and folder.parent != Path(str(one))):
             raise InputError(f"{one} is a RankEncoder, which cannot be fused: give its encoder")
     members = [open_encoder(one, device=device, batch_size=batch_size) for one in source]
     known: dict[str, str] = {}

@@ -111,7 +111,7 @@ class RankEncoder:
         vectors = torch.from_numpy(reference.vectors).to(opened.device)
         self.form: Form = fit_form(form, vectors, dim=dim, power=power, center=center)
         self.fidelity = measure_form(self.form, vectors, held_out(len(reference)))
-        logger.info("fidelity of the %s form to exact rank similarities: %s", form, self.fidelity)
+        logger.debug("fidelity of the %s form to exact rank similarities: %s", form, self.fidelity)
 
     @classmethod
     def _of(cls, parts: ModelParts) -> RankEncoder:
@@ -256,16 +256,20 @@ class RankEncoder:
         folder: str | Path,
         encoder: EncoderLike | Encoder | Sequence[EncoderLike | Encoder | None] | None = None,
         *,
+        revision: str | None = None,
         device: str | None = None,
         batch_size: int = 32,
     ) -> RankEncoder:
         """Read a saved RankEncoder.
 
+        :param folder: Its folder, that of its training run, or its name on the hub.
         :param encoder: The encoder, where that was a callable, or to use another copy of it. For several
             encoders a list, with None for each one that is on disk.
+        :param revision: The branch, tag or commit of a hub name.
         :raises InputError: If the folder is not a whole one, or the encoder is another.
         """
-        model = cls._of(persistence.load(Path(folder), encoder, device=device, batch_size=batch_size))
+        found = rankencoder_folder(folder, revision) or Path(folder)
+        model = cls._of(persistence.load(found, encoder, device=device, batch_size=batch_size))
         model.name = str(folder)
         return model
 
@@ -313,6 +317,8 @@ def open_model(
     if folder is None:
         return Encoder(source, prompt=prompt, device=device, batch_size=batch_size)
     model = RankEncoder.load(folder, device=device, batch_size=batch_size)
+    if not Path(str(source)).exists():
+        model.name = str(source)  # on the hub, not in its cache
     if prompt not in ("", model.encoder.prompt):
         raise InputError(f"{folder} was built with the prompt {model.encoder.prompt!r}: leave `prompt` out")
     return model

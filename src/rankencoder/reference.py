@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rankencoder.encoder_sources import fetch_folder
 from rankencoder.errors import InputError, ReferenceWarning
 from rankencoder.fingerprints import digest
 from rankencoder.fused_encoder import FusedEncoder, open_encoder
 from rankencoder.io.corpus import MAX_CHARS, read_sentences
 from rankencoder.io.manifest import check_manifest, write_manifest
 from rankencoder.io.parts import Parts
+from rankencoder.io.read_options import ReadOptions
 from rankencoder.io.sampling import Sample, sample_sentences
 from rankencoder.io.storage import (
     check_kinds,
@@ -24,6 +26,8 @@ from rankencoder.io.storage import (
     write_json,
     write_tensors,
 )
+from rankencoder.progress import Progress
+from rankencoder.text_fit import TextFit, with_tokenizer
 
 if TYPE_CHECKING:
     from rankencoder.encoders import Encoder
@@ -34,6 +38,7 @@ SEED = 42
 _PART = 2048
 _FEW = 1000
 _FORMAT = 1
+_ABOUT = "reference.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +84,7 @@ class Reference:
         *,
         size: int = SIZE,
         seed: int = SEED,
-        column: str | None = None,
+        column: str | ReadOptions | None = None,
         max_chars: int = MAX_CHARS,
         progress: bool = False,
         resume_beside: str | Path | None = None,
@@ -95,6 +100,7 @@ class Reference:
             that was drawn from one, with this size and seed.
         :param size: How many sentences to draw (the paper: 100,000; its gains level off at 10,000).
         :param seed: Draws another sample.
+        :param column: The column that holds the sentences, or all `ReadOptions`.
         :param max_chars: Longer lines are dropped, and counted.
         :param resume_beside: Keep finished parts beside this path, so that interrupted work can be taken up
             again; `rankencoder.io.parts.clear_parts` removes them.
@@ -105,7 +111,9 @@ class Reference:
         if isinstance(corpus, Sample):
             sample = corpus
         else:
-            rows = read_sentences(corpus, column=column, max_chars=max_chars, progress=progress)
+            encoder = open_encoder(encoder)
+            options = with_tokenizer(column, encoder)
+            rows = read_sentences(corpus, column=options, max_chars=max_chars, progress=progress)
             sample = sample_sentences(rows, size, seed)
         _check_number(sample, max_chars)
         encode = open_encoder(encoder)
@@ -120,6 +128,9 @@ class Reference:
             raise InputError(
                 f"encoder {encode.name!r} gives all sentences the same vector: nothing can be ranked"
             )
+        fit = TextFit(encode)
+        fit.add(sample.sentences)
+        fit.warn()
         return cls(sample.sentences, vectors, probe, encode.name, seed, sample.counts)
 
     def check_encoder(self, encoder: Encoder) -> None:
@@ -136,12 +147,12 @@ class Reference:
         """Write the files of a reference corpus into a folder that something else completes."""
         write_tensors(folder / "reference.safetensors", {"vectors": self.vectors, "probe": self.probe})
         about = {"format": _FORMAT, "encoder": self.encoder, "seed": self.seed, "counts": self.counts}
-        write_json(folder / "reference.json", {**about, "sentences": self.sentences})
+        write_json(folder / _ABOUT, {**about, "sentences": self.sentences})
 
     @classmethod
-    def load(cls, folder: str | Path) -> Reference:
-        """Read a saved reference corpus."""
-        folder = Path(folder)
+    def load(cls, folder: str | Path, *, revision: str | None = None) -> Reference:
+        """Read a saved reference corpus from a folder, or by its name on the hub (at a revision)."""
+        folder = fetch_folder(folder, _ABOUT, revision) or Path(folder)
         about = read_about(folder)
         check_manifest(folder)
         tensors = read_tensors(folder / "reference.safetensors")
@@ -152,7 +163,7 @@ class Reference:
 
 def read_about(folder: Path) -> dict[str, Any]:
     """Return what a saved reference corpus says of itself, its sentences among it."""
-    path = folder / "reference.json"
+    path = folder / _ABOUT
     about = read_json(path, _FORMAT)
     check_kinds(about, path, sentences=list, encoder=str, seed=int, counts=dict)
     return {name: about[name] for name in ("sentences", "encoder", "seed", "counts")}
@@ -183,12 +194,11 @@ def _encode_in_parts(
     sentences: list[str], encoder: Encoder, beside: str | Path, progress: bool
 ) -> np.ndarray:
     """Return the vectors of sentences; finished parts are kept beside a path, and not made again."""
-    from tqdm.auto import tqdm
-
     key = {"part": _PART, "sentences": digest(sentences), "encoder": encoder.fingerprint()}
     parts = Parts(beside, key)
     vectors = np.empty((len(sentences), encoder.dimension), dtype=np.float32)
-    with tqdm(total=len(sentences), desc="Encoding", disable=not progress) as bar:
+    faster = "fewer reference sentences (`size`)"
+    with Progress(len(sentences), desc="Encoding the reference corpus", faster=faster, show=progress) as bar:
         for number, start in enumerate(range(0, len(sentences), _PART)):
             if parts.is_finished(number):
                 rows = read_tensors(parts.path(number))["vectors"]

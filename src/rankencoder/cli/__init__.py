@@ -10,7 +10,7 @@ import typer
 
 from rankencoder.cli.build import build
 from rankencoder.cli.compare import explain, neighbors, similarity
-from rankencoder.cli.console import OneLineCommand, fail
+from rankencoder.cli.console import OneLineCommand, fail, with_log_option
 from rankencoder.cli.data import data
 from rankencoder.cli.demo import demo
 from rankencoder.cli.distill import distill
@@ -20,10 +20,13 @@ from rankencoder.cli.evaluate import evaluate
 from rankencoder.cli.explore import explore
 from rankencoder.cli.index import index, search
 from rankencoder.cli.info import info, version
+from rankencoder.cli.label import label
 from rankencoder.cli.methods import methods
+from rankencoder.cli.push import push
 from rankencoder.cli.report import report
 from rankencoder.cli.reproduce import reproduce
 from rankencoder.cli.serve import serve
+from rankencoder.cli.threshold import threshold
 from rankencoder.cli.train import train
 from rankencoder.cli.tune import tune
 
@@ -48,17 +51,20 @@ _COMMANDS = (
     encode,
     index,
     search,
+    label,
+    threshold,
     duplicates,
     similarity,
     neighbors,
     explain,
     serve,
     explore,
+    push,
     info,
     demo,
 )
 for command in _COMMANDS:
-    app.command(cls=OneLineCommand)(command)
+    app.command(cls=OneLineCommand)(with_log_option(command))
 app.add_typer(data, name="data")
 
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import connected, is_watched, prepare
-from rankencoder.cli.options import BatchSize, Column, Device, Json, Output, Overwrite, Ray, Size
+from rankencoder.cli.console import connected, prepare
+from rankencoder.cli.options import BatchSize, Device, Json, Output, Overwrite, Ray, Size, reads_corpus
+from rankencoder.io.read_options import DEFAULTS, ReadOptions
 
 
+@partial(reads_corpus, left_out=("id_column", "keep"))
 def build(
     encoder: Annotated[str, typer.Argument(help="A SentenceTransformer: folder or hub name.")],
     corpus: Annotated[
         str,
         typer.Argument(
-            help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet, a folder of them, or an address such as "
-            "s3://bucket/folder."
+            help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet, a folder or quoted pattern of them, an "
+            "address such as s3://bucket/folder, or - for standard input."
         ),
     ],
     output: Output,
@@ -32,7 +35,7 @@ def build(
     rank_weight: Annotated[
         float | None, typer.Option(help="Weight of the ranks, 0 to 1 (0.1; with several encoders 0).")
     ] = None,
-    column: Column = None,
+    reading: ReadOptions = DEFAULTS,
     max_chars: Annotated[int, typer.Option(min=1, help="Drop longer lines.")] = 2000,
     revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub name.")] = None,
     device: Device = None,
@@ -74,16 +77,18 @@ def build(
     with connected(ray, None) as cluster:
         if cluster is not None:
             from rankencoder.scale.cluster_sampling import sample_with_ray
+            from rankencoder.text_fit import with_tokenizer
 
-            source = sample_with_ray(corpus, cluster, size, seed, column=column, max_chars=max_chars)
+            options = with_tokenizer(reading, loaded)
+            source = sample_with_ray(corpus, cluster, size, seed, column=options, max_chars=max_chars)
     reference = Reference.build(
         loaded,
         source,
         size=size,
         seed=seed,
-        column=column,
+        column=reading,
         max_chars=max_chars,
-        progress=is_watched(),
+        progress=True,
         resume_beside=output,
     )
     model = RankEncoder(

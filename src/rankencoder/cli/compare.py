@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankencoder.cli.console import console, prepare, print_json, print_table
-from rankencoder.cli.options import AnyModel, Device, Json
+from rankencoder.cli.options import AnyModel, Device, Json, Overwrite, RowFile
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
     from rankencoder.encoders import Encoder
     from rankencoder.explain import Explanation
     from rankencoder.io.pairs import Pair
+    from rankencoder.labels.threshold_curve import ThresholdCurve
     from rankencoder.model import RankEncoder
 
 Model = Annotated[str, typer.Argument(help="A RankEncoder, or the folder of a training run.")]
@@ -29,6 +30,8 @@ def similarity(
     b: Annotated[str | None, typer.Argument(help="Another sentence.")] = None,
     pairs: Annotated[Path | None, typer.Option(help="Pairs, also with scores: .tsv, .csv, .jsonl.")] = None,
     rank_weight: RankWeight = None,
+    output: RowFile = None,
+    overwrite: Overwrite = False,
     device: Device = None,
     as_json: Json = False,
 ) -> None:
@@ -37,14 +40,17 @@ def similarity(
     Examples:
     - `rankencoder similarity my-encoder "A man plays guitar." "Someone makes music."`
 
-    - `rankencoder similarity my-encoder --pairs pairs.tsv --json`
+    - `rankencoder similarity my-encoder --pairs pairs.tsv -o scores.csv`
 
     """
     if (a is None) != (b is None) or (pairs is None) == (a is None):
         raise InputError("give two sentences, or --pairs FILE")
     from rankencoder.io.corpus import check_sentences
     from rankencoder.io.pairs import Pair, read_pairs
+    from rankencoder.io.row_files import check_row_file, write_rows
 
+    if output is not None:
+        check_row_file(output, overwrite=overwrite)
     prepare(model)
     from rankencoder.model import RankEncoder, open_model
 
@@ -55,7 +61,15 @@ def similarity(
         loaded.rank_weight = loaded.rank_weight if rank_weight is None else rank_weight
     elif rank_weight is not None:
         raise InputError(f"{model} is a plain encoder: only a RankEncoder has a rank weight")
-    rows = _score(loaded, [Pair(*check_sentences([str(a), str(b)]))] if pairs is None else read_pairs(pairs))
+    from rankencoder.labels.fitted_curve import find_curve
+
+    if curve := find_curve(loaded):
+        columns["probability"] = "P(same)"
+    given = [Pair(*check_sentences([str(a), str(b)]))] if pairs is None else read_pairs(pairs)
+    rows = _score(loaded, given, curve)
+    if output is not None:
+        write_rows(output, list(rows), overwrite=overwrite)
+        return
     if as_json:
         print_json(list(rows))
         return
@@ -67,6 +81,8 @@ def neighbors(
     model: Model,
     sentence: Annotated[str, typer.Argument(help="A sentence.")],
     k: Annotated[int, typer.Option("-k", min=1, help="How many.")] = 10,
+    output: RowFile = None,
+    overwrite: Overwrite = False,
     device: Device = None,
     as_json: Json = False,
 ) -> None:
@@ -76,7 +92,14 @@ def neighbors(
     """
     from dataclasses import asdict
 
+    from rankencoder.io.row_files import check_row_file, write_rows
+
+    if output is not None:
+        check_row_file(output, overwrite=overwrite)
     found = load(model, None, device).neighbors(sentence, k)
+    if output is not None:
+        write_rows(output, [asdict(neighbor) for neighbor in found], overwrite=overwrite)
+        return
     if as_json:
         print_json([asdict(neighbor) for neighbor in found])
         return
@@ -99,8 +122,14 @@ def explain(
     Example: `rankencoder explain my-encoder "A man plays guitar." "Someone makes music."`
     """
     loaded = load(model, rank_weight, device)
-    explanation = loaded.explain(a, b, k)
-    print_json(explanation.to_dict()) if as_json else print_explanation(explanation, loaded.form.label, show)
+    from rankencoder.labels.fitted_curve import find_curve
+
+    explanation, curve = loaded.explain(a, b, k), find_curve(loaded)
+    probability = None if curve is None else float(curve.p_same(explanation.similarity))
+    if as_json:
+        print_json({**explanation.to_dict(), "probability": probability})
+    else:
+        print_explanation(explanation, loaded.form.label, show, probability)
 
 
 def load(name: str, rank_weight: float | None, device: str | None) -> RankEncoder:
@@ -114,7 +143,9 @@ def load(name: str, rank_weight: float | None, device: str | None) -> RankEncode
     return model
 
 
-def print_explanation(explanation: Explanation, part: str, show: int) -> None:
+def print_explanation(
+    explanation: Explanation, part: str, show: int, probability: float | None = None
+) -> None:
     """Print an explanation for a person."""
     from rich.markup import escape
 
@@ -123,6 +154,7 @@ def print_explanation(explanation: Explanation, part: str, show: int) -> None:
     out.print(
         f"cosine {explanation.cosine:.3f}   {part} {explanation.rank_similarity:.3f}   "
         f"[bold]blend {explanation.similarity:.3f}[/] (rank_weight {explanation.rank_weight})"
+        + ("" if probability is None else f"   P(same) {probability:.2f}")
     )
     number, listed = len(explanation.shared), explanation.shared[:show]
     end = ":" if listed else ""
@@ -132,7 +164,9 @@ def print_explanation(explanation: Explanation, part: str, show: int) -> None:
         print_table(rows, "rank for a", "rank for b", "shared neighbour")
 
 
-def _score(model: RankEncoder | Encoder, pairs: Iterable[Pair]) -> Iterator[dict[str, Any]]:
+def _score(
+    model: RankEncoder | Encoder, pairs: Iterable[Pair], curve: ThresholdCurve | None
+) -> Iterator[dict[str, Any]]:
     """Yield the similarities of each pair, a thousand pairs at a time: a RankEncoder has three."""
     from rankencoder.blend import blend
     from rankencoder.evaluation.pairwise import encode_pairs, pair_similarities
@@ -147,5 +181,7 @@ def _score(model: RankEncoder | Encoder, pairs: Iterable[Pair]) -> Iterator[dict
             scores = {"cosine": cosine, "rank_similarity": ranks, "similarity": blended}
         else:
             scores = {"similarity": pair_similarities(None, encode_pairs(model, chunk))}
+        if curve is not None:
+            scores["probability"] = curve.p_same(scores["similarity"])
         for number, pair in enumerate(chunk):
             yield {"a": pair.a, "b": pair.b, **{name: float(of[number]) for name, of in scores.items()}}

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import logging
 import os
 import re
 import shlex
 import sys
+import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NoReturn
+from datetime import datetime, timezone
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn
 
+import typer
 from typer.core import TyperCommand
 
 from rankencoder.errors import InputError, Interrupted
+from rankencoder.progress import EVERY, Progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,20 +30,24 @@ if TYPE_CHECKING:
 
     from rankencoder.scale.cluster import RayCluster
 
-_REPEATED = (
-    "build",
-    "encode",
-    "evaluate",
-    "index",
-    "reproduce",
-)  # commands that resume if they are run again
+_REPEATED = ("build", "encode", "evaluate", "index", "label", "reproduce")  # they resume if run again
+_SERVERS = ("serve", "explore")
+_LOGGED = (*_REPEATED, *_SERVERS, "distill", "duplicates", "train", "tune")
+_LogJson = Annotated[bool, typer.Option("--log-json", help="Log one JSON object a line.")]
+_json_lines = False  # of the log
 
 
 class OneLineCommand(TyperCommand):
     """A command that ends with one line, and exit code 2 where the input or the disk is at fault."""
 
+    running: ClassVar[Iterable[Any]] = ()  # the parameters of the command that runs
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
+        with _logged(self, ctx.params.get("log_json", False)):
+            return self._run(ctx)
+
+    def _run(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except InputError as error:
@@ -48,10 +58,12 @@ class OneLineCommand(TyperCommand):
         except OSError as error:
             fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
         except KeyboardInterrupt as stop:
-            command = "the same command again" if self.name in _REPEATED else ""
-            if isinstance(stop, Interrupted):
-                command = f"rankencoder {self.name} --resume -o {shlex.quote(str(stop.folder))}"
-            advice = f"to resume, run {command}" if command else str(stop)
+            advice = "" if isinstance(stop, Interrupted) else str(stop)  # it may lie in a temporary folder
+            if self.name in _REPEATED:
+                advice = "to resume, run the same command again"
+            elif isinstance(stop, Interrupted) and self.name in ("train", "distill"):
+                folder = shlex.quote(str(stop.folder))
+                advice = f"to resume, run rankencoder {self.name} --resume -o {folder}"
             fail("interrupted" + (f"; {advice}" if advice else ""), code=130)
         except Exception as error:
             # typer's own errors have exit codes; which click they are from depends on its version
@@ -59,6 +71,23 @@ class OneLineCommand(TyperCommand):
                 raise
             what = f"unexpected {type(error).__name__}: {error}"
             fail(f"{what} (RANKENCODER_DEBUG=1 shows where; please report it)", code=1)
+
+
+def with_log_option(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a long command with the option --log-json, which `OneLineCommand` knows; others as they are."""
+    if command.__name__ not in _LOGGED:
+        return command
+
+    @wraps(command)
+    def run(*, log_json: bool, **given: Any) -> None:
+        command(**given)
+
+    kind = inspect.Parameter.KEYWORD_ONLY
+    own = [p.replace(kind=kind) for p in inspect.signature(command, eval_str=True).parameters.values()]
+    parameters = [*own, inspect.Parameter("log_json", kind, default=False, annotation=_LogJson)]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    return run
 
 
 def with_options(message: str, parameters: Iterable[Any]) -> str:
@@ -83,7 +112,7 @@ def harmless(text: str) -> str:
 
 def fail(message: str, code: int = 2) -> NoReturn:
     """Print one line and exit."""
-    sys.stderr.write(f"error: {harmless(' '.join(message.split()))}\n")
+    _write_line("error", message)
     sys.exit(code)
 
 
@@ -140,11 +169,6 @@ def print_json(value: Any) -> None:
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2).translate(_ESCAPED) + "\n")
 
 
-def is_watched() -> bool:
-    """Say whether a person sees the error output, where progress is shown."""
-    return sys.stderr.isatty()
-
-
 def prepare(model: str | None = None) -> None:
     """Check that a model is there, then quiet the libraries that load it and print warnings as one line."""
     if model is not None:
@@ -161,27 +185,55 @@ def prepare(model: str | None = None) -> None:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    sys.stderr.write(f"warning: {harmless(' '.join(str(message).split()))}\n")
+    _write_line("warning", with_options(str(message), OneLineCommand.running))
+
+
+class _LogLines(logging.Formatter):
+    """Lines of the log of a command, as text or as JSON objects with the message's own fields."""
+
+    def __init__(self, command: OneLineCommand) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s" if command.name in _SERVERS else None)
+        self.params = command.params
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = with_options(record.message, self.params)
+        if not _json_lines:
+            return super().formatMessage(record)
+        return _json_line(record.levelname.lower(), record.message, **getattr(record, "fields", {}))
+
+
+def _json_line(level: str, message: str, **fields: Any) -> str:
+    now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+    return json.dumps({"time": now, "level": level, "message": message, **fields})
+
+
+def _write_line(level: str, message: str) -> None:
+    """Write one line to the error output."""
+    line = harmless(" ".join(message.split()))
+    sys.stderr.write((_json_line(level, line) if _json_lines else f"{level}: {line}") + "\n")
 
 
 @contextmanager
-def log_to_stderr(name: str, level: str = "INFO", form: str = "%(message)s") -> Iterator[None]:
-    """Write what a logger logs from a level on to the error output."""
-    logger, handler = logging.getLogger(name), logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter(form))
-    before = logger.level
-    logger.setLevel(level)
-    logger.addHandler(handler)
+def _logged(command: OneLineCommand, as_json: bool) -> Iterator[None]:
+    """Write the log to the error output; progress is a bar where that is a terminal."""
+    global _json_lines
+    OneLineCommand.running = command.params
+    _json_lines, Progress.in_log = as_json, as_json or not sys.stderr.isatty()
+    Progress.due = time.monotonic() + EVERY
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_LogLines(command))
+    # uvicorn calls each page of explore that is open at the end an error
+    quiet = logging.CRITICAL if command.name == "explore" else logging.WARNING
+    levels = {logging.getLogger("rankencoder"): logging.INFO, logging.getLogger("uvicorn.error"): quiet}
+    before = {logger: logger.level for logger in levels}
+    for logger, level in levels.items():
+        logger.setLevel(level)
+        logger.addHandler(handler)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before)
-
-
-@contextmanager
-def server_log(uvicorn: str = "WARNING") -> Iterator[None]:
-    """Write our log to the error output, and uvicorn's messages from a level on."""
-    form = "%(asctime)s %(levelname)s %(message)s"
-    with log_to_stderr("rankencoder", form=form), log_to_stderr("uvicorn.error", uvicorn, form):
-        yield
+        _json_lines = Progress.in_log = False
+        Progress.active.clear()  # of what was interrupted
+        for logger, level in before.items():
+            logger.setLevel(level)
+            logger.removeHandler(handler)

@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import console, is_watched, log_to_stderr, prepare, print_table
-from rankencoder.cli.options import Overwrite
+from rankencoder.cli.console import console, prepare, print_table
+from rankencoder.cli.options import Device, Overwrite
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def demo(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Keep the encoder in this folder.")
     ] = None,
+    device: Device = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Distill a fast encoder from this machine's own docstrings: offline, in a few minutes.
@@ -68,7 +69,7 @@ def demo(
     text = docstrings.training_text(folder, tasks)
     if len(text) < FEWEST:
         raise InputError(f"{folder} has {len(text):,} docstring sentences to learn from: at least {FEWEST}")
-    teacher = Encoder(encoder or bundled_encoder())
+    teacher = Encoder(encoder or bundled_encoder(), device=device)
     teacher.name = short_name(encoder or "all-MiniLM-L6-v2")
     out = console()
     out.rule("1. Distill")
@@ -78,13 +79,14 @@ def demo(
         markup=False,
     )
     with _kept(output) as kept:
-        run = _distill(text, kept, encoder or str(bundled_encoder()), overwrite=overwrite)
+        settings = {"device": device or "auto", "overwrite": overwrite}
+        run = _distill(text, kept, encoder or str(bundled_encoder()), **settings)
         _print_distilled(run, teacher, tasks)
         out.print("It is an ordinary SentenceTransformer:" if output else "Keep it with -o my-encoder, then:")
         loading = LOADING.format(folder=f"{output or 'my-encoder'}/encoder")
         out.print(loading, markup=False, soft_wrap=True, style="green")
         out.rule("2. Do ranks help?")
-        model = _build(run, text)
+        model = _build(run, text, device)
         if output is not None:
             out.print(
                 f"Kept in {output}: try rankencoder explain {output} 'one sentence' 'another'", markup=False
@@ -105,20 +107,11 @@ def _kept(output: Path | None) -> Iterator[Path]:
         yield Path(temporary) / "my-encoder"
 
 
-def _distill(text: list[str], output: Path, teacher: str, *, overwrite: bool) -> Distillation:
+def _distill(text: list[str], output: Path, teacher: str, **settings: Any) -> Distillation:
     from rankencoder.distillation.distill_summary import describe_agreement
     from rankencoder.distillation.distiller import distill
 
-    with log_to_stderr("rankencoder.distillation"):
-        run = distill(
-            text,
-            output,
-            teacher=teacher,
-            student="static",
-            keep_start=True,
-            overwrite=overwrite,
-            progress=is_watched(),
-        )
+    run = distill(text, output, teacher=teacher, student="static", keep_start=True, progress=True, **settings)
     seconds = run.record["seconds"]
     console().print(
         f"Start made in {seconds['start']:.0f} s, {len(text):,} vectors of the teacher in "
@@ -137,7 +130,9 @@ def _print_distilled(run: Distillation, teacher: Encoder, tasks: list[Function])
     out.print(f"Finding the docstrings of {len(tasks):,} other functions by their names, such as")
     out.print(f"'{tasks[0].name}' -> '{tasks[0].purpose}':", markup=False)
     students = {"static, untaught": run.folder / "start", "static, taught": run.encoder}
-    encoders = {teacher.name: teacher} | {name: Encoder(folder) for name, folder in students.items()}
+    encoders = {teacher.name: teacher} | {
+        name: Encoder(folder, device=str(teacher.device)) for name, folder in students.items()
+    }
     costs = [record["teachers"][0], record["student"]["start"], record]
     sizes = [*(cost["megabytes"] for cost in costs[:2]), record["student"]["megabytes"]]
     results, speeds = score_encoders(encoders, tasks), [cost["sentences_per_second"] for cost in costs]
@@ -151,12 +146,12 @@ def _print_distilled(run: Distillation, teacher: Encoder, tasks: list[Function])
     out.print(f"[bold]{share:.0%} of the teacher's MRR at {speeds[-1] / speeds[0]:,.0f} times its speed.[/]")
 
 
-def _build(run: Distillation, text: list[str]) -> RankEncoder:
+def _build(run: Distillation, text: list[str], device: str | None) -> RankEncoder:
     """Make a RankEncoder of the student, in the folder of its distillation."""
     from rankencoder.encoders import Encoder
     from rankencoder.model import RankEncoder
 
-    model = RankEncoder(Encoder(run.encoder), text, progress=False)
+    model = RankEncoder(Encoder(run.encoder, device=device), text, progress=False)
     model.save(run.folder / "rankencoder")
     console().print(
         f"The distilled encoder with {len(model.reference):,} of these sentences as its reference corpus is "

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import console, is_watched, log_to_stderr, prepare, print_json
+from rankencoder.cli.console import console, prepare, print_json
 from rankencoder.cli.options import Json, Overwrite
 from rankencoder.cli.setting_options import ConfigFile, HelpAll, Resume, Set, add_options, given_settings
 from rankencoder.distillation.distill_config import DistillConfig, default_text
@@ -52,17 +52,16 @@ def distill(
     from rankencoder.distillation.distill_summary import describe_distillation
     from rankencoder.distillation.distiller import distill as run_distillation
 
-    with log_to_stderr("rankencoder.distillation"):
-        run = run_distillation(
-            corpus,
-            output,
-            config=config,
-            resume=resume,
-            overwrite=overwrite,
-            progress=is_watched(),
-            confirm=None if yes else _confirm,
-            **given,
-        )
+    run = run_distillation(
+        corpus,
+        output,
+        config=config,
+        resume=resume,
+        overwrite=overwrite,
+        progress=True,
+        confirm=None if yes else _confirm,
+        **given,
+    )
     if as_json:
         print_json({"output": str(run.folder), **{k: v for k, v in run.record.items() if k != "history"}})
     else:
@@ -74,7 +73,9 @@ def distill(
         raise typer.Exit(1)
 
 
-add_options(distill, DistillConfig, default_text, flags={}, left_out=("corpus", "output"))
+add_options(
+    distill, DistillConfig, default_text, flags={"no_header": ["--no-header"]}, left_out=("corpus", "output")
+)
 
 
 def _confirm(estimate: str) -> bool:

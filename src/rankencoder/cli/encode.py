@@ -6,10 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import connected, console, is_watched, prepare, print_json
-from rankencoder.cli.options import AnyModel, BatchSize, Column, Device, Json, Overwrite, Ray, Workers
+from rankencoder.cli.console import connected, console, prepare, print_json
+from rankencoder.cli.options import AnyModel, BatchSize, Device, Json, Overwrite, Ray, Workers, reads_corpus
+from rankencoder.io.read_options import DEFAULTS, ReadOptions
 
 
+@reads_corpus
 def encode(
     model: AnyModel,
     source: Annotated[
@@ -23,7 +25,7 @@ def encode(
             help="A .npy, .parquet or .jsonl file to write; with --ray a folder of Parquet files.",
         ),
     ],
-    column: Column = None,
+    reading: ReadOptions = DEFAULTS,
     skip_invalid: Annotated[
         bool, typer.Option("--skip-invalid", help="Leave out empty and over-long lines instead of stopping.")
     ] = False,
@@ -36,22 +38,23 @@ def encode(
 ) -> None:
     """Encode a file of sentences to unit vectors whose cosine is the blend of ranks and cosine.
 
+    Columns of a table come along, with their types; .npy holds vectors alone, and NAME.npy.json the ids.
     Reads and writes part by part. After an interruption, run the same command again to resume.
 
     Examples:
     - `rankencoder encode my-encoder sentences.txt -o vectors.npy`
 
-    - `rankencoder encode my-encoder articles.jsonl --column title -o vectors.parquet`
+    - `rankencoder encode my-encoder tickets.csv --column question --keep ticket,date -o vectors.parquet`
 
     - `rankencoder encode my-encoder s3://bucket/corpus --ray 10.0.0.1:6379 -o s3://bucket/vectors`
 
     """
     prepare()
     settings: dict[str, Any] = {
-        "column": column,
+        "column": reading,
         "skip_invalid": skip_invalid,
         "overwrite": overwrite,
-        "progress": is_watched(),
+        "progress": True,
         "device": device,
         "batch_size": batch_size,
     }

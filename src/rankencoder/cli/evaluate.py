@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import is_watched, prepare, print_json, print_table
+from rankencoder.cli.console import prepare, print_json, print_table
 from rankencoder.cli.options import Aggregation, BatchSize, Corpus, Dev, Device, Json, Output, Size
 from rankencoder.errors import InputError
 
@@ -80,7 +80,7 @@ def evaluate(
             cache=cache,
             device=device,
             batch_size=batch_size,
-            progress=is_watched(),
+            progress=True,
         )
     except MissingDataError as error:
         raise InputError(f"{error}; `rankencoder data fetch` gets the public sets") from error

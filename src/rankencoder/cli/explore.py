@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rankencoder.cli.console import prepare, server_log
+from rankencoder.cli.console import prepare
 from rankencoder.cli.options import Device, Host, Index, Port
 
 
@@ -15,11 +16,15 @@ def explore(
         str, typer.Argument(help="A RankEncoder, a training run or, with an index, a plain encoder.")
     ],
     index: Index = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(help="Label pairs of the index into this file: .tsv, new or to resume."),
+    ] = None,
     host: Host = "127.0.0.1",
     port: Port = 7860,
     device: Device = None,
 ) -> None:
-    """Show a model on a page: compare sentences live, maps of both spaces, search and near-duplicates.
+    """Show a model on a page: compare sentences live, maps of both spaces, search, labelling.
 
     Works offline. Ctrl-C ends it.
 
@@ -28,9 +33,10 @@ def explore(
 
     - `rankencoder explore my-encoder --index my-index --port 8080`
 
+    - `rankencoder explore my-encoder --index my-index --labels labels.tsv`
+
     """
     from rankencoder import explorer
 
     prepare()
-    with server_log(uvicorn="CRITICAL"):  # it calls each page that is open at the end an error
-        explorer.explore(model, index, host=host, port=port, device=device)
+    explorer.explore(model, index, labels=labels, host=host, port=port, device=device)

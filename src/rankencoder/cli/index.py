@@ -7,21 +7,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import connected, console, is_watched, prepare, print_json, print_table
-from rankencoder.cli.options import AnyModel, BatchSize, Column, Device, Json, Ray, Workers
+from rankencoder.cli.console import connected, console, prepare, print_json, print_table
+from rankencoder.cli.options import (
+    AnyModel,
+    BatchSize,
+    Device,
+    Json,
+    Overwrite,
+    Ray,
+    RowFile,
+    Workers,
+    reads_corpus,
+)
+from rankencoder.io.read_options import DEFAULTS, ReadOptions
 
 if TYPE_CHECKING:
-    from rankencoder.search import Hit, RankIndex
+    from rankencoder.search.hits import Hit
+    from rankencoder.search.rank_index import RankIndex
 
 
+@reads_corpus
 def index(
     model: AnyModel,
     corpus: Annotated[str, typer.Argument(help="Sentences: a file, folder or address, as for build.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The index, new or to be added to.")],
-    column: Column = None,
-    id_column: Annotated[
-        str | None, typer.Option("--id", help='Column that holds the ids. By default "id", or else a hash.')
-    ] = None,
+    reading: ReadOptions = DEFAULTS,
     table: Annotated[
         str | None, typer.Option(help="Keep the table elsewhere, e.g. s3://bucket/folder.")
     ] = None,
@@ -45,7 +55,7 @@ def index(
     prepare(model)
     from rankencoder.search.rank_index import RankIndex
 
-    settings: dict[str, Any] = {"column": column, "id_column": id_column, "progress": is_watched()}
+    settings: dict[str, Any] = {"column": reading, "progress": True}
     with connected(ray, workers) as cluster:
         made = RankIndex.create(model, output, table=table, device=device, batch_size=batch_size)
         if cluster is None:
@@ -68,8 +78,16 @@ def search(
     k: Annotated[int, typer.Option("-k", min=1, help="How many to find.")] = 10,
     where: Annotated[
         list[str] | None,
-        typer.Option(help='Filter on the columns: lang=en, or JSON: {"year": {"gt": 1990}}. Repeatable.'),
+        typer.Option(help='Filter on the columns: lang=en, "year > 1990", or JSON. Repeatable.'),
     ] = None,
+    documents: Annotated[
+        bool | None,
+        typer.Option(
+            "--documents/--passages", help="Find documents by their best passage. [default: if there are any]"
+        ),
+    ] = None,
+    output: RowFile = None,
+    overwrite: Overwrite = False,
     exact: Annotated[bool, typer.Option("--exact", help="Look at every sentence of a large index.")] = False,
     model: Annotated[str | None, typer.Option(help="The model, if it is no longer where it was.")] = None,
     device: Device = None,
@@ -80,16 +98,24 @@ def search(
     Examples:
     - `rankencoder search my-index "a treaty that ended a war" -k 5`
 
-    - `rankencoder search my-index "open source" --where lang=en --where '{"year": {"gt": 1990}}'`
+    - `rankencoder search my-index "open source" --where lang=en --where 'year > 1990' -o hits.csv`
 
     """
+    from rankencoder.io.row_files import check_row_file, write_rows
     from rankencoder.search.filters import parse_filter
     from rankencoder.search.rank_index import RankIndex
 
     opened = RankIndex.load(folder, model, device=device)
     condition = parse_filter(where or ())
+    if output is not None:
+        check_row_file(output, overwrite=overwrite)
     prepare()
-    found = opened.search(queries, k, where=condition, exact=exact)
+    found = opened.search(queries, k, where=condition, exact=exact, documents=documents)
+    if output is not None:
+        rows = [hit.to_row(query) for query, hits in zip(queries, found, strict=True) for hit in hits]
+        write_rows(output, rows, overwrite=overwrite)
+        console().print(f"{output}: {len(rows):,} hits", markup=False)
+        return
     if as_json:
         answers = zip(queries, found, strict=True)
         print_json([{"query": query, "hits": [hit.to_dict() for hit in hits]} for query, hits in answers])
@@ -111,6 +137,9 @@ def _print_hits(opened: RankIndex, hits: list[Hit]) -> None:
     rows = []
     for hit in hits:
         values = ("" if hit.columns[name] is None else shorten(str(hit.columns[name])) for name in columns)
-        percent = calibration.percent(hit.score) if calibration else ""
-        rows.append((f"{hit.score:.4f}", percent, hit.text, *values))
-    print_table(rows, "score", "random pairs below", "text", *columns)
+        meaning = [calibration.percent(hit.score) if calibration else ""]
+        if hit.probability is not None:
+            meaning.insert(0, f"{hit.probability:.2f}")
+        rows.append((f"{hit.score:.4f}", *meaning, hit.text, *values))
+    headings = ["P(same)", "random pairs below"][-len(meaning) :]
+    print_table(rows, "score", *headings, "text", *columns)

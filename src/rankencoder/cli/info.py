@@ -10,7 +10,7 @@ import typer
 
 from rankencoder._version import __version__
 from rankencoder.cli.console import prepare, print_json, print_table
-from rankencoder.cli.options import AnyModel, Json
+from rankencoder.cli.options import AnyModel, Device, Json
 
 
 def _print_version(wanted: bool) -> None:
@@ -29,6 +29,7 @@ def version(
 
 def info(
     model: AnyModel,
+    device: Device = None,
     as_json: Json = False,
 ) -> None:
     """Say what a RankEncoder is made of, and how faithful its form is to exact rank vectors.
@@ -44,7 +45,7 @@ def info(
     prepare(model)
     from rankencoder.encoders import Encoder
 
-    encoder = Encoder(model)
+    encoder = Encoder(model, device=device)
     about = {"encoder": encoder.name, "dimension": encoder.dimension, "prompt": encoder.prompt}
     print_json(about) if as_json else print_table(about.items())
 

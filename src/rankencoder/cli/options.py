@@ -2,15 +2,43 @@
 
 from __future__ import annotations
 
+import atexit
+import inspect
+import shutil
+import sys
+import tempfile
+from collections.abc import Collection
+from dataclasses import replace
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from rankencoder.io.read_options import ReadOptions
+
+_NO_HEADER = "The first row of a CSV file holds no names of columns."
+
+
+def _text(help: str, *flags: str) -> Any:
+    return Annotated[str | None, typer.Option(*flags, help=help)]
+
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Device = Annotated[str | None, typer.Option(help="Where to run the encoder, e.g. cpu or cuda.")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Sentences per call of the encoder.")]
-Column = Annotated[str | None, typer.Option(help="Column or key that holds the sentences.")]
+Column = Annotated[
+    str | None,
+    typer.Option(help="Column or key that holds the sentences; ticket.body is a key within a key."),
+]
+_READING: dict[str, tuple[Any, Any]] = {
+    "column": (None, Column),
+    "id_column": (None, _text("Column that holds the ids. By default id, if there is one.", "--id")),
+    "keep": (None, _text("Columns to carry along, such as id,date. By default all.")),
+    "delimiter": (None, _text("What separates the cells of a CSV file. By default recognised.")),
+    "no_header": (False, Annotated[bool, typer.Option("--no-header", help=_NO_HEADER)]),
+    "split": (None, _text("Split long texts: sentences, sentences:de (another language), or 128-tokens.")),
+}
 Ray = Annotated[
     str | None,
     typer.Option(metavar="ADDRESS", help="Work on a Ray cluster: host:port, auto, or local: this machine."),
@@ -19,6 +47,9 @@ Workers = Annotated[
     int | None, typer.Option(min=1, help="With --ray: encoders at a time. By default one a GPU, or CPU.")
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
+RowFile = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write to a .parquet, .jsonl or .csv file instead.")
+]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")]
 AnyModel = Annotated[str, typer.Argument(help="A RankEncoder, the folder of a training run, or any encoder.")]
 Dev = Annotated[
@@ -31,3 +62,47 @@ Aggregation = Annotated[str, typer.Option(help="Of sub-sets: all (the field's), 
 Index = Annotated[Path | None, typer.Option(help="An index to search, made with the same model.")]
 Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of them.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")]
+
+
+def reads_corpus(command: Any, left_out: Collection[str] = ()) -> Any:
+    """Give a command the options of how its corpus is read, in place of its parameter ``reading``."""
+    signature = inspect.signature(command, eval_str=True)
+    options = {name: option for name, option in _READING.items() if name not in left_out}
+    parameters = []
+    for one in signature.parameters.values():
+        made = options if one.name == "reading" else {one.name: (one.default, one.annotation)}
+        parameters += [
+            inspect.Parameter(name, one.KEYWORD_ONLY, default=default, annotation=kind)
+            for name, (default, kind) in made.items()
+        ]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        reading = _read_options(**{name: given.pop(name, default) for name, (default, _) in _READING.items()})
+        for name in ("corpus", "source"):
+            if str(given.get(name)) == "-":
+                given[name], reading = _spool_stdin(reading), replace(reading, source="stdin")
+        command(**given, reading=reading)
+
+    vars(run)["__signature__"] = inspect.Signature(parameters)
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
+    return run
+
+
+def _read_options(**given: Any) -> ReadOptions:
+    if given["keep"] is not None:
+        given["keep"] = tuple(name.strip() for name in given["keep"].split(",") if name.strip())
+    return ReadOptions(id=given.pop("id_column"), header=False if given.pop("no_header") else None, **given)
+
+
+def _spool_stdin(reading: ReadOptions) -> Path:
+    """Return a file of standard input, as tables are read twice; it is deleted when the process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="rankencoder-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    first = sys.stdin.buffer.read(1)
+    is_table = reading.column or reading.delimiter or reading.header is not None
+    suffix = ".jsonl" if first == b"{" else ".csv" if is_table else ".txt"
+    with open(folder / f"stdin{suffix}", "wb") as file:
+        file.write(first)
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    return Path(file.name)

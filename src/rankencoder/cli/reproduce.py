@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import console, is_watched, log_to_stderr, prepare, print_json, print_table
-from rankencoder.cli.options import Json
+from rankencoder.cli.console import console, prepare, print_json, print_table
+from rankencoder.cli.options import Device, Json
 from rankencoder.cli.setting_options import Set, given_settings, parse_pairs
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ def reproduce(
     corpus: Annotated[Path | None, typer.Option(help="Sentences, in place of the recipe's.")] = None,
     backbone: Annotated[str | None, typer.Option(help="In place of bert-base-uncased.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print what would be run and stop.")] = False,
+    device: Device = None,
     options: Annotated[
         list[str] | None, typer.Option("--option", help="Option of the method, as NAME=VALUE. Repeatable.")
     ] = None,
@@ -55,7 +56,7 @@ def reproduce(
     from rankencoder.reproduction.reproducer import reproduce as run
     from rankencoder.training.config import TrainConfig
 
-    given = given_settings({"backbone": backbone}, set, TrainConfig)
+    given = given_settings({"backbone": backbone, "device": device}, set, TrainConfig)
     chosen = parse_pairs(options or [], "--option")
     planned = plan_reproduction(
         recipe, output or Path(recipe), data=data, corpus=corpus, options=chosen, **given
@@ -65,8 +66,7 @@ def reproduce(
     if plan:
         return
     prepare()
-    with log_to_stderr("rankencoder.training"):
-        verdict = run(planned, progress=is_watched())
+    verdict = run(planned, progress=True)
     print_json(verdict.as_data()) if as_json else _print_verdict(verdict)
 
 

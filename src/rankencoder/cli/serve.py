@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
 
-from rankencoder.cli.console import prepare, server_log
-from rankencoder.cli.options import AnyModel, Device, Host, Index, Port
+from rankencoder.cli.console import prepare
+from rankencoder.cli.options import Device, Host, Index, Port
 from rankencoder.errors import InputError
 from rankencoder.server.server_settings import ServerSettings, read_key
 from rankencoder.training.settings_model import explain
@@ -28,11 +29,17 @@ def _setting(name: str) -> Any:
 
 
 def serve(
-    model: AnyModel,
+    models: Annotated[
+        list[str],
+        typer.Argument(metavar="MODEL…", help="RankEncoders, folders of training runs, or any encoders."),
+    ],
     index: Index = None,
     host: Host = "127.0.0.1",
     port: Port = 8000,
-    name: Annotated[str | None, typer.Option(help="What clients call the model (its folder's name).")] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Option("--name", help="What clients call a model (its folder's name). Once for each."),
+    ] = None,
     api_key_file: Annotated[
         Path | None, typer.Option(help="File with the key that clients must send (or RANKENCODER_API_KEY).")
     ] = None,
@@ -45,20 +52,27 @@ def serve(
 ) -> None:
     """Answer over HTTP: OpenAI-compatible embeddings, similarity, explain and search.
 
-    Concurrent requests are encoded together. Ctrl-C or SIGTERM finishes what is in flight.
+    Concurrent requests are encoded together. Ctrl-C or SIGTERM finishes what is in flight. Of several
+    models, requests choose by name; the first is the default.
 
     Examples:
     - `rankencoder serve my-encoder --port 8000`
 
     - `rankencoder serve my-encoder --index my-index --api-key-file key.txt --host 0.0.0.0`
 
+    - `rankencoder serve my-encoder another-encoder`
+
     """
     missing = [module for module in _NEEDED if importlib.util.find_spec(module) is None]
     if missing:
         raise InputError(f"serve needs {', '.join(missing)}: pip install 'rankencoder[serve]'")
+    names = names or [Path(model).resolve().name if Path(model).exists() else model for model in models]
+    if len(names) != len(models) or len(set(names)) < len(names):
+        told = f"{len(models)} models, named {', '.join(names)}"
+        raise InputError(f"{told}: give each a name of its own with `names`")
     try:
         settings = ServerSettings(
-            name=name or (Path(model).resolve().name if Path(model).exists() else model),
+            name=names[0],
             max_body_mb=max_body_mb,
             timeout=timeout,
             batch_sentences=batch_sentences,
@@ -69,20 +83,33 @@ def serve(
     except ValidationError as error:
         raise InputError(explain(error, "`{}`")) from error
     from rankencoder import web_process
-    from rankencoder.model import RankEncoder, open_model
 
-    prepare(model)
-    listener = web_process.bind(host, port)  # before the model, whose loading takes a while
-    from rankencoder.search import RankIndex
+    for model in models:
+        prepare(model)
+    listener = web_process.bind(host, port)  # before the models, whose loading takes a while
+    from rankencoder.search.rank_index import RankIndex
     from rankencoder.server.server_app import create_app
 
-    opened = open_model(model, device=device, batch_size=batch_sentences)
+    opened = {name: _open(model, device, batch_sentences) for name, model in zip(names, models, strict=True)}
+    searched = None
+    for one in opened.values() if index else ():
+        searched = RankIndex.load(index or "", one)
+        with suppress(InputError):  # one that fits no model is refused below
+            _ = searched.model
+            break
+    app = create_app(opened, settings, index=searched)
+    if settings.api_key is None and host not in web_process.LOOPBACK:
+        LOG.warning("no API key set: anyone who can reach %s can use this server", host)
+    for name, one in opened.items():
+        LOG.info("%s: %d dimensions; description at /openapi.json", name, one.dimension)
+    web_process.run(app, listener, grace=timeout + _GRACE)
+
+
+def _open(model: str, device: str | None, batch_size: int) -> Any:
+    from rankencoder.model import RankEncoder, open_model
+
+    opened = open_model(model, device=device, batch_size=batch_size)
     if opened.device.type == "cpu":
         encoder = opened.encoder if isinstance(opened, RankEncoder) else opened
-        encoder.batch_size = min(batch_sentences, _CPU_BATCH)
-    app = create_app(opened, settings, index=None if index is None else RankIndex.load(index, opened))
-    with server_log():
-        if settings.api_key is None and host not in web_process.LOOPBACK:
-            LOG.warning("no API key: everybody who reaches %s may ask", host)
-        LOG.info("%s: %d dimensions; description at /openapi.json", settings.name, opened.dimension)
-        web_process.run(app, listener, timeout=timeout, grace=timeout + _GRACE)
+        encoder.batch_size = min(batch_size, _CPU_BATCH)
+    return opened

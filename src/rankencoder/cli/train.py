@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import console, is_watched, log_to_stderr, prepare, print_json
+from rankencoder.cli.console import console, prepare, print_json
 from rankencoder.cli.options import Json, Overwrite
 from rankencoder.cli.setting_options import (
     ConfigFile,
@@ -21,7 +21,7 @@ from rankencoder.cli.setting_options import (
 from rankencoder.errors import InputError
 from rankencoder.training.config import TrainConfig, default_text
 
-_FLAGS = {"teachers": ["--teacher"], "only_base": ["--only-base"]}
+_FLAGS = {"teachers": ["--teacher"], "only_base": ["--only-base"], "no_header": ["--no-header"]}
 _NO_OPTION = ("corpus", "output", "options")  # given in another way
 
 
@@ -81,10 +81,9 @@ def train(
         )
         return
 
-    with log_to_stderr("rankencoder.training"):
-        run = run_training(
-            corpus, output, config=config, resume=resume, overwrite=overwrite, progress=is_watched(), **given
-        )
+    run = run_training(
+        corpus, output, config=config, resume=resume, overwrite=overwrite, progress=True, **given
+    )
     if not is_first_process():
         return
     if as_json:
@@ -97,14 +96,11 @@ add_options(train, TrainConfig, default_text, flags=_FLAGS, left_out=_NO_OPTION)
 
 
 def _stage_line(name: str, stage: dict[str, Any]) -> str:
-    from rankencoder.training.loop.stage import describe_kept_start
+    from rankencoder.training.loop.stage import describe_choice
 
-    best = stage["best"]
-    score = f", dev {stage['metric']} {100 * best['dev']:.2f} at step {best['step']:,}" if best else ""
-    if kept := describe_kept_start(stage):
-        score = f", {kept}"
+    kept = describe_choice(stage)
     steps = f"{stage['steps']:,} steps in {stage['seconds']:,.0f} s"
-    return f"{name}: {steps} ({stage['milliseconds_per_step']:.1f} ms each){score}"
+    return f"{name}: {steps} ({stage['milliseconds_per_step']:.1f} ms each){kept and f', {kept}'}"
 
 
 def _print(run: Any) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankencoder.cli.console import console, is_watched, prepare, print_json, print_table
+from rankencoder.cli.console import console, prepare, print_json, print_table
 from rankencoder.cli.options import AnyModel, BatchSize, Corpus, Dev, Device, Json, Overwrite, Size
 from rankencoder.errors import InputError
 
@@ -54,7 +54,7 @@ def tune(
         size=size,
         device=device,
         batch_size=batch_size,
-        progress=is_watched(),
+        progress=True,
     )
     if output is not None:
         tuned.save(output, overwrite=overwrite)

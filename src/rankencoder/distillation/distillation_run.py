@@ -82,9 +82,7 @@ class DistillationRun:
         if corpus is None:
             raise InputError("no corpus to learn from: give a file or folder of sentences")
         with new_run(self.folder, given, self.config, overwrite=overwrite) as new:
-            stored = store_sentences(
-                corpus, new / "work", column=self.config.column or None, progress=self.progress
-            )
+            stored = store_sentences(corpus, new / "work", column=self.config.reading, progress=self.progress)
             held_out = len(held_out_rows(len(stored), self.config.seed))
             if held_out < _HELD_OUT:
                 raise InputError(f"{len(stored):,} sentences are too few to hold some out: give more text")

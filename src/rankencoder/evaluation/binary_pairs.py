@@ -30,7 +30,7 @@ class Accepted(NamedTuple):
     @property
     def precision(self) -> np.ndarray:
         """The share of yes among what is accepted; 0 of nothing."""
-        return np.asarray(self.yes / np.maximum(self.all, 1))
+        return np.asarray(self.yes / np.maximum(self.all, 1e-12))
 
     def average_precision(self) -> np.ndarray:
         """Return Σ (Rₙ − Rₙ₋₁) Pₙ; NaN without a yes."""
@@ -45,7 +45,7 @@ class Accepted(NamedTuple):
 
     def best_f1(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the best F1 and its threshold: a pair is a yes if it is at least that similar."""
-        f1 = 2 * self.yes / np.maximum(self.all + self.yes[-1], 1)
+        f1 = 2 * self.yes / np.maximum(self.all + self.yes[-1], 1e-12)
         return f1.max(axis=0), self.thresholds[f1.argmax(axis=0)]
 
     def places(self) -> np.ndarray:
@@ -58,7 +58,7 @@ class Accepted(NamedTuple):
 def accept(gold: np.ndarray, similarities: np.ndarray, counts: np.ndarray) -> Accepted:
     """Count what is accepted at each threshold; the higher of the two gold values is a yes.
 
-    :param counts: How often each pair is in a sample, ``[samples, pairs]``.
+    :param counts: How often each pair is in a sample, or its weight there, ``[samples, pairs]``.
     """
     order = np.argsort(-similarities, kind="stable")
     values = similarities[order]

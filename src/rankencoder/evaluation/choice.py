@@ -19,7 +19,7 @@ import numpy as np
 
 from rankencoder.errors import InputError
 from rankencoder.evaluation.candidates import Candidate, candidate_similarities, candidates_for
-from rankencoder.evaluation.pair_metrics import Metric, joint_name, joint_pairs, metric_for
+from rankencoder.evaluation.pair_metrics import YES_NO, Metric, joint_name, joint_pairs, metric_for
 from rankencoder.evaluation.pairwise import encode_pairs
 from rankencoder.evaluation.statistics import ROUNDS, Interval, resample
 
@@ -131,13 +131,17 @@ def choose_similarity(
     rank_weight: float,
     sets: Mapping[str, Sequence[ScoredPair]],
     *,
+    weights: np.ndarray | None = None,
     progress: bool = False,
 ) -> Choice:
-    """Choose the similarity of an encoder, with its present form and rank weight, on sets of scored pairs."""
+    """Choose the similarity of an encoder, with its present form and rank weight, on sets of scored pairs.
+
+    :param weights: How many pairs each pair of all sets stands for.
+    """
     check_pairs(sets)
     candidates = candidates_for(form, rank_weight)
     encoded = encode_pairs(encoder, [pair for pairs in sets.values() for pair in pairs], progress=progress)
-    return choose(sets, candidates, candidate_similarities(form, candidates, encoded))
+    return choose(sets, candidates, candidate_similarities(form, candidates, encoded), weights)
 
 
 def check_pairs(sets: Mapping[str, Sequence[ScoredPair]]) -> None:
@@ -153,20 +157,24 @@ def check_pairs(sets: Mapping[str, Sequence[ScoredPair]]) -> None:
 
 
 def choose(
-    sets: Mapping[str, Sequence[ScoredPair]], candidates: Sequence[Candidate], similarities: np.ndarray
+    sets: Mapping[str, Sequence[ScoredPair]],
+    candidates: Sequence[Candidate],
+    similarities: np.ndarray,
+    weights: np.ndarray | None = None,
 ) -> Choice:
     """Choose among candidates, plain cosine first, by the mean score over the sets.
 
     Sets of scored pairs are scored by Spearman's correlation, those of yes/no labels by average precision.
 
     :param similarities: What each candidate says of the pairs of all sets, ``[candidates, pairs]``.
+    :param weights: How many pairs each pair of all sets stands for.
     """
     pairs = [pair for some in sets.values() for pair in some]
     sizes = [len(some) for some in sets.values()]
     gold = np.array([pair.score for pair in pairs], dtype=np.float64)
     metrics = tuple(metric_for([pair.score for pair in some]) for some in sets.values())
     numbers = np.repeat(np.arange(len(sizes)), sizes)
-    judged = Judged(gold, similarities, numbers, group_pairs(pairs), metrics)
+    judged = Judged(gold, similarities, numbers, group_pairs(pairs), metrics, weights)
     chosen, gain = cross_validate(judged, assign_folds(judged))
     scores = judged.scores(np.ones((1, len(pairs)), dtype=np.uint16))[:, 0]
     gains = [Interval(0.0, 0.0, 0.0), *gain_intervals(judged.gains, judged.groups.max() + 1)]
@@ -192,6 +200,7 @@ class Judged:
     """Scored pairs, what each candidate says of them (``[candidates, pairs]``), their sets, and groups.
 
     :param metrics: What each set is scored by, as all of its pairs decide: those of a fold might not.
+    :param weights: How many pairs each stands for, which counts where labels are yes/no; None for one each.
     """
 
     gold: np.ndarray
@@ -199,11 +208,14 @@ class Judged:
     sets: np.ndarray
     groups: np.ndarray
     metrics: tuple[Metric, ...]
+    weights: np.ndarray | None = None
 
     def part(self, pairs: np.ndarray, candidates: list[int]) -> Judged:
         """Return some pairs, and what some candidates say of them."""
         similarities = self.similarities[candidates][:, pairs]
-        return Judged(self.gold[pairs], similarities, self.sets[pairs], self.groups[pairs], self.metrics)
+        weights = None if self.weights is None else self.weights[pairs]
+        of_pairs = (self.sets[pairs], self.groups[pairs], self.metrics, weights)
+        return Judged(self.gold[pairs], similarities, *of_pairs)
 
     def scores(self, counts: np.ndarray) -> np.ndarray:
         """Return the mean score over the sets, ``[candidates, samples]``; 0 if undefined.
@@ -213,8 +225,10 @@ class Judged:
         found = []
         for number in np.unique(self.sets):
             rows = self.sets == number
-            score = self.metrics[number].resampled
-            values = score(self.gold[rows], self.similarities[:, rows], counts[:, rows])
+            metric, drawn = self.metrics[number], counts[:, rows]
+            if metric is YES_NO and self.weights is not None:
+                drawn = drawn * self.weights[rows]
+            values = metric.resampled(self.gold[rows], self.similarities[:, rows], drawn)
             found.append(np.nan_to_num(values))
         return np.asarray(np.mean(found, axis=0))
 

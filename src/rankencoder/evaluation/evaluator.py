@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.encoder_sources import check_model
-from rankencoder.errors import InputError, nearest
+from rankencoder.errors import InputError, find_name, nearest
 from rankencoder.evaluation.result_rows import Row, rows
 from rankencoder.evaluation.results import Result, make_result, write_result
 from rankencoder.evaluation.sts_data import DEV, SEVEN, MissingDataError, PairSet, read_pair_set, read_sts
@@ -169,7 +169,6 @@ def check_aggregation(name: str) -> str:
 
 
 def _known(name: str, names: Sequence[str], what: str) -> str:
-    by_lower = {known.lower(): known for known in names}
-    if name.lower() not in by_lower:
-        raise InputError(f"unknown {what} {name!r}:{nearest(name, names)}")
-    return by_lower[name.lower()]
+    if known := find_name(name, names):
+        return known
+    raise InputError(f"unknown {what} {name!r}:{nearest(name, names)}")

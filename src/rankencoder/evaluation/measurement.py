@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from tqdm.auto import tqdm
 
 from rankencoder.blend import blend_vectors
 from rankencoder.encoders import unit
@@ -23,6 +22,7 @@ from rankencoder.evaluation.results import Result, with_transfer_average
 from rankencoder.evaluation.space_figures import describe_space, draw_map
 from rankencoder.evaluation.sts_figures import score_sts
 from rankencoder.evaluation.transfer import score_transfer
+from rankencoder.progress import Progress
 
 if TYPE_CHECKING:
     from rankencoder.evaluation.sts_data import PairSet
@@ -137,7 +137,8 @@ class Measurement:
             for kind in ("cosine", "blend") if blended else ("cosine",):
                 encode = partial(_vectors, subject, blended=kind == "blend", progress=self.progress)
                 scores = {}
-                for task in tqdm(tasks, desc=names[kind], unit=" tasks", disable=not self.progress):
+                bar = Progress(len(tasks), desc=names[kind], unit="tasks", show=self.progress)
+                for task in bar.over(tasks):
                     scores[task.name] = score_transfer(task, encode, device=subject.encoder.device)
                 found[names[kind]] = with_transfer_average(scores)
         return {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rankencoder.errors import InputError, nearest
+from rankencoder.errors import InputError, find_name, nearest
 from rankencoder.evaluation.pair_metrics import Metric, metric_for
 from rankencoder.io.files import bare_suffix
 from rankencoder.io.pairs import (
@@ -140,8 +140,9 @@ def read_sts(source: str | Path, names: Sequence[str] = (*SEVEN, *DEV)) -> list[
         ``SICKR/trial.tsv``).
     """
     for name in names:
-        if name not in SUBSETS:
+        if find_name(name, SUBSETS) is None:
             raise InputError(f"no set {name!r} in {source}:{nearest(name, SUBSETS)}")
+    names = [find_name(name, SUBSETS) or name for name in names]
     folder = Path(source)
     if not folder.is_dir():
         raise MissingDataError(f"no such folder: {folder}")

@@ -11,6 +11,7 @@ import numpy as np
 
 from rankencoder.encoders import Encoder
 from rankencoder.io.stored_vectors import StoredVectors, sentence_key
+from rankencoder.progress import Progress
 
 if TYPE_CHECKING:
     import torch
@@ -42,7 +43,6 @@ class CachedEncoder(Encoder):
     def raw(self, sentences: Sequence[str], *, progress: bool = False) -> torch.Tensor:
         """Return the vectors of sentences, encoding those that never were."""
         import torch
-        from tqdm.auto import tqdm
 
         if not sentences:
             return self._encoder.raw([])
@@ -50,8 +50,7 @@ class CachedEncoder(Encoder):
         texts = dict(zip(keys, sentences, strict=True))
         found = self._stored.read(texts)
         missing = sorted(texts.keys() - found.keys(), key=lambda key: texts[key])
-        with tqdm(total=len(texts), desc="Encoding", unit=" sentences", disable=not progress) as bar:
-            bar.update(len(found))
+        with Progress(len(texts), desc="Encoding", initial=len(found), show=progress) as bar:
             for start in range(0, len(missing), _PART):
                 part = missing[start : start + _PART]
                 rows = self.encode_now([texts[key] for key in part]).cpu().numpy()

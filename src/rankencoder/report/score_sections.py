@@ -35,9 +35,11 @@ _SPACE: _Columns = (
     ("mean_norm", "mean norm", 2, 1),
 )
 _COST: _Columns = (
-    ("model_ms", "encoder, ms", 3, 1),
+    ("model_ms", "encoder, ms", 4, 1),
     ("form_ms", "rank part, ms", 4, 1),
+    ("total_ms", "together, ms", 4, 1),
     ("reference_seconds", "reference, s", 1, 1),
+    ("reference_bytes", "reference, MiB", 1, 2**-20),
     ("form_bytes", "form, MiB", 1, 2**-20),
     ("vector_bytes", "vector, KiB", 1, 2**-10),
 )

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from tqdm.auto import tqdm
+import numpy as np
 
 from rankencoder.errors import InputError
 from rankencoder.io.files import Place, whereabouts
+from rankencoder.io.read_options import ReadOptions
 from rankencoder.model import open_model
+from rankencoder.progress import Progress
 from rankencoder.scale.cluster import RayCluster
 from rankencoder.scale.output import Note, Output
 from rankencoder.scale.pieces import PIECE, Numbered, Piece, find_slices, read_pieces
 from rankencoder.scale.shipped import Shipped
-from rankencoder.vector_files import PART, make_batch, source_stamp, vector_schema
+from rankencoder.text_fit import with_tokenizer
+from rankencoder.vector_files import PART, make_table, source_stamp
 
 
 def encode_with_ray(
@@ -26,7 +27,7 @@ def encode_with_ray(
     target: Place,
     cluster: RayCluster,
     *,
-    column: str | None = None,
+    column: str | ReadOptions | None = None,
     skip_invalid: bool = False,
     overwrite: bool = False,
     progress: bool = False,
@@ -47,8 +48,9 @@ def encode_with_ray(
     _check(source, target)
     stamp = source_stamp(source)
     opened = open_model(model, device="cpu", batch_size=batch_size)
-    dimension = opened.dimension
-    key = {"model": opened.fingerprint(), "source": stamp, "column": column, "part": PIECE}
+    dimension, reading = opened.dimension, with_tokenizer(column, opened)
+    key = {"model": opened.fingerprint(), "source": stamp, "part": PIECE}
+    key["column"] = ReadOptions.of(column).key()
     del opened
     output = Output(target, key, overwrite=overwrite)
     # a piece that left something out is read again by a run that is to stop there
@@ -59,10 +61,11 @@ def encode_with_ray(
         finished[note.slice].append(note.name)
     slices = enumerate(find_slices(cluster, source))
     items = [Numbered(number, part, frozenset(finished[number])) for number, part in slices]
-    read = partial(read_pieces, column=column, invalid="skip" if skip_invalid else "stop", size=PIECE)
+    invalid = "skip" if skip_invalid else "stop"
+    read = partial(read_pieces, column=reading, with_columns=True, invalid=invalid, size=PIECE)
     shipped = Shipped(cluster.ray, model, device=device, batch_size=batch_size)
-    arguments = (shipped, output, vector_schema(dimension))
-    with tqdm(desc="Encoding", unit=" sentences", disable=not progress, initial=counts["resumed"]) as bar:
+    arguments = (shipped, output, dimension)
+    with Progress(desc="Encoding", initial=counts["resumed"], show=progress) as bar:
         for note in cluster.encode(items, read, _PieceEncoder, *arguments, device=device):
             notes.append(note)
             counts["encoded"] += note.rows
@@ -86,14 +89,15 @@ def _check(source: Place, target: Place) -> None:
 class _PieceEncoder:
     """Encodes pieces and writes them, on one of the machines."""
 
-    def __init__(self, model: Shipped, output: Output, schema: Any) -> None:
-        self.model, self.output, self.schema = model.open(), output, schema
+    def __init__(self, model: Shipped, output: Output, dimension: int) -> None:
+        self.model, self.output, self.dimension = model.open(), output, dimension
 
     def __call__(self, piece: Piece) -> Note:
         # what was written before a worker was lost is not made again
-        return self.output.note(piece.name) or self.output.write(piece, self.schema, self._batches(piece))
+        return self.output.note(piece.name) or self._write(piece)
 
-    def _batches(self, piece: Piece) -> Iterator[Any]:
-        for start in range(0, len(piece.rows), PART):
-            rows = piece.rows[start : start + PART]
-            yield make_batch(rows, self.model.encode([row.text or "" for row in rows]))
+    def _write(self, piece: Piece) -> Note:
+        parts = [piece.rows[start : start + PART] for start in range(0, len(piece.rows), PART)]
+        made = [self.model.encode([row.text or "" for row in rows]) for rows in parts]
+        table = make_table(piece.rows, np.concatenate([np.zeros((0, self.dimension), np.float32), *made]))
+        return self.output.write(piece, table.schema, iter(table.to_batches()))

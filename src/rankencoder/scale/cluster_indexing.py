@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from functools import partial
 
-from tqdm.auto import tqdm
-
 from rankencoder.errors import InputError
 from rankencoder.io.files import Place
+from rankencoder.io.read_options import ReadOptions
+from rankencoder.progress import Progress
 from rankencoder.scale.cluster import RayCluster
 from rankencoder.scale.pieces import Numbered, Piece, find_slices, read_pieces
 from rankencoder.scale.shipped import Shipped
-from rankencoder.search.index_rows import Row, changed, distinct, make_rows
+from rankencoder.search.index_rows import Row, RowWatch, changed, distinct, make_rows
 from rankencoder.search.rank_index import COUNTS, RankIndex
 from rankencoder.search.table import LanceRows
+from rankencoder.text_fit import with_tokenizer
 
 _PIECE = 2048  # sentences that are encoded and committed together, as without a cluster
 
@@ -23,7 +24,7 @@ def index_with_ray(
     corpus: Place,
     cluster: RayCluster,
     *,
-    column: str | None = None,
+    column: str | ReadOptions | None = None,
     id_column: str | None = None,
     progress: bool = False,
     device: str | None = None,
@@ -42,20 +43,23 @@ def index_with_ray(
     """
     if index.about.model is None:
         raise InputError(f"{index.about.name!r} is not on disk: machines of a cluster cannot load it")
-    counts = dict.fromkeys(COUNTS, 0)
+    counts, watch = dict.fromkeys(COUNTS, 0), RowWatch()
     slices = [Numbered(number, part) for number, part in enumerate(find_slices(cluster, corpus))]
-    read = partial(read_pieces, column=column, with_columns=True, invalid="keep", size=_PIECE)
+    options = with_tokenizer(ReadOptions.of(column, id_column), index.model)
+    id_column = options.id_name if options.id and not options.split else None
+    read = partial(read_pieces, column=options, with_columns=True, invalid="keep", size=_PIECE)
     model = Shipped(cluster.ray, index.about.model, device=device, batch_size=batch_size)
     arguments = (model, index.rows.uri, id_column)
-    with tqdm(desc="Indexing", unit=" sentences", disable=not progress) as bar:
+    with Progress(desc="Indexing", show=progress) as bar:
         # in order: of equal sentences the first counts, of equal ids the last
         done = cluster.encode(slices, read, _RowEncoder, *arguments, device=device, ordered=True)
         for rows, unusable in done:
             for name, number in unusable.items():
                 counts[name] += number
             if rows:
-                index.add_rows(rows, counts)
+                index.add_rows([watch.mark(row) for row in rows], counts)
             bar.update(len(rows))
+    watch.warn()
     return counts
 
 

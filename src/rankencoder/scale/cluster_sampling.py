@@ -6,6 +6,7 @@ from functools import partial
 
 from rankencoder.io.corpus import MAX_CHARS, read_slice
 from rankencoder.io.files import Place, Slice
+from rankencoder.io.read_options import ReadOptions
 from rankencoder.io.sampling import Sample, Sampler
 from rankencoder.scale.cluster import RayCluster
 from rankencoder.scale.pieces import find_slices
@@ -17,7 +18,7 @@ def sample_with_ray(
     size: int,
     seed: int,
     *,
-    column: str | None = None,
+    column: str | ReadOptions | None = None,
     max_chars: int = MAX_CHARS,
 ) -> Sample:
     """Draw the sample that one machine would draw, for `Reference.build`.
@@ -34,5 +35,5 @@ def sample_with_ray(
     return drawn.sample()
 
 
-def _draw(part: Slice, *, size: int, seed: int, column: str | None, max_chars: int) -> Sampler:
+def _draw(part: Slice, *, size: int, seed: int, column: str | ReadOptions | None, max_chars: int) -> Sampler:
     return Sampler(size, seed).add(read_slice(part, column=column, max_chars=max_chars))

@@ -53,7 +53,7 @@ class Output:
         if not self.local and state is None and fs.exists(root) and fs.ls(root):
             raise InputError(f"{self.target} is something else: choose another name")
         if state is not None and state.get("complete") and not overwrite:
-            raise InputError(f"{self.target} already exists: choose another name, or overwrite it")
+            raise InputError(f"{self.target} already exists: choose another name or set `overwrite`")
         if state is None or state.get("complete") or state.get("key") != key:
             if fs.exists(root):
                 fs.rm(root, recursive=True)

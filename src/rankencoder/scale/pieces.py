@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from rankencoder.io.corpus import LONGEST, Sentence, read_slice, usable_sentences
 from rankencoder.io.files import Place, Slice, cut, fingerprint, is_address, list_files
+from rankencoder.io.read_options import ReadOptions
 from rankencoder.scale.cluster import RayCluster
 
 _SMALL = 64 * 2**20  # bytes of a corpus that one machine looks at faster than it asks others
@@ -52,7 +53,7 @@ def find_slices(cluster: RayCluster, corpus: Place) -> list[Slice]:
 def read_pieces(
     given: Numbered,
     *,
-    column: str | None = None,
+    column: str | ReadOptions | None = None,
     with_columns: bool = False,
     invalid: str = "stop",
     size: int = PIECE,

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rankencoder.errors import InputError
 from rankencoder.evaluation.candidates import Candidate
 from rankencoder.evaluation.choice import Choice, check_pairs, choose_similarity
 from rankencoder.evaluation.halves import Halves, advise, score_half_matching
-from rankencoder.io.pairs import ScoredPair, make_pair, read_scored_pairs
+from rankencoder.io.pairs import ScoredPair, make_pair, read_scored_pairs, read_weights
 from rankencoder.io.storage import new_folder, write_json
 from rankencoder.model import RankEncoder, open_model
 from rankencoder.reference import SIZE, Reference
@@ -77,7 +79,8 @@ def tune(
     :param model: Whatever `open_model` opens; a plain encoder needs a corpus.
     :param dev: A file of scored pairs (see `read_scored_pairs`) or several, a list of `ScoredPair`, or lists
         by name. Each needs at least 30 pairs, and is scored by Spearman's correlation or, if its labels are
-        yes/no (two different scores), by average precision; the scores of several sets are averaged.
+        yes/no (two different scores), by average precision, with the weights of a column "weight" where a
+        file has one; the scores of several sets are averaged.
     :param corpus: The corpus to draw a reference corpus from, for an encoder that has none.
     :param size: How many sentences to draw.
     :param device: Where to run an encoder that is loaded by name.
@@ -110,7 +113,8 @@ def tune(
     if not sets:
         halves = score_half_matching(encoder, opened.reference.sentences, form.reference)
         return Tuned(opened, halves=halves)
-    choice = choose_similarity(encoder, form, opened.rank_weight, sets, progress=watched)
+    weights = np.concatenate([_read_weights(name, pairs) for name, pairs in sets.items()])
+    choice = choose_similarity(encoder, form, opened.rank_weight, sets, weights=weights, progress=watched)
     return Tuned(_apply(opened, choice.chosen), choice)
 
 
@@ -122,6 +126,10 @@ def _read_dev(dev: Any) -> dict[str, list[ScoredPair]]:
     if all(isinstance(one, (str, Path)) for one in given):
         return {str(file): read_scored_pairs(file) for file in given}
     return _read_dev({"pairs": given})
+
+
+def _read_weights(name: str, pairs: list[ScoredPair]) -> np.ndarray:
+    return read_weights(name, len(pairs)) if Path(name).is_file() else np.ones(len(pairs))
 
 
 def _three(pair: Any, name: str) -> tuple[Any, Any, Any]:
