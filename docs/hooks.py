@@ -2,8 +2,8 @@
 
 The README, the results and others lie where people look for them on disk; here they become pages, with their
 links turned to where they lead on the site. A page for each method, and one of all commands, are made of what
-the code says of itself. Run as a script, it writes the tables of settings and results into the pages of
-``docs/``: between ``<!-- settings -->`` or ``<!-- results: NAME -->`` and ``<!-- end -->``.
+the code says of itself. Run as a script, it writes the tables of settings and results into README and the
+pages of ``docs/``: between ``<!-- settings -->`` or ``<!-- results: NAME -->`` and ``<!-- end -->``.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ def with_settings_table(markdown: str, table: str) -> str:
 
 
 def with_tables(path: Path) -> str:
-    """Return a page of ``docs/`` with its tables of settings and results as they are now."""
+    """Return a page with its tables of settings and results as they are now."""
     markdown = path.read_text(encoding="utf-8")
     if table := settings_tables().get(path.relative_to(ROOT).as_posix()):
         markdown = with_settings_table(markdown, table)
@@ -289,5 +289,5 @@ def with_tables(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    for page in sorted((ROOT / "docs").glob("*.md")):
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         page.write_text(with_tables(page), encoding="utf-8")

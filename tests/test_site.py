@@ -49,7 +49,7 @@ def test_tables_in_pages_are_what_code_and_results_say(monkeypatch):
 
     for name, table in hooks.settings_tables().items():
         assert table in read(name), f"{name}: run python docs/hooks.py"
-    for page in (ROOT / "docs").glob("*.md"):
+    for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
         assert hooks.with_tables(page) == page.read_text(encoding="utf-8"), (
             f"{page}: run python docs/hooks.py"
         )
