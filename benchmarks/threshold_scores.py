@@ -45,7 +45,7 @@ SETS = {
 }
 """Sets of pairs: files, the score from which on a pair means the same, columns of score and sentences.
 
-No setting was chosen by looking at the sets that are held out. Pairs of STS-B train are left out of STS12 to 16.
+No setting was chosen by looking at the sets that are held out. STS12 to 16 are without pairs of STS-B train.
 """
 
 

@@ -157,11 +157,7 @@ def main() -> None:
                 continue
             name = f"{encoder}-{number}-{round(100 * target)}-{way.replace(', 5% ', '-')}.json"
             scores = args.scores / f"{encoder}.npz"
-            if (
-                not (args.output / name).exists()
-                and scores.exists()
-                and f"labels{number}" in np.load(scores)
-            ):
+            if not (args.output / name).exists() and scores.exists() and f"labels{number}" in np.load(scores):
                 waiting[name] = pool.submit(run_cell, args.scores, encoder, number, target, way, args.runs)
         for name, future in waiting.items():
             with new_file(args.output / name) as path:

@@ -63,7 +63,7 @@ def main() -> None:
     for path in (wheels, models):
         shutil.rmtree(path)
     whole.unlink()
-    print(f"{number} parts: call `bash tools/lease.sh keep` with each of .carry/1 … .carry/{number}, then `setup`")
+    print(f"{number} parts: `bash tools/lease.sh keep` with each of .carry/1 … {number}, then `setup`")
 
 
 if __name__ == "__main__":
