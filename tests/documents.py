@@ -1,5 +1,6 @@
 """README and docs, taken apart: blocks of code, the commands in them, and the code in sentences."""
 
+import json
 import re
 import shlex
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGES = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+NOTEBOOKS = sorted(f"examples/{path.name}" for path in (ROOT / "examples").glob("*.ipynb"))
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _SPAN = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 
@@ -34,7 +36,16 @@ def read(page):
 
 
 def blocks(page):
-    """The fenced blocks of a page."""
+    """The fenced blocks of a page, or the cells of a notebook."""
+    if page.endswith(".ipynb"):
+        cells = [cell for cell in json.loads(read(page))["cells"] if cell["cell_type"] == "code"]
+        texts = ["".join(cell["source"]) for cell in cells]
+        return [
+            Block("console", re.sub("^!", "$ ", text, flags=re.MULTILINE))
+            if text.startswith("!")
+            else Block("python", text)
+            for text in texts
+        ]
     return [Block(*found) for found in _BLOCK.findall(read(page))]
 
 

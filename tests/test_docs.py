@@ -13,7 +13,7 @@ from pkgutil import resolve_name
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from documents import PAGES, ROOT, blocks, read, spans
+from documents import NOTEBOOKS, PAGES, ROOT, blocks, read, spans
 from live_server import running
 from scored_pairs import make_pairs, write_pairs, write_sts
 
@@ -123,6 +123,7 @@ def reader(folder, monkeypatch, tiny_folder, backbone, sentences, callable_encod
     monkeypatch.setattr(importlib.import_module("rankencoder.cli.label"), "_ask", answer_by_similarity)
     names = {"__name__": "page", "my_api_client": callable_encoder, "texts": sentences[:20]}
     monkeypatch.setattr("rankencoder.distillation.agreement._SECONDS", 0.01)
+    monkeypatch.setattr("rankencoder.demo.docstrings.sentences", lambda _: iter(sentences))
     with ExitStack() as stack:
         listen_for_a_moment(monkeypatch, stack, stands_for)
         yield Reader(run_cli, capsys, names, stands_for, trained)
@@ -187,7 +188,7 @@ def is_followed(page):
 
 
 @pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
-@pytest.mark.parametrize("page", list(filter(is_followed, PAGES)))
+@pytest.mark.parametrize("page", [*filter(is_followed, PAGES), *NOTEBOOKS])
 def test_what_a_page_says_works(page, reader):
     reader.names |= before(page)
     for block in blocks(page):
@@ -217,6 +218,8 @@ def test_what_a_page_says_works(page, reader):
         ]
     if page == "README.md":
         assert reader.printed[0].startswith("(3, ")
+    if page == "examples/distill.ipynb":
+        assert [line.split(":")[0] for line in reader.printed[1:3]] == ["before", "after"]
     if page == "docs/distill.md":
         told = [out for out in reader.outputs if "to its teachers" in out]
         assert len(told) == 8
