@@ -122,3 +122,21 @@ def test_the_demo_wants_docstrings(run_cli, tmp_path):
     assert status == 2
     assert err.count("\n") == 1
     assert "0 docstring sentences" in err
+
+
+@pytest.mark.filterwarnings("ignore::rankencoder.errors.ReferenceWarning")
+def test_the_playground_is_made_once(tmp_path, monkeypatch, tiny_folder, sentences):
+    from rankencoder import RankIndex
+    from rankencoder.demo import playground
+
+    monkeypatch.setenv("RANKENCODER_CACHE", str(tmp_path))
+    monkeypatch.setattr(playground, "bundled_encoder", lambda: tiny_folder)
+    monkeypatch.setattr(docstrings, "sentences", lambda _: iter(sentences[:900]))
+    model, index = playground.make_playground()
+    hits = RankIndex.load(index).search(sentences[3], k=1)
+    assert sorted(hits[0].text.split()) == sorted(sentences[3].split())  # static encoders know no order
+    monkeypatch.setattr(playground, "distill", None)  # would fail if it were called again
+    assert playground.make_playground() == (model, index)
+    (tmp_path / "playground/ready").unlink()  # as if interrupted while indexing
+    playground.make_playground()
+    assert len(RankIndex.load(index)) == len(set(sentences[:900]))

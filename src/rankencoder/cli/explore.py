@@ -13,8 +13,12 @@ from rankencoder.cli.options import Device, Host, Index, Port
 
 def explore(
     model: Annotated[
-        str, typer.Argument(help="A RankEncoder, a training run or, with an index, a plain encoder.")
-    ],
+        str | None,
+        typer.Argument(
+            help="A RankEncoder, a training run or, with an index, a plain encoder. "
+            "[default: the demo's encoder and docstrings]"
+        ),
+    ] = None,
     index: Index = None,
     labels: Annotated[
         Path | None,
@@ -26,9 +30,11 @@ def explore(
 ) -> None:
     """Show a model on a page: compare sentences live, maps of both spaces, search, labelling.
 
-    Works offline. Ctrl-C ends it.
+    Without a model, it first distils one on the docstrings of your Python, once. Ctrl-C ends it.
 
     Examples:
+    - `rankencoder explore`
+
     - `rankencoder explore my-encoder`
 
     - `rankencoder explore my-encoder --index my-index --port 8080`
@@ -37,6 +43,14 @@ def explore(
 
     """
     from rankencoder import explorer
+    from rankencoder.errors import InputError
 
     prepare()
+    if model is None:
+        if index is not None:
+            raise InputError("no model: give the one that the index was made with")
+        from rankencoder.demo.playground import make_playground
+
+        folder, index = make_playground()
+        model = str(folder)
     explorer.explore(model, index, labels=labels, host=host, port=port, device=device)
