@@ -37,8 +37,9 @@ def fit_curve(model: RankEncoder | Encoder, labels: str | Path) -> ThresholdCurv
             return sitting.curve()
         message = f"{path} was drawn for {sitting.pool.name}: the intervals for {model.name} are wider"
         warnings.warn(message, LabelWarning, stacklevel=2)
-    a, b = (model.encode([pair[side] for pair in pairs]).astype(np.float64) for side in (0, 1))
-    answers, populations = answers_of_sample((a * b).sum(axis=1), same, weights)
+    a, b = model.encode([pair.a for pair in pairs]), model.encode([pair.b for pair in pairs])
+    similarities = (a * b).sum(axis=1, dtype=np.float64)
+    answers, populations = answers_of_sample(similarities, same, weights)
     return make_curve(answers, model.fingerprint(), model.name, populations=populations)
 
 
