@@ -18,6 +18,7 @@ from rankencoder.training.run_settings import (
     GivenSettings,
     RunSettings,
     setting,
+    show_defaults,
 )
 from rankencoder.training.settings_file import merge_settings
 from rankencoder.training.settings_model import validate
@@ -150,13 +151,4 @@ def default_text(name: str) -> str:
     """
     default = DistillConfig.model_fields[name].default
     others = {kind.split()[0]: recipe[name] for kind, recipe in RECIPES.items() if name in recipe}
-    texts = [_shown(default), *(f"{kind}: {_shown(value)}" for kind, value in others.items())]
-    return "; ".join(text for text in texts if text)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, list):
-        return ""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return "; ".join(show_defaults(default, others))

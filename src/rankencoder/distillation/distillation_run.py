@@ -29,7 +29,7 @@ from rankencoder.distillation.distill_card import write_card
 from rankencoder.distillation.distill_config import IN_PLACE, DistillConfig, GivenDistillation, Kind
 from rankencoder.distillation.layer_student import drop_layers
 from rankencoder.distillation.sentence_vectors import SentenceVectors, describe_origin
-from rankencoder.distillation.static_student import TakenRows, make_static
+from rankencoder.distillation.static_student import make_static
 from rankencoder.distillation.student_sources import load_student
 from rankencoder.distillation.teacher_sources import (
     is_file,
@@ -223,11 +223,11 @@ class DistillationRun:
         if self.kind == "static":
             number = static_teacher(self.config)
             opened = open_teacher(self.config.teacher[number], self.objects.get(number), self.config)
-            known = TakenRows(self._teacher(number), np.array(self.taught.rows["row"]))
             return make_static(
                 opened if isinstance(opened, Encoder) else Encoder(opened, batch_size=BATCH),
                 self.taught,
-                known,
+                self._teacher(number),
+                np.array(self.taught.rows["row"]),
                 dim=self.config.dim,
                 tokenizer=tokenizer_of(opened),
                 progress=self.progress,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import string
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,42 +29,11 @@ _UNKNOWN = "[UNK]"
 _READ = 8192  # sentences at a time
 
 
-class VectorRows(Protocol):
-    """Vectors that are read a few rows at a time: an array, or some rows of one on disk."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Rows and dimensions."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, rows: slice, /) -> np.ndarray: ...
-
-
-@dataclass(frozen=True)
-class TakenRows:
-    """Some rows of a table on disk, none of them in memory."""
-
-    table: np.ndarray
-    rows: np.ndarray
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Rows and dimensions."""
-        return len(self.rows), self.table.shape[1]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, rows: slice, /) -> np.ndarray:
-        return np.asarray(self.table[self.rows[rows]])
-
-
 def make_static(
     teacher: Encoder,
     sentences: Iterable[str],
-    vectors: VectorRows | None = None,
+    vectors: np.ndarray | None = None,
+    rows: np.ndarray | None = None,
     *,
     dim: int = 256,
     tokenizer: Any = None,
@@ -75,7 +43,7 @@ def make_static(
 
     :param sentences: The corpus. It is read more than once: pass a list, say.
     :param vectors: The teacher's vectors of these sentences, if they are known: with them, tokens also learn
-        from the sentences that they occur in.
+        from the sentences that they occur in. With ``rows``, those rows of a larger table.
     :param dim: Dimensions, at most those of the teacher.
     :param tokenizer: Whose tokens to keep; by default the teacher's, if it has one.
     """
@@ -88,7 +56,7 @@ def make_static(
     weights = sif_weights(token_shares(tokenizer, sentences))
     found = token_vectors(teacher, tokenizer, progress=progress)
     if vectors is not None:
-        found += _CONTEXT * context_vectors(tokenizer, sentences, vectors)
+        found += _CONTEXT * context_vectors(tokenizer, sentences, vectors, rows)
     if dim > (most := min(found.shape)):
         warnings.warn(
             f"the static student has {most} dimensions, not {dim}: its teacher's vectors have no more",
@@ -146,14 +114,17 @@ def token_texts(tokenizer: Tokenizer) -> list[str]:
     return [token.removeprefix(prefix) or token for token in _in_order(tokenizer)]
 
 
-def context_vectors(tokenizer: Tokenizer, sentences: Iterable[str], vectors: VectorRows) -> np.ndarray:
+def context_vectors(
+    tokenizer: Tokenizer, sentences: Iterable[str], vectors: np.ndarray, rows: np.ndarray | None = None
+) -> np.ndarray:
     """Return how the sentences with a token differ from all: unit(mean of theirs - mean of all), or zero."""
     from sklearn.preprocessing import normalize
 
+    rows = np.arange(len(vectors)) if rows is None else rows
     sums = np.zeros((tokenizer.get_vocab_size(), vectors.shape[1]), np.float32)
     counts, total, read = np.zeros(len(sums)), np.zeros(vectors.shape[1]), 0
     for bags in _bags(tokenizer, sentences):
-        part = np.asarray(vectors[read : read + bags.shape[0]], np.float32)
+        part = np.asarray(vectors[rows[read : read + bags.shape[0]]], np.float32)
         read += bags.shape[0]
         if len(part) != bags.shape[0]:
             break
@@ -161,8 +132,8 @@ def context_vectors(tokenizer: Tokenizer, sentences: Iterable[str], vectors: Vec
         sums += occurs.T @ part
         counts += occurs.sum(axis=0)
         total += part.sum(axis=0)
-    if read != len(vectors):
-        raise InputError(f"{len(vectors):,} vectors do not match the corpus: pass one for each sentence")
+    if read != len(rows):
+        raise InputError(f"{len(rows):,} vectors do not match the corpus: pass one for each sentence")
     context = sums - counts[:, None] * (total / read)
     context[counts == read] = 0  # where rounding errors are all that differs
     return np.asarray(normalize(context), np.float32)

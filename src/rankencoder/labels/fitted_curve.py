@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rankencoder.encoder_sources import encoder_folder, rankencoder_folder, split_prompt
 from rankencoder.errors import LabelWarning
-from rankencoder.evaluation.pairwise import encode_pairs
 from rankencoder.labels.label_answers import answers_of_sample, read_labels
 from rankencoder.labels.sitting import Sitting, pool_file
 from rankencoder.labels.threshold_curve import ThresholdCurve, make_curve, stored_curve
-from rankencoder.model import RankEncoder
 
 if TYPE_CHECKING:
     from rankencoder.encoders import Encoder
+    from rankencoder.model import RankEncoder
 
 
 def fit_curve(model: RankEncoder | Encoder, labels: str | Path) -> ThresholdCurve:
@@ -38,16 +37,10 @@ def fit_curve(model: RankEncoder | Encoder, labels: str | Path) -> ThresholdCurv
             return sitting.curve()
         message = f"{path} was drawn for {sitting.pool.name}: the intervals for {model.name} are wider"
         warnings.warn(message, LabelWarning, stacklevel=2)
-    answers, populations = answers_of_sample(_similarities(model, pairs), same, weights)
+    a, b = model.encode([pair.a for pair in pairs]), model.encode([pair.b for pair in pairs])
+    similarities = (a * b).sum(axis=1, dtype=np.float64)
+    answers, populations = answers_of_sample(similarities, same, weights)
     return make_curve(answers, model.fingerprint(), model.name, populations=populations)
-
-
-def _similarities(model: RankEncoder | Encoder, pairs: list[Any]) -> np.ndarray:
-    is_blended = isinstance(model, RankEncoder)
-    encoded = encode_pairs(model.encoder if is_blended else model, pairs)  # type: ignore[union-attr, arg-type]
-    vectors = model.blend(encoded.vectors) if isinstance(model, RankEncoder) else encoded.vectors
-    ends = encoded.pairs.T
-    return np.asarray((vectors[ends[0]] * vectors[ends[1]]).sum(dim=1).cpu().double().numpy())
 
 
 def curve_folder(name: str | None) -> Path | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from rankencoder.errors import InputError
 from rankencoder.io.pairs import ScoredPair, read_scored_pairs, read_weights
-from rankencoder.labels.pair_pool import BINS, check_spread
+from rankencoder.labels.pair_pool import BINS, cut_bins
 from rankencoder.labels.same_posterior import Answers
 
 FEWEST = 20  # answers that say anything about a threshold
@@ -43,10 +43,8 @@ def answers_of_sample(
     Pairs of different weights that share a bin count as their effective number, (Σw)²/Σw². The sizes of bins
     are drawn by the Bayesian bootstrap (Rubin, 1981).
     """
-    low, high = check_spread(similarities)
+    edges, places = cut_bins(similarities)
     weights = weights / weights.max()
-    edges = np.linspace(low, high + 1e-6, BINS + 1)
-    places = np.clip(np.searchsorted(edges, similarities, side="right") - 1, 0, BINS - 1)
     total, squares, yes = (np.bincount(places, w, BINS) for w in (weights, weights**2, weights * same))
     asked = total**2 / np.maximum(squares, 1e-12)
     drawn = np.random.default_rng(seed).exponential(size=(_DRAWS, len(weights))) * weights

@@ -72,9 +72,7 @@ class PairPool:
         :param per_bin: Pairs of a bin that can be asked, at most.
         """
         rng = np.random.default_rng(about.get("seed", 0))
-        low, high = check_spread(similarities)
-        edges = np.linspace(low, high + max(1e-6, 1e-6 * abs(high)), BINS + 1)
-        places = np.clip(np.searchsorted(edges, similarities, side="right") - 1, 0, BINS - 1)
+        edges, places = cut_bins(similarities)
         bins = []
         for number in range(BINS):
             chosen: dict[frozenset[str], Candidate] = {}
@@ -175,14 +173,15 @@ class PairPool:
         return pool, stored
 
 
-def check_spread(similarities: np.ndarray) -> tuple[float, float]:
-    """Return the lowest and the highest similarity, or refuse those that no threshold can part."""
+def cut_bins(similarities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the edges of bins of equal width, ``[BINS + 1]``, and the bin of each similarity."""
     if not np.isfinite(similarities).all():
         raise InputError("some similarities are not finite numbers: check the encoder")
     low, high = float(similarities.min()), float(similarities.max())
     if high - low < 1e-4:
         raise InputError(f"all pairs have the same similarity ({low:.4f}): no threshold can part them")
-    return low, high
+    edges = np.linspace(low, high + max(1e-6, 1e-6 * abs(high)), BINS + 1)
+    return edges, np.clip(np.searchsorted(edges, similarities, side="right") - 1, 0, BINS - 1)
 
 
 def _flat(text: str) -> str:

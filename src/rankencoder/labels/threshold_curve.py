@@ -18,8 +18,7 @@ from rankencoder.labels.same_posterior import Answers, SamePosterior
 STORED = "same.json"
 """Where a curve is kept, in the folder of its model or index."""
 
-SURE = 0.9  # how likely a promise is kept
-_LEVEL = 0.95  # what the posterior must say for that: choosing a threshold is optimistic
+_LEVEL = 0.95  # of the posterior, for a promise that is kept 9 times in 10: choosing is optimistic
 _SUPPORT = 10  # answers at or above a threshold that may be chosen
 _DRAWS = 2000
 _BANDS = ("precision", "recall", "probability")

@@ -29,6 +29,7 @@ from rankencoder.training.run_settings import (
     ScoredPairs,
     Seed,
     setting,
+    show_defaults,
 )
 from rankencoder.training.settings_file import merge_settings
 from rankencoder.training.settings_model import validate
@@ -202,13 +203,4 @@ def default_text(name: str) -> str:
     default = field.default
     about: Any = field.json_schema_extra
     others = {key: chosen[name] for key, chosen in PRESETS.items() if chosen.get(name, default) != default}
-    texts = [_shown(default), *(f"{preset}: {_shown(value)}" for preset, value in others.items())]
-    return "; ".join(text for text in (*texts, "or the method's" * about["by_method"]) if text)
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, list | dict):
-        return ", ".join(value)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return "; ".join([*show_defaults(default, others), *["or the method's"] * about["by_method"]])

@@ -19,8 +19,10 @@ from transformers import set_seed
 
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
+from rankencoder.forms import ExactForm
 from rankencoder.io.manifest import check_manifest, folder_entries
 from rankencoder.io.storage import new_file, read_json, write_json
+from rankencoder.model import RankEncoder
 from rankencoder.reference import Reference
 from rankencoder.training.checks import check_batches, check_compile
 from rankencoder.training.config import Given
@@ -43,7 +45,6 @@ from rankencoder.training.sentences import (
     warn_if_few,
 )
 from rankencoder.training.teaching.rankencoder_loss import RankEncoderLoss
-from rankencoder.training.teaching.students import write_rankencoder
 from rankencoder.training.teaching.targets import Targets
 from rankencoder.training.teaching.teachers import (
     BATCH,
@@ -187,17 +188,18 @@ class Execution:
                 )
 
     def _write_rankencoder(self, step: WriteRankEncoder) -> None:
-        if self.is_main:
-            write_rankencoder(
-                Encoder(self.folder / "encoder", device=self.device, batch_size=BATCH),
-                Reference.load(self._teachers[0]),
-                self.folder / step.output,
-                beside=self.work / "own-reference",
-                progress=self.progress,
-                normalize=self.plan.config.normalize_reference,
-                form=self.plan.config.form,
-                rank_weight=step.rank_weight,
-            )
+        """Write E2 with the reference corpus that was drawn for its teachers, encoded by itself (Eq. 7)."""
+        if not self.is_main:
+            return
+        config, beside = self.plan.config, self.work / "own-reference"
+        student = Encoder(self.folder / "encoder", device=self.device, batch_size=BATCH)
+        drawn = Reference.load(self._teachers[0]).sentences
+        own = Reference.build(student, drawn, size=len(drawn), progress=self.progress, resume_beside=beside)
+        model = RankEncoder(student, own, form=config.form, rank_weight=step.rank_weight, progress=False)
+        if not config.normalize_reference:
+            lengths = student.raw(own.sentences, progress=self.progress).norm(dim=1)
+            model.form = ExactForm(model.form.reference, lengths)
+        model.save(self.folder / step.output)
 
     def _close(self) -> None:
         """Write record and picture, and delete checkpoints and vectors."""

@@ -64,6 +64,20 @@ def setting(
     return Field(default, description=help, json_schema_extra=about, **bounds)
 
 
+def show_defaults(default: Any, others: Mapping[str, Any]) -> list[str]:
+    """Return a default and those that go before it, by name, as help and documentation show them."""
+    texts = [_shown(default), *(f"{name}: {_shown(value)}" for name, value in others.items())]
+    return [text for text in texts if text]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list | dict):
+        return ", ".join(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 class RunSettings(Settings):
     """The settings that every training has: its data, the loop and the machine."""
 
