@@ -555,6 +555,7 @@ def test_index_and_search_commands(run_cli, tiny_saved, tmp_path):
 
 
 def test_commands_tell_in_one_line(run_cli, tiny_saved, tmp_path, corpus_file):
+    RankIndex.create(tiny_saved, tmp_path / "i")
     for arguments, message in (
         (("search", tmp_path / "none", "x"), "no such folder"),
         (("index", tmp_path / "none", corpus_file, "-o", tmp_path / "i"), "cannot load encoder"),
@@ -628,3 +629,16 @@ def test_an_index_that_cannot_be_written_is_searched(index, monkeypatch):
     monkeypatch.setattr("rankencoder.search.index_folder.write_json", refuse)
     assert [hit.percentile for hit in index.search(QUERY)] == pytest.approx(expected)
     assert not stored.exists()
+
+
+def test_a_first_index_that_fails_leaves_nothing(tmp_path, run_cli, tiny_folder):
+    (tmp_path / "bad.jsonl").write_text('{"text": "One sentence."}\nno JSON\n')
+    code, _, err = run_cli("index", tiny_folder, tmp_path / "bad.jsonl", "-o", tmp_path / "index")
+    assert code == 2, err
+    assert not (tmp_path / "index").exists()
+    with pytest.raises(InputError):
+        RankIndex.build(tiny_folder, tmp_path / "bad.jsonl", tmp_path / "index")
+    assert not (tmp_path / "index").exists()
+    RankIndex.build(tiny_folder, ["One sentence."], tmp_path / "index")
+    assert run_cli("index", tiny_folder, tmp_path / "bad.jsonl", "-o", tmp_path / "index")[0] == 2
+    assert len(RankIndex.load(tmp_path / "index")) == 1

@@ -53,10 +53,11 @@ def index(
 
     """
     prepare(model)
+    from rankencoder.search.index_folder import IndexFolder
     from rankencoder.search.rank_index import RankIndex
 
     settings: dict[str, Any] = {"column": reading, "progress": True}
-    with connected(ray, workers) as cluster:
+    with connected(ray, workers) as cluster, IndexFolder(output).removed_if_empty():
         made = RankIndex.create(model, output, table=table, device=device, batch_size=batch_size)
         if cluster is None:
             counts = made.add(corpus, **settings)

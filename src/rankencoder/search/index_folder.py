@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from rankencoder.io.storage import (
     write_tensors,
 )
 from rankencoder.search.calibration import Calibration
+from rankencoder.search.table import LanceRows
 
 CONFIG = "index.json"
 _PROBE = "probe.safetensors"
@@ -62,6 +65,17 @@ class IndexFolder:
         if self.path.exists() and not begun and (not self.path.is_dir() or any(self.path.iterdir())):
             raise InputError(f"{self.path} is something else: choose another name for the index")
         self.path.mkdir(parents=True, exist_ok=True)
+
+    @contextmanager
+    def removed_if_empty(self) -> Iterator[None]:
+        """Remove a folder that was not there before, if the block fails before anything was added."""
+        was_there = self.path.exists()
+        try:
+            yield
+        except InputError:
+            if not was_there and self.exists() and not len(LanceRows(self.read()[0].table or str(self.path))):
+                shutil.rmtree(self.path)
+            raise
 
     def write(self, about: About, probe: np.ndarray) -> None:
         """Write what the index is made with; `CONFIG` makes the folder an index, so it comes after that."""

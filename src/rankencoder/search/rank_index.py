@@ -131,8 +131,9 @@ class RankIndex:
 
         :param settings: As for `add`.
         """
-        index = cls.create(model, folder, table=table, device=device, batch_size=batch_size)
-        index.add(corpus, **settings)
+        with IndexFolder(folder).removed_if_empty():
+            index = cls.create(model, folder, table=table, device=device, batch_size=batch_size)
+            index.add(corpus, **settings)
         index.optimize()
         return index
 
