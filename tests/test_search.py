@@ -555,7 +555,7 @@ def test_index_and_search_commands(run_cli, tiny_saved, tmp_path):
 
 
 def test_commands_tell_in_one_line(run_cli, tiny_saved, tmp_path, corpus_file):
-    RankIndex.create(tiny_saved, tmp_path / "i")
+    assert run_cli("index", tiny_saved, corpus_file, "-o", tmp_path / "i")[0] == 0
     for arguments, message in (
         (("search", tmp_path / "none", "x"), "no such folder"),
         (("index", tmp_path / "none", corpus_file, "-o", tmp_path / "i"), "cannot load encoder"),
