@@ -333,3 +333,18 @@ def test_a_key_that_an_earlier_row_had_is_null(tmp_path):
     ]
     with pytest.raises(InputError, match=r"line 1: no column 'never'"):
         read(tmp_path / "a.jsonl", keep=("never",))
+
+
+@pytest.mark.parametrize(
+    ("lines", "header"),
+    [
+        (["ticket", "How do I reset my password?", "Where is my order?"], True),
+        (["Support question", "How do I reset my password?", "Where is my order?"], True),
+        (["Cancel my order", "How do I reset my password?", "Where is my order?"], False),
+        (["Berlin", "Paris", "London"], False),
+        (["text", "Paris", "London"], True),
+    ],
+)
+def test_a_single_column_of_text_has_a_header_if_it_is_shorter(tmp_path, lines, header):
+    path = write(tmp_path, "\n".join(lines).encode(), "one.csv")
+    assert [row.text for row in read_sentences(path)] == lines[header:]

@@ -119,6 +119,9 @@ def _has_header(rows: list[list[str]], column: str | None) -> bool:
     cells = [(cell, found) for cell, found in zip(first, below, strict=True) if cell]
     if any(_VALUE.fullmatch(cell) or cell in found for cell, found in cells):
         return False
+    if len(first) == 1:  # texts alone: a name is shorter than they are
+        lengths = sorted(len(text.split()) for text in below[0])
+        return bool(lengths) and len(first[0].split()) < min(3, lengths[len(lengths) // 2])
     has_values = any(found and all(map(_VALUE.fullmatch, found)) for _, found in cells)
     return bool(cells) and all(
         _NAME.fullmatch(cell) and len(cell.split()) < 5 and (has_values or not cell.endswith("."))
