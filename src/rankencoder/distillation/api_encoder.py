@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from rankencoder.errors import InputError, first_line, shorten
+from rankencoder.errors import InputError, MissingExtraError, first_line, shorten
 from rankencoder.fingerprints import digest
 from rankencoder.io.storage import cache_root
 from rankencoder.io.stored_vectors import StoredVectors, sentence_key
@@ -72,7 +72,7 @@ class ApiEncoder:
         try:
             import openai
         except ImportError as error:
-            raise InputError("an API needs openai: pip install 'rankencoder[api]'") from error
+            raise MissingExtraError("an API needs openai", "api") from error
         self.model, self.name = model, f"openai:{model}"
         self.requests, self.batch = requests, batch
         self.url = _check_address(

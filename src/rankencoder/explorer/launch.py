@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
     from rankencoder.model import RankEncoder
@@ -37,7 +37,7 @@ def explore(
     :param name: What to call the model, if not by its folder.
     """
     if importlib.util.find_spec("gradio") is None:
-        raise InputError("explore needs gradio: pip install 'rankencoder[explore]'")
+        raise MissingExtraError("explore needs gradio", "explore")
     if labels is not None and index is None:
         raise InputError("labelling needs sentences to ask about: give an `index`")
     from rankencoder import web_process

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankencoder.errors import InputError, first_line
+from rankencoder.errors import InputError, MissingExtraError, first_line
 from rankencoder.fingerprints import digest
 from rankencoder.io.files import file_name
 from rankencoder.io.storage import new_file
@@ -33,7 +33,7 @@ def run_mteb(
     try:
         import mteb
     except ImportError as error:
-        raise InputError("mteb tasks need mteb: pip install 'rankencoder[mteb]'") from error
+        raise MissingExtraError("mteb tasks need mteb", "mteb") from error
     try:
         chosen = [mteb.get_task(task) if isinstance(task, str) else task for task in tasks]
     except KeyError as error:  # it names the nearest

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, MissingExtraError
 from rankencoder.io.files import Sentence
 from rankencoder.io.read_options import ReadOptions
 
@@ -59,7 +59,7 @@ def make_splitter(split: Any) -> Callable[[str], list[str]]:
     try:
         from sentencex import segment
     except ImportError as error:
-        raise InputError("splitting needs sentencex: pip install 'rankencoder[split]'") from error
+        raise MissingExtraError("splitting needs sentencex", "split") from error
     return partial(segment, language or "en")
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, MissingExtraError
 
 CONFIG = "rankencoder.json"  # of a saved RankEncoder
 RUN = "rankencoder-run.json"  # the record of a training
@@ -280,7 +280,7 @@ def import_pyarrow() -> tuple[Any, Any]:
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise InputError("tables need pyarrow: pip install 'rankencoder[data]'") from error
+        raise MissingExtraError("tables need pyarrow", "data") from error
     return pa, pq
 
 

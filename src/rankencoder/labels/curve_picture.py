@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rankencoder.errors import InputError
+from rankencoder.errors import MissingExtraError
 from rankencoder.io.storage import new_file
 from rankencoder.labels.threshold_curve import ThresholdCurve
 
@@ -19,7 +19,7 @@ def draw_curve(curve: ThresholdCurve, at: int | None, path: Path) -> None:
         from matplotlib import rc_context
         from matplotlib.figure import Figure  # draws without a window, and knows nothing of pyplot
     except ImportError as error:
-        raise InputError("a curve needs matplotlib: pip install 'rankencoder[report]'") from error
+        raise MissingExtraError("a curve needs matplotlib", "report") from error
     with rc_context({"svg.hashsalt": "rankencoder"}), new_file(path) as temporary:
         figure = Figure(figsize=(6.5, 4), dpi=100, layout="constrained")
         axes = figure.add_subplot()

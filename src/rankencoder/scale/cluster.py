@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
-from rankencoder.errors import InputError, first_line
+from rankencoder.errors import InputError, MissingExtraError, first_line
 
 _READING = 0.25  # of a CPU: reading mostly waits
 _ENCODING = 0.75  # so that each CPU has an encoder, and a reader that feeds it
@@ -31,7 +31,7 @@ class RayCluster:
             import ray
             import ray.data
         except ImportError as error:
-            raise InputError("a cluster needs Ray: pip install 'rankencoder[ray]'") from error
+            raise MissingExtraError("a cluster needs Ray", "ray") from error
         self.ray = ray
         self.address = address
         self._workers = workers

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rankencoder.errors import InputError, first_line
+from rankencoder.errors import InputError, MissingExtraError, first_line
 from rankencoder.search.filters import quote, to_sql
 from rankencoder.search.index_rows import NUMBER, OWN
 
@@ -185,5 +185,5 @@ def import_lancedb() -> tuple[Any, Any]:
         import lancedb
         import pyarrow as pa
     except ImportError as error:
-        raise InputError("an index needs lancedb: pip install 'rankencoder[search]'") from error
+        raise MissingExtraError("an index needs lancedb", "search") from error
     return lancedb, pa

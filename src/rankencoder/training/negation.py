@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, MissingExtraError
 from rankencoder.io.storage import cache_root, import_pyarrow, new_file
 from rankencoder.progress import Progress
 
@@ -66,7 +66,7 @@ def load_parser(name: str) -> Language:
     try:
         import spacy
     except ImportError as error:
-        raise InputError("SNCSE negates sentences with spaCy: pip install 'rankencoder[sncse]'") from error
+        raise MissingExtraError("SNCSE negates sentences with spaCy", "sncse") from error
     try:
         parser = spacy.load(name, exclude=["ner"])
     except OSError as error:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, MissingExtraError
 from rankencoder.training.config import Given, read_given
 from rankencoder.training.gather import is_first_process
 from rankencoder.training.run_settings import is_in_memory
@@ -125,4 +125,4 @@ def need_libraries(work: str, *names: str) -> None:
         try:
             importlib.import_module(name)
         except ImportError as error:
-            raise InputError(f"{work} needs {error.name}: pip install 'rankencoder[train]'") from error
+            raise MissingExtraError(f"{work} needs {error.name}", "train") from error
