@@ -31,8 +31,8 @@ def render(sections: Sequence[Section], title: str, format: str) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["svg"] = lambda figure: Markup(to_svg(figure))  # escapes the text within itself
     environment.filters |= {
-        "svg": lambda figure: Markup(to_svg(figure)),  # escapes the text within itself
         "commands": lambda text: Markup(_COMMAND.sub(r"<code>\1</code>", str(escape(text)))),
         "md": escape_markdown,
     }
