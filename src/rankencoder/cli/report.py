@@ -19,9 +19,12 @@ def report(
         Path, typer.Option("--output", "-o", help="File to write; one that ends in .md is Markdown.")
     ] = Path("report.html"),
     aggregation: Aggregation = "all",
+    papers: Annotated[
+        bool, typer.Option("--papers", help="Add the paper's published figures, of BERT-base.")
+    ] = False,
     overwrite: Overwrite = False,
 ) -> None:
-    """Report on one page whether rank vectors help, what to use, and why.
+    """Report on one page which encoder and similarity is best, and whether the difference is real.
 
     The page needs nothing else: send it on, print it, read it in light or dark.
 
@@ -39,5 +42,5 @@ def report(
     if output.exists() and not overwrite and not is_report(output):
         raise InputError(f"{output} already exists and is no report: choose another name or set `overwrite`")
     format = "md" if output.suffix.lower() in (".md", ".markdown") else "html"
-    make(list(results), output, format=format, aggregation=aggregation)
+    make(list(results), output, format=format, aggregation=aggregation, papers=papers)
     typer.echo(str(output))

@@ -23,14 +23,16 @@ def report(
     *,
     format: str = "html",
     aggregation: str = "all",
+    papers: bool = False,
 ) -> str | Path:
-    """Report whether rank vectors help, what to use, and everything that an evaluation measured.
+    """Report which encoder and which similarity is best, and whether the difference is real.
 
     :param results: What `evaluate` returned or wrote: files, folders of them, or
         the results themselves.
     :param output: The file to write; replaced where it exists.
     :param format: "html", one page that needs nothing else, or "md", GitHub-flavoured Markdown.
     :param aggregation: Of sub-sets: "all" (over all pairs, the field's convention), "mean" or "wmean".
+    :param papers: Add the figures that the RankEncoder paper publishes for BERT-base.
     :return: The file, or without one the text.
     :raises InputError: If there are no results, or matplotlib or Jinja2 is not installed.
     """
@@ -45,7 +47,7 @@ def report(
     given = [given] if isinstance(given, (str, Path, Mapping)) else given
     found, aggregation = _read(given), check_aggregation(aggregation)
     try:
-        title, sections = report_sections(_joined(found), aggregation)
+        title, sections = report_sections(_joined(found), aggregation, papers=papers)
         text = render(sections, title, format)
     except _DAMAGED as error:
         if isinstance(error.__cause__, ImportError):

@@ -35,25 +35,9 @@ class View:
         return f"{self.label}, {self.role}" if self.role else self.label
 
     @property
-    def title(self) -> str:
-        """What to write above its part of a figure."""
-        return "" if self.is_alone else self.name
-
-    @property
     def run(self) -> str:
         """What to add where only one of several runs is shown."""
         return "" if len(self.members) == 1 else " (first run)"
-
-    @property
-    def is_ranked(self) -> bool:
-        """Whether there is a reference corpus, and so more than cosine."""
-        return "ranks" in self.rows
-
-    @property
-    def vectors(self) -> str:
-        """What to call the vectors of the rank part."""
-        name = self.similarity("ranks")
-        return "rank vectors" if name == "ranks" else f"{name} vectors"
 
     @property
     def subject(self) -> dict[str, Any]:
@@ -62,15 +46,16 @@ class View:
         return next(subject for subject in subjects if subject["role"] == self.role)
 
     @property
-    def about(self) -> str:
-        """What it is, in short."""
-        encoder = "/".join(clean(self.subject["encoder"]).rstrip("/").split("/")[-2:])
-        parts = [self.name, *([encoder] if encoder != self.label else [])]
-        if self.subject.get("dimension"):
-            parts.append(f"{self.subject['dimension']:,} dimensions")
-        if "reference" in self.subject:
-            parts.append(f"{self.subject['reference']['size']:,} reference sentences")
-        return " · ".join(parts)
+    def own_form(self) -> tuple[str, dict[str, Any]] | None:
+        """Name and settings of its rank form, if it has one."""
+        form = self.subject.get("form")
+        return form and (form["name"], form["settings"])
+
+    @property
+    def chosen(self) -> dict[str, Any] | None:
+        """The similarity that was chosen for it on dev pairs, by all of its runs."""
+        found = [choice["chosen"] for choice in self.parts("choice") if "chosen" in choice]
+        return found[0] if found and all(one == found[0] for one in found) else None
 
     def tell(self, text: str) -> str:
         """Return a sentence about it; its name only where there are others."""
@@ -109,12 +94,6 @@ def views(results: Sequence[Result], aggregation: str) -> list[View]:
             own = {row.kind: row for row in table if row.system in systems}
             found.append(View(clean(label) or "model", role, tuple(members), own))
     return [replace(found[0], is_alone=True)] if len(found) == 1 else found
-
-
-def common_name(views: Sequence[View], kind: str) -> str:
-    """Return what all encoders call a kind of similarity, or else the kind."""
-    names = {view.similarity(kind) for view in views}
-    return names.pop() if len(names) == 1 else kind
 
 
 def set_order(names: Sequence[str]) -> list[str]:

@@ -21,10 +21,12 @@ def origin_section(results: Sequence[Result]) -> Section:
     head = ["set", "pairs", "scores", "fingerprint", "source", "notes"]
     return Section(
         "origin",
+        "How this was made",
+        "Fingerprints are hashes of weights, sentences and scores: equal ones mean the same thing.",
         [
-            Table("Models", ["", ""], [_model(result) for result in results], words=True),
-            Table("Data", head, [Group("", data)], words=True),
-            Table("Runs", ["of", "command", "versions and machine"], [Group("", runs)], words=True),
+            Table("Models", ["", ""], [_model(result) for result in results], words=-1),
+            Table("Data", head, [Group("", data)], words=-1),
+            Table("Runs", ["of", "command", "versions and machine"], [Group("", runs)], words=-1),
         ],
     )
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import quote
 
 from rankencoder._version import __version__
 from rankencoder.errors import InputError
-from rankencoder.report.document import Section, to_csv
-from rankencoder.report.formatting import clean, number
+from rankencoder.report.document import Section
+from rankencoder.report.formatting import clean
 from rankencoder.report.svg_plots import to_svg
 
 _TEMPLATES = {"html": "page.html.jinja", "md": "report.md.jinja"}
@@ -32,10 +31,8 @@ def render(sections: Sequence[Section], title: str, format: str) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["svg"] = lambda figure: Markup(to_svg(figure))  # escapes the text within itself
     environment.filters |= {
-        "datum": _datum,
-        "data_url": lambda rows, head: f"data:text/csv;charset=utf-8,{quote(to_csv(head, rows))}",
-        "svg": lambda panel, ident: Markup(to_svg(panel, ident)),  # escapes the text within itself
         "commands": lambda text: Markup(_COMMAND.sub(r"<code>\1</code>", str(escape(text)))),
         "md": escape_markdown,
     }
@@ -63,9 +60,3 @@ def escape_markdown(text: object) -> str:
     plain = re.sub(r"(?i)\b(https?:|www\.)", rf"\1{_GLUE}", plain)
     plain = re.sub(r"^(#+|[-+=]|\d+[.)])(?=\s|$)", r"\\\1", plain)
     return re.sub(r"\\`((?:rankencoder|--)[^`\\]*)\\`", r"`\1`", plain)  # commands stay commands
-
-
-def _datum(value: object) -> str:
-    if isinstance(value, float):
-        return number(value, 3)
-    return "" if value is None else clean(value)

@@ -5,42 +5,41 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rankencoder.evaluation.results import Result
-from rankencoder.report.curves_section import curves_section
-from rankencoder.report.document import Section
+from rankencoder.report.answer import answer_tiles, find_answer
+from rankencoder.report.comparison_blocks import comparison_blocks, set_tables
+from rankencoder.report.document import Section, Tile, Tiles
 from rankencoder.report.encoder_views import views
-from rankencoder.report.gains_section import all_gains, gains_section
-from rankencoder.report.maps_section import maps_section
 from rankencoder.report.origin_section import origin_section
-from rankencoder.report.pair_sections import changed_section, neighbours_section
-from rankencoder.report.score_sections import (
-    cost_section,
-    similar_section,
-    space_section,
-    sts_section,
-    transfer_section,
-)
-from rankencoder.report.verdict_section import verdict_section
+from rankencoder.report.paper_section import paper_section
+from rankencoder.report.similarity_section import changed_section, choice_section
+from rankencoder.report.table_sections import cost_section, similar_section, transfer_section
+from rankencoder.report.yes_no_blocks import curve_figures, yes_no_tables
 
 _NAMED = 3  # models in the title
 
 
-def report_sections(results: Sequence[Result], aggregation: str) -> tuple[str, list[Section]]:
-    """Return what to call the models, and all sections, also those that were not measured."""
+def report_sections(
+    results: Sequence[Result], aggregation: str, *, papers: bool = False
+) -> tuple[str, list[Section]]:
+    """Return what to call the models, and the sections that were measured; the first is the answer."""
     seen = views(results, aggregation)
-    gains, over_first = all_gains(seen)
     labels = list(dict.fromkeys(view.label for view in seen))
     title = ", ".join(labels[:_NAMED]) + (f" and {len(labels) - _NAMED} more" if len(labels) > _NAMED else "")
-    return title, [
-        verdict_section(seen, gains, over_first),
-        sts_section(seen, aggregation),
-        gains_section(gains, over_first),
-        similar_section(seen),
-        space_section(seen),
-        neighbours_section(seen),
-        curves_section(seen),
-        maps_section(seen),
-        changed_section(seen),
-        transfer_section(seen),
-        cost_section(seen),
-        origin_section(results),
-    ]
+    answer = find_answer(seen)
+    if answer is None:
+        nothing = Tile("Use this", "not known", "No pairs were scored.")
+        tiles = Tiles([nothing], "Score some: `rankencoder evaluate MODEL --dev pairs.tsv`")
+        found = [Section("answer", "", "", [tiles])]
+    else:
+        main, tables = comparison_blocks(answer), set_tables(answer, seen, aggregation)
+        opened = [answer_tiles(answer), *main, *curve_figures(answer)]
+        more = [*tables, *yes_no_tables(answer)]
+        found = [
+            Section("answer", "", "", opened),
+            Section("sets", "Set by set", "Every similarity on every set that was scored.", more),
+            choice_section(seen),
+            changed_section(answer),
+        ]
+    found += [similar_section(seen), transfer_section(seen), cost_section(seen)]
+    found += [paper_section()] if papers else []
+    return title, [section for section in [*found, origin_section(results)] if section.blocks]

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 
 from rankencoder.errors import InputError
-from rankencoder.report.document import Panel
+from rankencoder.report.document import Figure
 
 COLOURS = {  # those of the page in light mode; in the page each is a variable, var(--ink) and so on
     "ink": "#16202a",
@@ -30,18 +30,18 @@ _CHANGES = (
 )
 
 
-def to_svg(panel: Panel, ident: str) -> str:
-    """Draw a panel as an SVG element, whose ids are unique in the page if ``ident`` is."""
+def to_svg(figure: Figure) -> str:
+    """Draw a figure as an SVG element, whose ids are unique in the page if the figure's is."""
     try:
         import matplotlib.style
-        from matplotlib.figure import Figure  # draws without a window, and knows nothing of pyplot
+        from matplotlib.figure import Figure as Canvas  # draws without a window, and knows nothing of pyplot
     except ImportError as error:
         raise InputError("a report needs matplotlib: pip install 'rankencoder[report]'") from error
     file = io.StringIO()
-    with matplotlib.style.context([_STYLE, {"svg.hashsalt": ident}]):
-        figure = Figure(figsize=(panel.width / 72, panel.height / 72), dpi=72, layout="constrained")
-        panel.draw(figure.add_subplot())
-        figure.savefig(file, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    with matplotlib.style.context([_STYLE, {"svg.hashsalt": figure.ident}]):
+        canvas = Canvas(figsize=(figure.width / 72, figure.height / 72), dpi=72, layout="constrained")
+        figure.draw(canvas.add_subplot())
+        canvas.savefig(file, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
     body = file.getvalue()
     body = body[body.index("<defs>") : body.rindex("</svg>")]
     for pattern, new in _CHANGES:
@@ -49,8 +49,8 @@ def to_svg(panel: Panel, ident: str) -> str:
     for name, colour in COLOURS.items():
         body = body.replace(colour, f"var(--{name})")
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" aria-label="{escape(panel.label)}" '
-        f'viewBox="0 0 {panel.width} {panel.height}">{body}</svg>'
+        '<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" '
+        f'aria-label="{escape(figure.caption)}" viewBox="0 0 {figure.width} {figure.height}">{body}</svg>'
     )
 
 
