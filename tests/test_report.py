@@ -1,31 +1,19 @@
 import copy
 import json
 import re
+import sys
 from html.parser import HTMLParser
 from urllib.parse import unquote
 
 import numpy as np
 import pytest
 
+from rankencoder.errors import InputError
 from rankencoder.evaluation.evaluator import evaluate
 from rankencoder.evaluation.result_rows import rows
 from rankencoder.report import paper_scores, report
 from rankencoder.report.rendering import escape_markdown
 
-SECTIONS = [
-    "verdict",
-    "sts",
-    "gains",
-    "similar",
-    "space",
-    "neighbours",
-    "curves",
-    "maps",
-    "words",
-    "transfer",
-    "cost",
-    "origin",
-]
 HOSTILE = [
     "<script>alert('x')</script> </title> & \"quoted\"",
     "=cmd|'/C calc'!A0",
@@ -413,3 +401,50 @@ def test_browser_fits_sorts_and_unfolds(open_page, several_text):
     assert tab.locator(".sortable tbody tr").last.locator("td").nth(2).text_content() == first
     tab.locator("#origin summary").click()
     assert tab.locator("#origin table").first.is_visible()
+
+
+def test_a_rival_that_scores_higher_but_was_not_chosen_is_named(ranked):
+    gold = np.array(next(iter(ranked["data"].values()))["gold"])
+    noise = np.random.default_rng(0).normal(size=len(gold))
+    changed = copy.deepcopy(ranked)
+    (name,) = ranked["data"]
+    for system, values in (("cosine", gold + 9 * noise), ("ranks", gold + 0.1 * noise)):
+        changed["sts"][system]["similarities"][name] = list(values)
+    text = unplotted([changed]).texts["answer"]
+    found = re.search(r"scores higher by ([\d.]+) points \(95% interval ([\d.]+) to ([\d.]+)\)", text)
+    value, low, high = map(float, found.groups())
+    assert 0 < low <= value <= high
+
+
+@pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
+def test_what_is_not_installed_is_named(package, ranked, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(InputError, match=rf"needs {package}: run pip install .*\[report\]'"):
+        report(ranked)
+    if package == "matplotlib":
+        assert "Use this" in report(ranked, format="md")
+
+
+def test_wrong_settings_are_one_line(ranked):
+    with pytest.raises(InputError, match="unknown format 'pdf'"):
+        report(ranked, format="pdf")
+    with pytest.raises(InputError, match="no results"):
+        report([])
+
+
+def test_published_averages_are_the_means_of_their_sets():
+    for name, scores in paper_scores.STS.items():  # as published, rounded
+        assert np.mean(scores[:-1]) == pytest.approx(scores[-1], abs=0.02), name
+
+
+def test_browser_light_dark_and_without_scripts(open_page, several_text):
+    colours = set()
+    for scheme in ("light", "dark"):
+        tab = open_page(several_text, color_scheme=scheme)
+        colours.add(tab.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert len(colours) == 2
+    plain = open_page(several_text, java_script_enabled=False)
+    assert plain.locator("#answer").is_visible()
+    plain.locator("#origin summary").focus()
+    plain.keyboard.press("Enter")
+    assert plain.locator("#origin table").first.is_visible()

@@ -12,7 +12,6 @@ import numpy as np
 from rankencoder.evaluation.pair_metrics import joint_name, metric_for
 from rankencoder.evaluation.result_rows import Row, averaged_sets
 from rankencoder.evaluation.statistics import Bootstrapped, Interval, mean_gain
-from rankencoder.evaluation.sts_data import DEV
 from rankencoder.report.document import Tile, Tiles
 from rankencoder.report.encoder_views import View
 from rankencoder.report.formatting import clean, listed, number, plural
@@ -134,17 +133,21 @@ def _compare(answer: Answer) -> list[str]:
     value, low, high = answer.difference(rival)
     gain = Interval(-value, -high, -low)
     name = rival.name if rival.view is not answer.best.view else rival.view.similarity(rival.kind)
-    points = f"{number(gain.value)} points (95% interval {number(gain.low)} to {number(gain.high)})"
     if gain.verdict == "better":
-        return [f"Better than {name} by {points}: a real difference."]
+        return [f"Better than {name} by {_points(gain)}: a real difference."]
     if gain.verdict == "worse":
-        return [f"{name} scores higher by {points[1:]}, but was not chosen on the dev pairs."]
-    text = f"No real difference from {name}: {points}."
+        lead = _points(answer.difference(rival))
+        return [f"{name} scores higher by {lead}, but was not chosen on the dev pairs."]
+    text = f"No real difference from {name}: {_points(gain)}."
     pairs = sum(len(answer.best.row.golds[one]) for one in answer.sets)
     needed = pairs * ((gain.high - gain.low) / 2 / max(abs(gain.value), 1e-9)) ** 2
     if needed < _MOST_PAIRS:
         text += f" About {number(float(f'{needed:.1g}'), 0)} pairs would settle it."
     return [text]
+
+
+def _points(gain: Interval) -> str:
+    return f"{number(gain.value)} points (95% interval {number(gain.low)} to {number(gain.high)})"
 
 
 def _chosen_on(answer: Answer) -> list[str]:
@@ -178,9 +181,10 @@ def _threshold(answer: Answer) -> Tile:
 def _next_step(answer: Answer) -> str:
     view, model = answer.best.view, answer.best.view.members[0]["model"]
     path = shlex.quote(clean(model["path"] or model["label"]))
-    dev = [about["source"] for name, about in view.members[0]["data"].items() if name not in DEV]
     chosen = view.chosen
     if chosen and chosen["rank_weight"] and answer.best.kind == "cosine":
+        data = view.members[0]["data"]
+        dev = [data[name]["source"] for name in view.parts("choice")[0]["pairs"] if name in data]
         files = " ".join(f"--dev {shlex.quote(clean(source))}" for source in dev)
         return (
             f"{clean(chosen['name'])} does better still on the pairs for choosing. "

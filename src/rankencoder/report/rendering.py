@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rankencoder._version import __version__
-from rankencoder.errors import InputError
+from rankencoder.errors import MissingExtraError
 from rankencoder.report.document import Section
 from rankencoder.report.formatting import clean
 from rankencoder.report.svg_plots import to_svg
@@ -23,7 +23,7 @@ def render(sections: Sequence[Section], title: str, format: str) -> str:
         from jinja2 import Environment, PackageLoader, StrictUndefined
         from markupsafe import Markup, escape
     except ImportError as error:
-        raise InputError("a report needs jinja2: pip install 'rankencoder[report]'") from error
+        raise MissingExtraError("a report needs jinja2", "report") from error
     environment = Environment(
         loader=PackageLoader("rankencoder", "report"),
         autoescape=format == "html",

@@ -7,7 +7,7 @@ import re
 from html import escape
 from pathlib import Path
 
-from rankencoder.errors import InputError
+from rankencoder.errors import MissingExtraError
 from rankencoder.report.document import Figure
 
 COLOURS = {  # those of the page in light mode; in the page each is a variable, var(--ink) and so on
@@ -36,7 +36,7 @@ def to_svg(figure: Figure) -> str:
         import matplotlib.style
         from matplotlib.figure import Figure as Canvas  # draws without a window, and knows nothing of pyplot
     except ImportError as error:
-        raise InputError("a report needs matplotlib: pip install 'rankencoder[report]'") from error
+        raise MissingExtraError("a report needs matplotlib", "report") from error
     file = io.StringIO()
     with matplotlib.style.context([_STYLE, {"svg.hashsalt": figure.ident}]):
         canvas = Canvas(figsize=(figure.width / 72, figure.height / 72), dpi=72, layout="constrained")
