@@ -303,6 +303,49 @@ def test_documents_walk_through_index_search_and_encode(documents, tiny_folder, 
         assert " ".join(group["text"]) == rows[number - 10]["text"]
 
 
+def test_duplicates_of_documents_are_documents(tmp_path, run_cli, tiny_folder, sentences):
+    """Of each two documents the nearest passages, by numpy; none within a document."""
+    texts = [sentences[:4], [*sentences[:2], sentences[0]], sentences[20:24], [sentences[21]]]
+    rows = [{"id": 10 + i, "text": ". ".join(text) + "."} for i, text in enumerate(texts)]
+    path = tmp_path / "documents.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    split = ("--split", "sentences")
+    code, _, err = run_cli("index", tiny_folder, path, *split, "-o", tmp_path / "index")
+    assert code == 0, err
+    flat = [(10 + i, number, f"{text}.") for i, one in enumerate(texts) for number, text in enumerate(one)]
+    vectors = Encoder(tiny_folder).encode([text for *_, text in flat])
+    expected = {}
+    for i, j in zip(*np.triu_indices(len(flat), 1), strict=True):
+        pair = flat[i][0], flat[j][0]
+        if pair[0] != pair[1]:
+            expected[pair] = max(expected.get(pair, -1), float(vectors[i] @ vectors[j]))
+    expected = {pair: value for pair, value in expected.items() if value >= 0.5}
+    assert expected[10, 11] == pytest.approx(1, abs=1e-4)
+    for given in ((tmp_path / "index",), (path, "--model", tiny_folder, *split)):
+        out = tmp_path / "pairs.parquet"
+        options = ("--threshold", "0.5", "--overwrite", "-o", out)
+        code, shown, err = run_cli("duplicates", *given, *options, "--json")
+        assert code == 0, err
+        pairs = [(one["a"], one["b"], one["similarity"]) for one in json.loads(shown)["pairs"]]
+        found = {
+            (min(a["document"], b["document"]), max(a["document"], b["document"])): s for a, b, s in pairs
+        }
+        assert (len(pairs), found) == (len(expected), pytest.approx(expected, abs=1e-4))
+        for a, b, _ in pairs:
+            assert all((one["document"], one["passage"], one["text"]) in flat for one in (a, b))
+        table = pq.read_table(out)
+        assert table["a_document"].type == pa.int64()
+        assert table["a_place"].to_pylist() == [f"{a['document']}#{a['passage']}" for a, *_ in pairs]
+    run_cli("duplicates", tmp_path / "index", "--threshold", "0.5", "-o", tmp_path / "found")
+    code, shown, err = run_cli("duplicates", tmp_path / "found", "--json")
+    assert len(json.loads(shown)["pairs"]) == len(expected), err
+    kept = ("--kept", tmp_path / "kept.csv", "--threshold", "0.9999")
+    assert run_cli("duplicates", tmp_path / "index", *kept)[0] == 0
+    assert sorted(pd.read_csv(tmp_path / "kept.csv")["id"]) == sorted(
+        [*(f"10#{i}" for i in range(4)), *(f"12#{i}" for i in range(4))]
+    )
+
+
 def test_documents_without_ids_are_named_by_file_and_line(tmp_path):
     (tmp_path / "a.txt").write_text("One here. Two here.\nThree is alone.\n")
     index = RankIndex.build(

@@ -145,6 +145,7 @@ def test_json_lines_and_nothing_else(
     code, _, err = run_cli(command, *given, "--log-json")
     assert code == 0, err
     rows = [json.loads(line) for line in err.splitlines()]
+    assert (rows[0]["command"], rows[0]["given"]["output"]) == (command, str(given[given.index("-o") + 1]))
     assert all({"time", "level", "message"} <= row.keys() for row in rows)
     done = [row for row in rows if row.get("unit") == "sentences"]
     assert done[-1]["done"] > 0
@@ -157,9 +158,37 @@ def test_json_lines_and_nothing_else(
 
 def test_an_error_is_a_json_line_too(run_cli, tmp_path, tiny_folder):
     code, _, err = run_cli("encode", tiny_folder, tmp_path / "no.txt", "-o", tmp_path / "v.npy", "--log-json")
-    row = json.loads(err)
+    start, row = map(json.loads, err.splitlines())
+    assert start["command"] == "encode"
     assert (code, row["level"]) == (2, "error")
     assert "no.txt" in row["message"]
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "line"),
+    [
+        ("build", ["E", "no.txt", "-o", "m"], "encoder E, corpus no.txt, output m"),
+        ("index", ["E", "no.txt", "--id", "n", "-o", "i"], "model E, corpus no.txt, output i, id n"),
+        ("encode", ["E", "-o", "v.npy", "no.txt"], "model E, source no.txt, output v.npy"),
+        ("evaluate", ["A", "B", "--task", "sts", "-o", "r"], "models A B, task sts, output r"),
+        ("distill", ["no.txt", "--teacher", "A", "-o", "d"], "corpus no.txt, output d, teacher A"),
+        ("label", ["E", "no.txt", "-o", "l.tsv"], "model E, corpus no.txt, output l.tsv"),
+        ("train", ["no.txt", "--seed", "7", "-o", "r"], "corpus no.txt, output r, seed 7"),
+    ],
+)
+def test_the_log_begins_with_what_was_asked_for(command, given, line, capsys, monkeypatch):
+    from typer.core import TyperCommand
+
+    from rankencoder.cli import main
+
+    monkeypatch.setattr("sys.argv", ["rankencoder", command, *given])
+    monkeypatch.setattr(TyperCommand, "invoke", lambda *_: None)  # nothing is done, nothing else is logged
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code in (0, None)
+    first, rest = capsys.readouterr().err.split("\n", 1)
+    assert (first.split(": ")[0], rest) == (f"started {command}", "")
+    assert {*first.split(": ")[1].split(", ")} == {*line.split(", ")}
 
 
 def test_a_terminal_has_a_bar(tmp_path, tiny_folder, corpus_file):

@@ -35,6 +35,7 @@ _SERVERS = ("serve", "explore")
 _LOGGED = (*_REPEATED, *_SERVERS, "distill", "duplicates", "train", "tune")
 _LogJson = Annotated[bool, typer.Option("--log-json", help="Log one JSON object a line.")]
 _json_lines = False  # of the log
+LOG = logging.getLogger("rankencoder.cli")
 
 
 class OneLineCommand(TyperCommand):
@@ -45,7 +46,22 @@ class OneLineCommand(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         with _logged(self, ctx.params.get("log_json", False)):
+            if Progress.in_log and self.name in _LOGGED and self.name not in _SERVERS:
+                self._announce(ctx)
             return self._run(ctx)
+
+    def _announce(self, ctx: Any) -> None:
+        """Log what was asked for, at once: imports and models take their time."""
+        given = {}
+        for one in self.params:
+            if ctx.get_parameter_source(one.name).name == "COMMANDLINE" and one.name != "log_json":
+                value = ctx.params[one.name]
+                shown = " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+                given[max(one.opts, key=len).lstrip("-")] = shown
+        text = ", ".join(name if value == "True" else f"{name} {value}" for name, value in given.items())
+        if os.environ.get("RANK", "0") == "0":  # of several processes that train together
+            fields = {"command": self.name, "given": given}
+            LOG.info("started %s: %s", self.name, harmless(text), extra={"fields": fields})
 
     def _run(self, ctx: Any) -> Any:
         try:

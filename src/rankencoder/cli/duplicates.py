@@ -40,7 +40,10 @@ def duplicates(
     representative: Annotated[str, typer.Option(help="Row to keep: first, longest or central.")] = "first",
     kept: Annotated[Path | None, typer.Option(help="Rows to keep, as .parquet, .jsonl or .csv.")] = None,
     removed: Annotated[Path | None, typer.Option(help="Rows to remove, each with the reason.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to save pairs in.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Pairs: a .parquet, .jsonl or .csv file, or a folder to reuse."),
+    ] = None,
     groups: Annotated[bool, typer.Option("--groups", help="Print groups instead of pairs.")] = False,
     show: Annotated[int, typer.Option(min=0, help="Pairs or groups to print.")] = 50,
     reading: ReadOptions = DEFAULTS,
@@ -57,6 +60,8 @@ def duplicates(
     Examples:
     - `rankencoder duplicates questions.csv --model my-encoder --kept kept.csv -o found`
 
+    - `rankencoder duplicates my-index -o pairs.parquet`
+
     - `rankencoder duplicates found --threshold 0.95 --groups`
 
     - `rankencoder duplicates my-index --precision 0.95`
@@ -64,7 +69,7 @@ def duplicates(
     - `rankencoder duplicates test.txt --against my-index`
 
     """
-    from rankencoder.io.row_files import check_row_file, write_rows
+    from rankencoder.io.row_files import check_row_file
     from rankencoder.io.storage import FOUND, check_free
     from rankencoder.search.near_duplicates import Duplicates, find_duplicates
 
@@ -93,17 +98,32 @@ def duplicates(
             batch_size=batch_size,
             progress=True,
         )
-    if output:
-        found.save(output, overwrite=overwrite)
-    outputs = [kept, removed]
-    for path, rows in zip(outputs, found.split(representative) if any(outputs) else (), strict=False):
-        if path:
-            write_rows(path, rows, overwrite=overwrite)
+    _write(found, output, kept, removed, representative, overwrite)
     if as_json:
         print_json(found.to_dict(representative))
         return
     _print_groups(found, show, representative) if groups else _print_pairs(found, show)
     _print_summary(found, by_default=threshold is None and precision is None)
+
+
+def _write(
+    found: Duplicates,
+    output: Path | None,
+    kept: Path | None,
+    removed: Path | None,
+    rule: str,
+    overwrite: bool,
+) -> None:
+    from rankencoder.io.row_files import ROW_FORMATS, write_rows
+
+    if output and output.suffix.lower() in ROW_FORMATS:
+        write_rows(output, found.to_rows(), overwrite=overwrite)
+    elif output:
+        found.save(output, overwrite=overwrite)
+    outputs = [kept, removed]
+    for path, rows in zip(outputs, found.split(rule) if any(outputs) else (), strict=False):
+        if path:
+            write_rows(path, rows, overwrite=overwrite)
 
 
 def _print_pairs(found: Duplicates, show: int) -> None:

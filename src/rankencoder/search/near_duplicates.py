@@ -53,7 +53,7 @@ class Duplicates:
     @property
     def places(self) -> list[list[str]]:
         """Where each sentence is: "file, line 3", or its id in an index; several if it is repeated."""
-        return list(self.records.places.values())
+        return [[row.place for row in rows] for rows in self.records.units]
 
     @property
     def repeated(self) -> list[int]:
@@ -62,7 +62,17 @@ class Duplicates:
 
     @property
     def pairs(self) -> Pairs:
-        """The pairs at or above the threshold, most similar first."""
+        """The pairs at or above the threshold, most similar first; of two documents the nearest passages."""
+        pairs, other = self._passage_pairs, self.against or self.records
+        if not (self.records.has_passages or other.has_passages):
+            return pairs
+        both = np.column_stack([self.records.documents[pairs.a], other.documents[pairs.b]])
+        if self.against is None:
+            both.sort(axis=1)
+        return pairs.take(np.sort(np.unique(both, axis=0, return_index=True)[1]))
+
+    @property
+    def _passage_pairs(self) -> Pairs:
         return self.candidates.above(self.threshold)
 
     def at(self, threshold: str | float) -> Duplicates:
@@ -87,7 +97,7 @@ class Duplicates:
 
         if self.against is not None:
             raise InputError("groups are of one corpus; these pairs are between two")
-        a, b, size = self.pairs.a, self.pairs.b, len(self.sentences)
+        a, b, size = self._passage_pairs.a, self._passage_pairs.b, len(self.sentences)
         graph = coo_array((np.ones(len(a), dtype=bool), (a, b)), shape=(size, size))
         labels = connected_components(graph, directed=False)[1]
         together: dict[int, list[int]] = {}
@@ -105,7 +115,7 @@ class Duplicates:
         :return: For each sentence the number of the most similar one that stays, or -1 if it stays itself;
             and their similarity.
         """
-        pairs, size = self.pairs, len(self.sentences)
+        pairs, size = self._passage_pairs, len(self.sentences)
         a, b, similarity = pairs.a, pairs.b, pairs.similarity
         if self.against is None:
             ends = np.column_stack([a, b])
@@ -145,11 +155,11 @@ class Duplicates:
             that stays) and ``duplicate_of_place``.
         """
         best, alike = (values.tolist() for values in self.representatives(rule))
-        numbers = {text: number for number, text in enumerate(self.sentences)}
+        numbers = {id(row): number for number, rows in enumerate(self.records.units) for row in rows}
         side, near = (self.records, "near-duplicate") if self.against is None else (self.against, "leakage")
         kept, removed, seen = [], [], set[int]()
         for row in self.records.rows:
-            number = numbers[row.text]
+            number = numbers[id(row)]
             of = best[number]
             if of < 0 and (self.against or number not in seen):
                 kept.append(row.columns)
@@ -192,6 +202,19 @@ class Duplicates:
         pairs = Pairs(**read_tensors(folder / "pairs.safetensors"), calibration=calibration)
         records, *others = [Records([Record(*row) for row in rows], n) for rows, n in about["sides"]]
         return cls(records, pairs, about["threshold"], about["floor"], calibration, *others)
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return the pairs as rows: similarity, percentile, place and columns of both (``a_``, ``b_``)."""
+        sides, found = {"a_": self.records, "b_": self.against or self.records}, []
+        for pair in self.pairs:
+            row: dict[str, Any] = {"similarity": pair.similarity, "percentile": pair.percentile}
+            for (start, side), number in zip(sides.items(), (pair.a, pair.b), strict=True):
+                first = side.units[number][0]
+                row |= {
+                    start + name: value for name, value in {"place": first.place, **first.columns}.items()
+                }
+            found.append(row)
+        return found
 
     def to_dict(self, rule: str = "first") -> dict[str, Any]:
         """Return what JSON can hold."""
@@ -265,6 +288,9 @@ def find_duplicates(
         held = -1.0 if share >= 1 else calibration.similarity_at(min(100 - 100 * share, calibration.finest))
         lowest = min(level, held)
     pairs, lowest = similar_pairs(vectors, calibration, level, lowest, most, progress)
+    if len(sides) == 1 and records[0].has_passages:
+        of = records[0].documents
+        pairs = pairs.take(np.flatnonzero(of[pairs.a] != of[pairs.b]))
     return Duplicates(records[0], pairs, level, lowest, calibration, *records[1:])
 
 

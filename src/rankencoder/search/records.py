@@ -11,6 +11,7 @@ import numpy as np
 
 from rankencoder.errors import InputError
 from rankencoder.io.corpus import LONGEST, Sentence, read_sentences
+from rankencoder.io.passages import PASSAGE
 from rankencoder.io.read_options import ReadOptions
 
 if TYPE_CHECKING:
@@ -36,21 +37,39 @@ class Records:
     skipped: int = 0
 
     @cached_property
-    def places(self) -> dict[str, list[str]]:
-        """Where each different text is."""
-        places: dict[str, list[str]] = {}
+    def has_passages(self) -> bool:
+        """Whether the rows are passages of documents."""
+        return any({*PASSAGE} <= row.columns.keys() for row in self.rows)
+
+    @cached_property
+    def units(self) -> list[list[Record]]:
+        """The rows of each different text; a passage is one of its own."""
+        if self.has_passages:
+            return [[row] for row in self.rows]
+        units: dict[str, list[Record]] = {}
         for row in self.rows:
-            places.setdefault(row.text, []).append(row.place)
-        return places
+            units.setdefault(row.text, []).append(row)
+        return list(units.values())
 
     @cached_property
     def texts(self) -> list[str]:
         """The different texts."""
-        return list(self.places)
+        return [rows[0].text for rows in self.units]
+
+    @cached_property
+    def documents(self) -> np.ndarray:
+        """The number of each text's document: its own where it is of none."""
+        known: dict[Any, int] = {}
+        keys = [(rows[0].columns.get("document"), i) for i, rows in enumerate(self.units)]
+        if self.has_passages:
+            keys = [(document, -1) if document is not None else (None, i) for document, i in keys]
+        return np.array([known.setdefault(key, len(known)) for key in keys])
 
     def entry(self, number: int) -> dict[str, Any]:
-        """Return a text and its places."""
-        return {"text": self.texts[number], "places": self.places[self.texts[number]]}
+        """Return a text and its places, of a passage also its document and position."""
+        rows = self.units[number]
+        of = {name: rows[0].columns.get(name) for name in PASSAGE[1:3]} if self.has_passages else {}
+        return {"text": rows[0].text, "places": [row.place for row in rows], **of}
 
     @classmethod
     def read(cls, corpus: Any, column: str | Sequence[str] | ReadOptions | None = None) -> Records:
@@ -67,7 +86,9 @@ class Records:
         options = replace(options, column=first)
         for row in read_sentences(corpus, column=options, max_chars=LONGEST, with_columns=True):
             if text := _join(row, columns[1:]):
-                rows.append(Record(text, row.place, {first or "text": row.text, **(row.columns or {})}))
+                own = row.columns or {}
+                place = own["id"] if options.split else row.place
+                rows.append(Record(text, place, {first or "text": row.text, **own}))
             skipped += not text
         return cls(rows, skipped)
 
@@ -76,15 +97,13 @@ class Records:
         """Return the rows of an index, and the vectors of its different texts."""
         from rankencoder.search.table import vectors_of
 
-        found, seen = cls([]), dict[str, int]()
-        vectors = np.empty((len(index), index.about.dimension), np.float32)
+        rows, vectors = list[Record](), np.empty((len(index), index.about.dimension), np.float32)
         for batch in index.rows.batches(["id", "text", "vector", *index.columns]):
-            rows = batch.select(["id", "text", *index.columns]).to_pylist()
-            start = len(found.rows)
-            found.rows += [Record(row["text"], row["id"], row) for row in rows]
-            new = [i for i, row in enumerate(rows) if seen.setdefault(row["text"], start + i) == start + i]
-            vectors[len(seen) - len(new) : len(seen)] = vectors_of(batch)[new]
-        return found, vectors[: len(seen)]
+            found = batch.select(["id", "text", *index.columns]).to_pylist()
+            vectors[len(rows) : len(rows) + len(found)] = vectors_of(batch)
+            rows += [Record(row["text"], row["id"], row) for row in found]
+        records, numbers = cls(rows), {id(row): number for number, row in enumerate(rows)}
+        return records, vectors[[numbers[id(unit[0])] for unit in records.units]]
 
 
 def _join(row: Sentence, more: Sequence[str]) -> str | None:

@@ -54,7 +54,11 @@ class Pairs(Sequence[Pair]):
     def above(self, level: float) -> Pairs:
         """Return the pairs at or above a similarity."""
         size = len(self) - np.searchsorted(self.similarity[::-1], np.float32(level))
-        return Pairs(self.a[:size], self.b[:size], self.similarity[:size], self.calibration)
+        return self.take(slice(size))
+
+    def take(self, which: Any) -> Pairs:
+        """Return some of the pairs."""
+        return Pairs(self.a[which], self.b[which], self.similarity[which], self.calibration)
 
 
 def similar_pairs(
