@@ -1,13 +1,8 @@
-"""Take a picture of a report: ``python docs/screenshot.py report.html docs/report.png [SECTION]``.
+"""Take a picture of a report: ``python docs/screenshot.py report.html docs/report.png``.
 
-Of its top, light, or of a section, dark. ::
+The one in the docs is of three encoders on 1,500 pairs of QQP dev::
 
-    python docs/screenshot.py report.html docs/report-curves.png curves
-
-The report in the picture was made of all-MiniLM-L6-v2 with 10,000 Wikipedia sentences as reference corpus::
-
-    rankencoder build ENCODER corpus.txt -o all-MiniLM-L6-v2
-    rankencoder evaluate all-MiniLM-L6-v2 --data SentEval/data
+    rankencoder evaluate all-MiniLM-L6-v2 MiniLM-ranks MiniLM-3-layers --dev questions.tsv
     rankencoder report evaluation -o report.html
 """
 
@@ -22,13 +17,11 @@ from playwright.sync_api import sync_playwright
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 if __name__ == "__main__":
-    page_file, picture, *section = sys.argv[1:]
+    page_file, picture = sys.argv[1:]
     with sync_playwright() as playwright:
         path = shutil.which("chromium") or shutil.which("google-chrome")
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        scheme = "dark" if section else "light"
-        page = browser.new_page(viewport={"width": 1180, "height": 1500}, color_scheme=scheme)
-        page.goto("#".join([Path(page_file).resolve().as_uri(), *section]))
-        page.wait_for_timeout(2000)  # the page scrolls smoothly
+        page = browser.new_page(viewport={"width": 1180, "height": 1500})
+        page.goto(Path(page_file).resolve().as_uri())
         page.screenshot(path=picture)
         browser.close()
