@@ -10,7 +10,7 @@ RUN pip install --no-cache-dir -c constraints.txt --index-url https://download.p
     && pip install --no-cache-dir -c constraints.txt '.[serve,search,explore]' \
     && useradd --uid 1000 --create-home rankencoder
 
-USER rankencoder
+USER 1000
 VOLUME /models
 EXPOSE 8000
 HEALTHCHECK --interval=30s --timeout=5s --start-period=120s \
