@@ -43,8 +43,9 @@ class Outcome:
 
     @property
     def errors(self):
-        """What a person sees on the error output, warnings and the two lines of a recipe aside."""
-        lines = [line for line in self.err.splitlines() if line and not line.startswith("warning:")]
+        """What a person sees on the error output, warnings, the first line and those of a recipe aside."""
+        aside = ("warning:", "started ")
+        lines = [line for line in self.err.splitlines() if line and not line.startswith(aside)]
         recipe = next((i for i, line in enumerate(lines) if line.startswith("recipe ")), None)
         return lines if recipe is None else lines[:recipe] + lines[recipe + 2 :]
 
