@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rankencoder.evaluation.pair_metrics import joint_name, metric_for
 from rankencoder.evaluation.result_rows import Row, averaged_sets
 from rankencoder.evaluation.statistics import Bootstrapped, Interval, mean_gain
-from rankencoder.report.document import Tile, Tiles
+from rankencoder.report.document import NextStep, Tile, Tiles
 from rankencoder.report.encoder_views import View
 from rankencoder.report.formatting import clean, listed, number, plural
 
@@ -178,21 +178,17 @@ def _threshold(answer: Answer) -> Tile:
     )
 
 
-def _next_step(answer: Answer) -> str:
-    view, model = answer.best.view, answer.best.view.members[0]["model"]
-    path = shlex.quote(clean(model["path"] or model["label"]))
-    chosen = view.chosen
+def _next_step(answer: Answer) -> NextStep:
+    view, data = answer.best.view, answer.best.view.members[0]["data"]
+    model = view.members[0]["model"]
+    path, chosen = shlex.quote(clean(model["path"] or model["label"])), view.chosen
     if chosen and chosen["rank_weight"] and answer.best.kind == "cosine":
-        data = view.members[0]["data"]
-        dev = [data[name]["source"] for name in view.parts("choice")[0]["pairs"] if name in data]
-        files = " ".join(f"--dev {shlex.quote(clean(source))}" for source in dev)
-        return (
-            f"{clean(chosen['name'])} does better still on the pairs for choosing. "
-            f"To use it: `rankencoder tune {path} {files} -o tuned`"
-        )
+        names = [name for name in view.parts("choice")[0]["pairs"] if name in data]
+        return NextStep("tune", path, _files(data, names), clean(chosen["name"]))
     if not answer.best.row.yes_no:
-        return (
-            f"For a threshold, answer some yes/no questions: `rankencoder label {path} CORPUS -o labels.tsv`"
-        )
-    labels = shlex.quote(clean(view.members[0]["data"][next(iter(answer.best.row.yes_no))]["source"]))
-    return f"For a threshold with a guarantee: `rankencoder threshold {path} {labels} --precision 0.9`"
+        return NextStep("label", path)
+    return NextStep("threshold", path, _files(data, list(answer.best.row.yes_no)[:1]))
+
+
+def _files(data: dict[str, Any], names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(shlex.quote(clean(data[name]["source"])) for name in names)

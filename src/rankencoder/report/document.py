@@ -24,11 +24,21 @@ class Tile:
 
 
 @dataclass(frozen=True)
+class NextStep:
+    """What to do next, which ``next_step.jinja`` words: evaluate, tune, label or threshold."""
+
+    kind: str
+    model: str = ""
+    files: tuple[str, ...] = ()
+    name: str = ""
+
+
+@dataclass(frozen=True)
 class Tiles:
-    """The answer, and what to do next; commands are in backticks."""
+    """The answer, and what to do next."""
 
     tiles: list[Tile]
-    next_step: str = ""
+    next_step: NextStep
     kind: ClassVar[str] = "tiles"
 
 

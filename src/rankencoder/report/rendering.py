@@ -32,7 +32,9 @@ def render(sections: Sequence[Section], title: str, format: str) -> str:
         lstrip_blocks=True,
     )
     environment.filters["svg"] = lambda figure: Markup(to_svg(figure))  # escapes the text within itself
+    spoken = environment.overlay(autoescape=False).get_template("next_step.jinja")
     environment.filters |= {
+        "step": lambda step: spoken.render(step=step),
         "commands": lambda text: Markup(_COMMAND.sub(r"<code>\1</code>", str(escape(text)))),
         "md": escape_markdown,
     }

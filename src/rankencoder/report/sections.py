@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rankencoder.evaluation.results import Result
 from rankencoder.report.answer import answer_tiles, find_answer
 from rankencoder.report.comparison_blocks import comparison_blocks, set_tables
-from rankencoder.report.document import Section, Tile, Tiles
+from rankencoder.report.document import NextStep, Section, Tile, Tiles
 from rankencoder.report.encoder_views import views
 from rankencoder.report.origin_section import origin_section
 from rankencoder.report.paper_section import paper_section
@@ -28,7 +28,7 @@ def report_sections(
     answer = find_answer(seen)
     if answer is None:
         nothing = Tile("Use this", "not known", "No pairs were scored.")
-        tiles = Tiles([nothing], "Score some: `rankencoder evaluate MODEL --dev pairs.tsv`")
+        tiles = Tiles([nothing], NextStep("evaluate"))
         found = [Section("answer", "", "", [tiles])]
     else:
         main, tables = comparison_blocks(answer), set_tables(answer, seen, aggregation)
