@@ -21,6 +21,8 @@ WHEELS = [
     *("sentence-transformers==6.2.0", "datasets", "pyarrow", "dill", "multiprocess", "xxhash", "pandas"),
     *("typer", "rich", "pydantic", "pydantic-core", "annotated-types", "typing-inspection", "shellingham"),
     *("markdown-it-py", "mdurl", "Pygments", "matplotlib", "gguf==0.19.0", "python-dateutil", "scikit-learn"),
+    *("annotated-doc", "contourpy", "cycler", "fonttools", "kiwisolver", "pyparsing", "tzdata", "narwhals"),
+    *("joblib", "threadpoolctl", "typing-extensions"),
 ]
 """Packages that it may lack; those that it has are left as they are."""
 
