@@ -46,6 +46,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "base": {},
     "lr1e-5": {"learning_rate": 1e-5},
     "lr5e-5": {"learning_rate": 5e-5},
+    "lr1e-4": {"learning_rate": 1e-4},
     "drop0": {"options": {"dropout_rate": 0.0}},
     "drop0.2": {"options": {"dropout_rate": 0.2}},
     "b256": {"batch_size": 256},
