@@ -63,8 +63,6 @@ def reweight_vectors(blended: torch.Tensor, rank_dimension: int, old: float, new
         return blended
     if old in (0, 1):
         gone = "cosine" if old else "rank"
-        raise InputError(
-            f"vectors encoded with rank_weight {old} have no {gone} part: encode again"
-        )
+        raise InputError(f"vectors encoded with rank_weight {old} have no {gone} part: encode again")
     ranks, vectors = blended[:, :rank_dimension], blended[:, rank_dimension:]
     return blend_vectors(ranks / old**0.5, vectors / (1 - old) ** 0.5, new)

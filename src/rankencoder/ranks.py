@@ -88,8 +88,8 @@ def rank_similarity(similarities: Array, others: Array | None = None) -> Array:
         raise InputError("similarities must both be numpy arrays or both torch tensors")
     if ranks.shape[-1] != other_ranks.shape[-1]:
         raise InputError(
-            f"cannot compare rows of {ranks.shape[-1]} and {other_ranks.shape[-1]} similarities: both need the "
-            "same reference corpus"
+            f"cannot compare rows of {ranks.shape[-1]} and {other_ranks.shape[-1]} similarities: both need "
+            "the same reference corpus"
         )
     if not isinstance(ranks, np.ndarray) and ranks.dtype != other_ranks.dtype:
         ranks, other_ranks = ranks.double(), other_ranks.double()
@@ -174,7 +174,7 @@ def _count_or_sort(rows: torch.Tensor, out: torch.Tensor, start: int, tolerance:
 
 
 def _check_finite(total: float, rows: torch.Tensor, start: int) -> None:
-    """Raise for the first non-finite row, if any. (An infinite total may be mere overflow.)"""
+    """Raise for the first non-finite row, if any; an infinite total may also be overflow."""
     if not math.isfinite(total):
         bad = (~torch.isfinite(rows)).any(dim=1).nonzero()
         if len(bad):

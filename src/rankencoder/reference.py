@@ -124,9 +124,7 @@ class Reference:
         else:
             vectors = _encode_in_parts(sample.sentences, encode, resume_beside, progress)
         if np.ptp(vectors, axis=0).max() < 1e-6:
-            raise InputError(
-                f"encoder {encode.name!r} gives all sentences the same vector: check the model"
-            )
+            raise InputError(f"encoder {encode.name!r} gives all sentences the same vector: check the model")
         fit = TextFit(encode)
         fit.add(sample.sentences)
         fit.warn()
@@ -156,7 +154,7 @@ class Reference:
         check_manifest(folder)
         tensors = read_tensors(folder / "reference.safetensors")
         if len(tensors["vectors"]) != len(about["sentences"]):
-            raise InputError(f"{folder} is damaged: its sentences and vectors differ in number; build it again")
+            raise InputError(f"{folder} is damaged: sentences and vectors differ in number; build it again")
         return cls(vectors=tensors["vectors"], probe=tensors["probe"], **about)
 
 
