@@ -33,17 +33,7 @@ LAYERS = (
 """Each may import what is before it; those side by side do not import each other."""
 
 CORE = {
-    *(
-        "ranks",
-        "ranks_cuda",
-        "blend",
-        "batching",
-        "encoders",
-        "encoder_sources",
-        "fingerprints",
-        "reference",
-        "model",
-    ),
+    *("ranks", "blend", "batching", "encoders", "encoder_sources", "fingerprints", "reference", "model"),
     *("explain", "persistence", "forms", "modules", "vector_files", "fusion", "fused_encoder", "text_fit"),
 }
 """The paper's objects: flat modules and `forms`, one layer, in which modules make no cycle."""
