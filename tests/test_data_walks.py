@@ -69,7 +69,7 @@ def test_a_table_walks_through_every_command(tickets, tiny_folder, tmp_path, run
 
     usable = frame[frame["question"].notna()]
     encoded = ("encode", out["model"], path, *reads, "--skip-invalid", "-o")
-    for name in ("v.parquet", "v.jsonl", "v.npy"):
+    for name in ("v.parquet", "v.jsonl", "v.csv", "v.npy"):
         code, _, err = run_cli(*encoded, tmp_path / name, "--id", "ticket")
         assert code == 0, err
     table = pq.read_table(tmp_path / "v.parquet")
@@ -80,6 +80,12 @@ def test_a_table_walks_through_every_command(tickets, tiny_folder, tmp_path, run
     lines = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
     check(lines, frame, ("code", "price", "urgent", "lang"))
     assert [line["day"] for line in lines] == [day and day.isoformat() for day in usable["day"]]
+    cells = pd.read_csv(tmp_path / "v.csv", dtype={"code": str})
+    assert cells["ticket"].dtype == "int64"
+    assert list(cells["ticket"]) == list(usable["ticket"])
+    assert list(cells["code"]) == list(usable["code"])
+    assert list(cells["text"]) == list(usable["question"])
+    assert np.allclose(np.array([*map(json.loads, cells["vector"])]), table["vector"].to_pylist(), atol=1e-6)
     assert json.loads((tmp_path / "v.npy.json").read_text())["ids"] == list(usable["ticket"])
     assert "a .npy file has no columns: code, day, price, urgent, lang left out" in err
     assert np.allclose(np.load(tmp_path / "v.npy"), np.array(table["vector"].to_pylist()), atol=1e-5)
@@ -94,6 +100,7 @@ def test_a_table_walks_through_every_command(tickets, tiny_folder, tmp_path, run
     hits = pq.read_table(tmp_path / "hits.parquet")
     assert {name: str(hits.schema.field(name).type) for name in TYPES} == TYPES
     check(hits.to_pylist(), frame)
+    assert hits["id"].equals(hits["ticket"])
     expected = usable[(usable["ticket"] > 1500) & (usable["ticket"] <= 1900) & (usable["lang"] == "en")]
     assert sorted(hits["ticket"].to_pylist()) == list(expected["ticket"])
     for typed, number in (
