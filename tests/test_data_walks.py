@@ -176,8 +176,9 @@ def test_ids_that_change_type_are_written_as_text(tmp_path, monkeypatch):
         RankIndex.build(letters, tmp_path / "in.jsonl", tmp_path / "index")
 
 
-def test_repeated_ids_are_named(tmp_path):
+def test_repeated_ids_are_named(tmp_path, monkeypatch):
     rows = [{"id": i % 8, "text": f"sentence {i}"} for i in range(10)]
+    monkeypatch.setattr("rankencoder.search.index_rows._WATCHED", 3)  # held otherwise from there on
     with pytest.warns(
         UserWarning,
         match="2 rows repeat an earlier id .first: '0', .*, line 9.; the last row of each id is kept",
@@ -346,11 +347,22 @@ def test_duplicates_of_documents_are_documents(tmp_path, run_cli, tiny_folder, s
     run_cli("duplicates", tmp_path / "index", "--threshold", "0.5", "-o", tmp_path / "found")
     code, shown, err = run_cli("duplicates", tmp_path / "found", "--json")
     assert len(json.loads(shown)["pairs"]) == len(expected), err
-    kept = ("--kept", tmp_path / "kept.csv", "--threshold", "0.9999")
-    assert run_cli("duplicates", tmp_path / "index", *kept)[0] == 0
-    assert sorted(pd.read_csv(tmp_path / "kept.csv")["id"]) == sorted(
-        [*(f"10#{i}" for i in range(4)), *(f"12#{i}" for i in range(4))]
-    )
+    files = ("--kept", tmp_path / "kept.csv", "--removed", tmp_path / "removed.parquet")
+    options = (*files, "--threshold", "0.9999", "--groups")
+    code, shown, err = run_cli("duplicates", tmp_path / "index", *options)
+    assert code == 0, err
+    assert shown.count("2 documents\n") == 2
+    assert shown.count("keep ") == shown.count("remove ") == 2
+    kept, removed = pd.read_csv(tmp_path / "kept.csv"), pq.read_table(tmp_path / "removed.parquet")
+    assert sorted(kept["id"]) == sorted(f"{i}#{j}" for i in (10, 12) for j in range(4))
+    assert sorted(removed["id"].to_pylist()) == ["11#0", "11#1", "11#2", "13#0"]  # whole documents
+    assert {row["document"]: row["duplicate_of_place"][:2] for row in removed.to_pylist()} == {
+        11: "10",
+        13: "12",
+    }
+    longest = ("--kept", tmp_path / "longest.csv", "--representative", "longest", "--threshold", "0.9999")
+    assert run_cli("duplicates", tmp_path / "index", *longest)[0] == 0
+    assert {*pd.read_csv(tmp_path / "longest.csv")["document"]} == {10, 12}
 
 
 def test_documents_without_ids_are_named_by_file_and_line(tmp_path):

@@ -53,9 +53,9 @@ def encode_file(
 
     :param model: Whatever `open_model` opens.
     :param source: What `read_sentences` reads.
-    :param target: A ``.parquet``, ``.jsonl`` or ``.csv`` file (text, file, line, vector and the columns of the
-        table; in CSV the vector is JSON), or a ``.npy`` file (vectors alone; ``NAME.npy.json`` beside it names
-        their sentences by id, where there are ids).
+    :param target: A ``.parquet``, ``.jsonl`` or ``.csv`` file (text, file, line, vector and the columns of
+        the table; in CSV the vector is JSON), or a ``.npy`` file (vectors alone; ``NAME.npy.json`` beside it
+        names their sentences by id, where there are ids).
     :param column: The column that holds the sentences, or all `ReadOptions`.
     :param skip_invalid: Skip and count empty and over-long sentences, instead of stopping at one.
     :return: How many sentences were ``encoded`` now, taken over as ``resumed``, and ``skipped``.

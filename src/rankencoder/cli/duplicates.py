@@ -144,7 +144,8 @@ def _print_groups(found: Duplicates, show: int, rule: str) -> None:
     (best, _), places = found.representatives(rule), found.places
     for group in found.groups()[:show]:
         number = sum(len(places[i]) for i in group)
-        console().print(f"{number} sentences, {len(group)} different", markup=False)
+        title = f"{number} sentences, {len(group)} different"
+        console().print(f"{number} documents" if found.records.has_passages else title, markup=False)
         for i in sorted(group, key=lambda i: best[i] >= 0):
             first, *more = places[i]
             times = f" (and {len(more)} times more)" if more else ""
