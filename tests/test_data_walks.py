@@ -365,6 +365,16 @@ def test_duplicates_of_documents_are_documents(tmp_path, run_cli, tiny_folder, s
     assert {*pd.read_csv(tmp_path / "longest.csv")["document"]} == {10, 12}
 
 
+def test_windows_of_tokens_are_compared(documents, tiny_folder, tmp_path, run_cli):
+    path, rows = documents
+    path.write_text("".join(json.dumps({**row, "id": i}) + "\n" for i, row in enumerate([*rows, rows[0]])))
+    options = ("--model", tiny_folder, "--split", "16-tokens", "--threshold", "0.9999", "--json")
+    code, shown, err = run_cli("duplicates", path, *options)
+    assert code == 0, err
+    (group,) = json.loads(shown)["groups"]
+    assert [(one["document"], one["stays"]) for one in group] == [(0, True), (7, False)]
+
+
 def test_documents_without_ids_are_named_by_file_and_line(tmp_path):
     (tmp_path / "a.txt").write_text("One here. Two here.\nThree is alone.\n")
     index = RankIndex.build(

@@ -14,7 +14,9 @@ from rankencoder.io.read_options import DEFAULTS, ReadOptions
 
 @partial(reads_corpus, left_out=("id_column", "keep"))
 def build(
-    encoder: Annotated[str, typer.Argument(help="A SentenceTransformer: folder or hub name, also owner/name@revision.")],
+    encoder: Annotated[
+        str, typer.Argument(help="A SentenceTransformer: folder or hub name, also owner/name@revision.")
+    ],
     corpus: Annotated[
         str,
         typer.Argument(
@@ -58,10 +60,9 @@ def build(
     from rankencoder.blend import check_rank_weight
     from rankencoder.cli.info import describe, print_description
     from rankencoder.forms import check_settings
-    from rankencoder.io.parts import clear_leftover_parts, clear_parts
+    from rankencoder.io.parts import clear_parts
     from rankencoder.io.storage import check_free
 
-    clear_leftover_parts(output)
     check_free(output, overwrite=overwrite)
     check_rank_weight(rank_weight or 0)
     check_settings(form, dim=dim, power=power)

@@ -79,15 +79,6 @@ def clear_parts(target: str | Path) -> None:
     shutil.rmtree(parts_folder(target), ignore_errors=True)
 
 
-def clear_leftover_parts(target: str | Path) -> None:
-    """Delete the parts beside a target that is newer than they are: its writer was killed before that."""
-    target, folder = Path(target).resolve(), parts_folder(target)
-    if target.exists() and folder.exists():
-        newest = max((path.stat().st_mtime_ns for path in folder.iterdir()), default=0)
-        if newest < target.stat().st_mtime_ns:
-            clear_parts(target)
-
-
 def parts_folder(target: str | Path) -> Path:
     """Return where the parts of a target are kept: beside it, out of sight."""
     target = Path(target).resolve()

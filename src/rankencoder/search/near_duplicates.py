@@ -24,6 +24,7 @@ from rankencoder.search.pair_threshold import (
 )
 from rankencoder.search.records import Record, Records
 from rankencoder.search.similar_pairs import Pairs, similar_pairs
+from rankencoder.text_fit import with_tokenizer
 
 MOST = 10_000_000  # pairs that are held
 _FORMAT = 1
@@ -309,6 +310,12 @@ def _encode(
     indexes = [side for side in sides if isinstance(side, RankIndex)]
     if model is None and not indexes:
         raise InputError("which model? Set `model` to a RankEncoder or an encoder (an index has its own)")
+    encoder: Any = None
+    if len(indexes) == 2:  # fails unless their models are the same
+        encoder = RankIndex.load(indexes[1].folder.path, indexes[0].model).model
+    elif len(indexes) < len(sides):
+        encoder = indexes[0].model if indexes else open_model(model, device=device, batch_size=batch_size)
+        column = with_tokenizer(column, encoder)
     read = [
         Records.read_index(side) if isinstance(side, RankIndex) else (Records.read(side, column), None)
         for side in sides
@@ -319,11 +326,6 @@ def _encode(
             raise InputError(
                 f"too few usable sentences to compare: {len(records.texts)}; give at least {least}"
             )
-    encoder: Any = None
-    if len(indexes) == 2:  # fails unless their models are the same
-        encoder = RankIndex.load(indexes[1].folder.path, indexes[0].model).model
-    elif len(indexes) < len(sides):
-        encoder = indexes[0].model if indexes else open_model(model, device=device, batch_size=batch_size)
     vectors = [encoder.encode(records.texts, progress=progress) if v is None else v for records, v in read]
     calibration = indexes[0].calibration if indexes else None
     if calibration is None and isinstance(encoder, RankEncoder):

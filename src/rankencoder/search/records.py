@@ -80,16 +80,14 @@ class Records:
             names of several columns separated by commas.
         """
         rows, skipped = [], 0
-        several = None if column is None or isinstance(column, (str, ReadOptions)) else list(column)
-        options = ReadOptions.of(several[0] if several else column)  # type: ignore[arg-type]
-        columns = several or (options.column or "").split(",")
-        first = columns[0] or None
-        options = replace(options, column=first)
+        options = ReadOptions.of(column)
+        name, *more = (options.column or "").split(",")
+        options = replace(options, column=name or None)
         for row in read_sentences(corpus, column=options, max_chars=LONGEST, with_columns=True):
-            if text := _join(row, columns[1:]):
+            if text := _join(row, more):
                 own = row.columns or {}
                 place = own["id"] if options.split else row.place
-                rows.append(Record(text, place, {first or "text": row.text, **own}))
+                rows.append(Record(text, place, {name or "text": row.text, **own}))
             skipped += not text
         return cls(rows, skipped)
 

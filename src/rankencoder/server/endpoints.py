@@ -18,8 +18,7 @@ from rankencoder.model import RankEncoder
 from rankencoder.server import schemas
 from rankencoder.server.http_errors import Refusal
 from rankencoder.server.metrics import Metrics
-from rankencoder.server.request_batching import Encoded
-from rankencoder.server.served_model import ServedModel
+from rankencoder.server.served_model import Encoded, ServedModel
 
 
 class Endpoints:
