@@ -351,18 +351,17 @@ def test_duplicates_of_documents_are_documents(tmp_path, run_cli, tiny_folder, s
     options = (*files, "--threshold", "0.9999", "--groups")
     code, shown, err = run_cli("duplicates", tmp_path / "index", *options)
     assert code == 0, err
-    assert shown.count("2 documents\n") == 2
-    assert shown.count("keep ") == shown.count("remove ") == 2
+    assert shown.count("2 documents\n") == 1
+    assert shown.count("keep ") == shown.count("remove ") == 1
+    assert "among 4 documents" in shown.replace("\n", " ")
     kept, removed = pd.read_csv(tmp_path / "kept.csv"), pq.read_table(tmp_path / "removed.parquet")
-    assert sorted(kept["id"]) == sorted(f"{i}#{j}" for i in (10, 12) for j in range(4))
-    assert sorted(removed["id"].to_pylist()) == ["11#0", "11#1", "11#2", "13#0"]  # whole documents
-    assert {row["document"]: row["duplicate_of_place"][:2] for row in removed.to_pylist()} == {
-        11: "10",
-        13: "12",
-    }
+    # whole documents; 13 is a quarter of 12, which is too little to take them for the same
+    assert list(kept["id"]) == [*(f"{i}#{j}" for i in (10, 12) for j in range(4)), "13#0"]
+    assert removed["id"].to_pylist() == ["11#0", "11#1", "11#2"]
+    assert {row["duplicate_of_place"][:2] for row in removed.to_pylist()} == {"10"}
     longest = ("--kept", tmp_path / "longest.csv", "--representative", "longest", "--threshold", "0.9999")
     assert run_cli("duplicates", tmp_path / "index", *longest)[0] == 0
-    assert {*pd.read_csv(tmp_path / "longest.csv")["document"]} == {10, 12}
+    assert {*pd.read_csv(tmp_path / "longest.csv")["document"]} == {10, 12, 13}
 
 
 def test_windows_of_tokens_are_compared(documents, tiny_folder, tmp_path, run_cli):

@@ -355,7 +355,7 @@ def test_sigterm_finishes_what_is_in_flight(tmp_path):
         gate.touch()
         assert [answer.result().status_code for answer in answers] == [200] * 8
         assert server.wait() == 0
-        assert "ended" in server.text().splitlines()[-1]
+        assert "stopped" in server.text().splitlines()[-1]
 
 
 def refuses(url):

@@ -40,7 +40,7 @@ def test_folders_of_others_are_never_overwritten(tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter").write_text("years of work")
     with (
-        pytest.raises(InputError, match="a folder of something else"),
+        pytest.raises(InputError, match="is no output of rankencoder"),
         new_folder(tmp_path / "thesis", overwrite=True),
     ):
         pass

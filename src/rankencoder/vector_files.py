@@ -1,4 +1,4 @@
-"""Files of vectors: a corpus of any size is encoded part by part, and interrupted work can be resumed."""
+"""Encode corpora of any size to files, part by part; interrupted work resumes."""
 
 from __future__ import annotations
 

@@ -60,10 +60,10 @@ class WebServer(uvicorn.Server):
         """Start, and log the address."""
         await super().startup(sockets)
         if self.started and sockets:
-            LOG.info("ready at %s (Ctrl-C ends it)", address(sockets[0]))
+            LOG.info("ready at %s (Ctrl-C to stop)", address(sockets[0]))
 
 
 def run(app: Any, listener: socket.socket, *, grace: float) -> None:
     """Answer until SIGTERM or Ctrl-C, then finish the requests in flight; a second Ctrl-C does not wait."""
     WebServer(app, grace=grace).run(sockets=[listener])
-    LOG.info("ended")
+    LOG.info("stopped")

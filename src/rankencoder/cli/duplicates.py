@@ -157,6 +157,8 @@ def _print_summary(found: Duplicates, *, by_default: bool) -> None:
     from rankencoder.report.formatting import plural
 
     size = f"{len(found.sentences):,} different sentences"
+    if found.records.has_passages:
+        size = f"{found.records.documents.max() + 1:,} documents"
     among = f"of {size} with {len(found.against.texts):,} others" if found.against else f"among {size}"
     meaning = f"{found.calibration.describe(found.threshold)} of {found.calibration.source}"
     pairs = plural(len(found.pairs), "pair")

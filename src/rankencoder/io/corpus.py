@@ -77,7 +77,7 @@ def read_sentences(
             f"cannot read sentences from {type(corpus).__name__}: give a path or an iterable of strings"
         )
     if progress:
-        rows = Progress(desc="Reading").over(rows)
+        rows = Progress(estimate_sentences(corpus, options), desc="Reading").over(rows)
     yield from _finished(rows, options, max_chars, with_columns)
 
 
@@ -140,7 +140,7 @@ def _finished(
 
 
 def check_sentences(sentences: str | Iterable[str]) -> list[str]:
-    """Return sentences as a list, or say which of them no encoder can make sense of."""
+    """Return sentences as a list, or raise an error for the first that cannot be encoded."""
     checked = [sentences] if isinstance(sentences, str) else list(sentences)
     for i, text in enumerate(checked):
         if not isinstance(text, str):
@@ -207,7 +207,7 @@ def _read_file(part: Slice, options: ReadOptions, max_chars: int, with_columns: 
 
 @contextmanager
 def _growth_noticed(path: Place) -> Iterator[None]:
-    """Say that a file changed while it was read."""
+    """Warn if a file changes while it is read."""
 
     def size() -> int:
         return os.path.getsize(path) if not is_address(path) and os.path.isfile(path) else 0

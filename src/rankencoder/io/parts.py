@@ -1,4 +1,4 @@
-"""Long work in parts that are kept beside its target until all are there, so that it can be resumed."""
+"""Resumable work: finished parts are kept beside the target until all are there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search finds."""
+"""Search hits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rankencoder.search.index_rows import NUMBER
 
 @dataclass(frozen=True)
 class Hit:
-    """A sentence that was found.
+    """A sentence found by a search.
 
     :param id: As it was given: text or a whole number.
     :param score: Its similarity to the query, Eq. 7 for a RankEncoder.

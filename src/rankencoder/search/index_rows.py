@@ -24,7 +24,7 @@ _TAKEN = (*OWN, "query_index")  # the last one is LanceDB's
 _WATCHED = 2**20  # ids that are held as a dictionary; beyond, each takes 16 bytes
 _SAME_ID = "id {}; the last row of each id is kept"
 _SAME_TEXT = "text with other columns {}; the first row is kept: set `id_column` to keep both"
-_FORBIDDEN = ".`*"  # which its queries would take for something else
+_FORBIDDEN = ".`*"  # they have a meaning in LanceDB's queries
 
 
 @dataclass

@@ -23,7 +23,7 @@ from rankencoder.search.pair_threshold import (
     similarity_at,
 )
 from rankencoder.search.records import Record, Records
-from rankencoder.search.similar_pairs import Pairs, similar_pairs
+from rankencoder.search.similar_pairs import Pairs, document_pairs, similar_pairs
 from rankencoder.text_fit import with_tokenizer
 
 MOST = 10_000_000  # pairs that are held
@@ -64,13 +64,15 @@ class Duplicates:
     @property
     def pairs(self) -> Pairs:
         """The pairs at or above the threshold, most similar first; of two documents the nearest passages."""
+        return self._document_pairs(least=0.0)
+
+    def _document_pairs(self, least: float = 0.5) -> Pairs:
+        """Return the pairs of `pairs` whose documents have a share of their passages in common."""
         pairs, other = self.candidates.above(self.threshold), self.against or self.records
         if not (self.records.has_passages or other.has_passages):
             return pairs
-        both = np.column_stack([self.records.documents[pairs.a], other.documents[pairs.b]])
-        if self.against is None:
-            both.sort(axis=1)
-        return pairs.take(np.sort(np.unique(both, axis=0, return_index=True)[1]))
+        of = self.records.documents, other.documents
+        return document_pairs(pairs, *of, is_one=self.against is None, least=least)
 
     def at(self, threshold: str | float) -> Duplicates:
         """Return the near-duplicates at another threshold, without comparing again.
@@ -87,15 +89,15 @@ class Duplicates:
     def groups(self) -> list[list[int]]:
         """Return the sentences that are connected by pairs or are repeated, largest group first.
 
-        Two sentences of a group may be connected through others alone; see `representatives`. A document is
-        listed once, by its passage that is nearest to another document.
+        Two sentences of a group may be connected through others alone; see `representatives`. Documents are
+        connected if half of the passages of each have a pair in the other.
         """
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
 
         if self.against is not None:
             raise InputError("groups are of one corpus; these pairs are between two")
-        pairs, of = self.pairs, self.records.documents
+        pairs, of = self._document_pairs(), self.records.documents
         size = int(of.max()) + 1
         edges = (np.ones(len(pairs), dtype=bool), (of[pairs.a], of[pairs.b]))
         labels = connected_components(coo_array(edges, shape=(size, size)), directed=False)[1]
@@ -109,14 +111,15 @@ class Duplicates:
     def representatives(self, rule: str = "first") -> tuple[np.ndarray, np.ndarray]:
         """Choose the sentences that stay: no two of them are a pair, and each other one is a pair with one.
 
-        Between two corpora, the sentences without a pair stay. A document stays or goes as a whole.
+        Between two corpora, the sentences without a pair stay. A document stays or goes as a whole (see
+        `groups`).
 
         :param rule: Which to choose first: the "first" in the corpus, the "longest", or the most "central",
             with the highest mean similarity to its group (pairs below the threshold count as 0).
         :return: For each sentence the number of the most similar one that stays, or -1 if it stays itself;
             and their similarity.
         """
-        pairs, of = self.pairs, self.records.documents
+        pairs, of = self._document_pairs(), self.records.documents
         size = int(of.max()) + 1
         a, b, similarity = of[pairs.a], pairs.b, pairs.similarity
         if self.against is None:

@@ -1,4 +1,4 @@
-"""`RankIndex`: sentences on disk, found again by meaning."""
+"""`RankIndex`: semantic search in sentences on disk."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ class ServedModel:
         return Encoded(np.stack(vectors), list(tokens))
 
     async def work(self, sentences: list[str], function: Callable[[], T]) -> T:
-        """Run something else between batches, which encodes these sentences by itself."""
+        """Run a function between batches that itself encodes these sentences."""
         self._note(sentences)
         done, tokens = await self._in_thread(
             lambda: (function(), self._count_tokens(sentences) if sentences else [])
