@@ -327,7 +327,7 @@ def test_command_shows_the_page_and_ends_at_ctrl_c(tiny_saved, tmp_path):
         explorer.process.send_signal(signal.SIGINT)
         assert explorer.wait() == 0
         lines = explorer.text().splitlines()
-        assert [line.split(" ", 3)[3].partition(" http")[0] for line in lines] == ["ready at", "ended"]
+        assert [line.split(" ", 3)[3].partition(" http")[0] for line in lines] == ["ready at", "stopped"]
 
 
 def test_the_space_shows_a_model(tiny_saved, monkeypatch):

@@ -331,7 +331,7 @@ def test_a_run_is_not_overwritten_by_mistake(train, tmp_path, run_cli, corpus_fi
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.tex").write_text("years of work")
-    with pytest.raises(InputError, match="folder of something else"):
+    with pytest.raises(InputError, match="no output of rankencoder"):
         train("mine", overwrite=True)
     assert (mine / "thesis.tex").exists()
 

@@ -14,7 +14,9 @@ from rankencoder.io.read_options import DEFAULTS, ReadOptions
 
 @partial(reads_corpus, left_out=("id_column", "keep"))
 def build(
-    encoder: Annotated[str, typer.Argument(help="A SentenceTransformer: folder or hub name.")],
+    encoder: Annotated[
+        str, typer.Argument(help="A SentenceTransformer: folder or hub name, also owner/name@revision.")
+    ],
     corpus: Annotated[
         str,
         typer.Argument(
@@ -37,7 +39,6 @@ def build(
     ] = None,
     reading: ReadOptions = DEFAULTS,
     max_chars: Annotated[int, typer.Option(min=1, help="Drop longer lines.")] = 2000,
-    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub name.")] = None,
     device: Device = None,
     batch_size: BatchSize = 32,
     ray: Ray = None,
@@ -59,10 +60,9 @@ def build(
     from rankencoder.blend import check_rank_weight
     from rankencoder.cli.info import describe, print_description
     from rankencoder.forms import check_settings
-    from rankencoder.io.parts import clear_leftover_parts, clear_parts
+    from rankencoder.io.parts import clear_parts
     from rankencoder.io.storage import check_free
 
-    clear_leftover_parts(output)
     check_free(output, overwrite=overwrite)
     check_rank_weight(rank_weight or 0)
     check_settings(form, dim=dim, power=power)
@@ -72,7 +72,7 @@ def build(
     from rankencoder.reference import Reference
 
     named = [encoder, *others] if others else encoder
-    loaded = open_encoder(named, revision=revision, device=device, batch_size=batch_size)
+    loaded = open_encoder(named, device=device, batch_size=batch_size)
     source: Any = corpus
     with connected(ray, None) as cluster:
         if cluster is not None:

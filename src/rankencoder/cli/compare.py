@@ -48,6 +48,7 @@ def similarity(
     from rankencoder.io.corpus import check_sentences
     from rankencoder.io.pairs import Pair, read_pairs
     from rankencoder.io.row_files import check_row_file, write_rows
+    from rankencoder.report.formatting import plural
 
     if output is not None:
         check_row_file(output, overwrite=overwrite)
@@ -68,7 +69,9 @@ def similarity(
     given = [Pair(*check_sentences([str(a), str(b)]))] if pairs is None else read_pairs(pairs)
     rows = _score(loaded, given, curve)
     if output is not None:
-        write_rows(output, list(rows), overwrite=overwrite)
+        listed = list(rows)
+        write_rows(output, listed, overwrite=overwrite)
+        console().print(f"{output}: {plural(len(listed), 'pair')}", markup=False)
         return
     if as_json:
         print_json(list(rows))
@@ -93,12 +96,14 @@ def neighbors(
     from dataclasses import asdict
 
     from rankencoder.io.row_files import check_row_file, write_rows
+    from rankencoder.report.formatting import plural
 
     if output is not None:
         check_row_file(output, overwrite=overwrite)
     found = load(model, None, device).neighbors(sentence, k)
     if output is not None:
         write_rows(output, [asdict(neighbor) for neighbor in found], overwrite=overwrite)
+        console().print(f"{output}: {plural(len(found), 'reference sentence')}", markup=False)
         return
     if as_json:
         print_json([asdict(neighbor) for neighbor in found])
