@@ -8,9 +8,9 @@ from statistics import fmean
 
 from pages import MISSING, gain, shown, table
 from result_runs import NAMES, POOLINGS, SYSTEMS, Runs, differences, if_any, less, profiled, scores
+from senteval_tasks import TRANSFER_TASKS
 
 from rankencoder.evaluation.sts_data import SEVEN
-from rankencoder.evaluation.transfer_data import TRANSFER_TASKS
 from rankencoder.report import paper_scores as paper
 
 SETS = (*SEVEN, "AVG")

@@ -8,6 +8,7 @@ import sys
 
 import typer
 
+from rankencoder.cli.advise import advise
 from rankencoder.cli.build import build
 from rankencoder.cli.compare import explain, neighbors, similarity
 from rankencoder.cli.console import OneLineCommand, fail, with_log_option
@@ -40,6 +41,7 @@ app = typer.Typer(
 )
 app.callback()(version)
 _COMMANDS = (
+    advise,
     distill,
     train,
     methods,

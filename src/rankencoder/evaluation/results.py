@@ -11,11 +11,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from rankencoder.errors import InputError
 from rankencoder.evaluation.sts_figures import AGGREGATIONS, average
-from rankencoder.evaluation.transfer_data import TRANSFER_TASKS
 from rankencoder.fingerprints import digest
 from rankencoder.io.files import file_name
 from rankencoder.io.storage import new_file, read_json
@@ -93,11 +90,11 @@ def write_result(folder: Path, result: Result) -> Path:
 def add_result(earlier: Result, later: Result) -> Result:
     """Return a later result with what an earlier one of the same model has beyond it.
 
-    Sets and transfer tasks that are not new stay; every other section is replaced as a whole.
+    Sets that are not new stay; every other section is replaced as a whole.
     """
     later = copy.deepcopy(later)
     result = {**earlier, **later}
-    for section in ("data", "made", "space", "similar-pairs"):  # by set or section
+    for section in ("data", "made"):  # by set or section
         if section in result:
             result[section] = {**earlier.get(section, {}), **later.get(section, {})}
     if "sts" in earlier and "sts" in later:
@@ -105,21 +102,7 @@ def add_result(earlier: Result, later: Result) -> Result:
             for part in ("scores", "similarities"):
                 system[part] = {**earlier["sts"].get(name, {}).get(part, {}), **system[part]}
             system["AVG"] = {how: average(system["scores"], how) for how in AGGREGATIONS}
-    if "transfer" in earlier and "transfer" in later:
-        before, after = earlier["transfer"], later["transfer"]
-        after["data"] = {**before["data"], **after["data"]}
-        for name, system in after["systems"].items():
-            tasks = {**before["systems"].get(name, {}).get("tasks", {}), **system["tasks"]}
-            after["systems"][name] = with_transfer_average(tasks)
     return result
-
-
-def with_transfer_average(tasks: dict[str, Any]) -> dict[str, Any]:
-    """Return the results of transfer tasks in the order of the field's tables, with their mean accuracy."""
-    ordered = {name: tasks[name] for name in TRANSFER_TASKS if name in tasks}
-    accuracies = [task["accuracy"] for task in ordered.values()]
-    whole = len(ordered) == len(TRANSFER_TASKS)
-    return {"tasks": ordered, "AVG": float(np.mean(accuracies)) if whole else None}
 
 
 def read_results(paths: Iterable[str | Path]) -> list[Result]:

@@ -76,10 +76,6 @@ class View:
         found = [(member.get(section) or {}).get(self.role) for member in self.members]
         return [part for part in found if part]
 
-    def set_parts(self, section: str, name: str) -> list[dict[str, Any]]:
-        """Return the part of a section that is on one data set, of each run that has it."""
-        return [member[section][name] for member in self.members if name in (member.get(section) or {})]
-
 
 def views(results: Sequence[Result], aggregation: str) -> list[View]:
     """Return all encoders, in the order of the results."""

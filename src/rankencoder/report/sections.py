@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from rankencoder.evaluation.results import Result
 from rankencoder.report.answer import answer_tiles, find_answer
+from rankencoder.report.choice_section import choice_section
 from rankencoder.report.comparison_blocks import comparison_blocks, set_tables
+from rankencoder.report.cost_section import cost_section
 from rankencoder.report.document import NextStep, Section, Tile, Tiles
 from rankencoder.report.encoder_views import views
 from rankencoder.report.origin_section import origin_section
 from rankencoder.report.paper_section import paper_section
-from rankencoder.report.similarity_section import changed_section, choice_section
-from rankencoder.report.table_sections import cost_section, similar_section, transfer_section
 from rankencoder.report.yes_no_blocks import curve_figures, yes_no_tables
 
 _NAMED = 3  # models in the title
@@ -38,8 +38,7 @@ def report_sections(
             Section("answer", "", "", opened),
             Section("sets", "Set by set", "Every similarity on every set that was scored.", more),
             choice_section(seen),
-            changed_section(answer),
         ]
-    found += [similar_section(seen), transfer_section(seen), cost_section(seen)]
+    found.append(cost_section(seen))
     found += [paper_section()] if papers else []
     return title, [section for section in [*found, origin_section(results)] if section.blocks]
