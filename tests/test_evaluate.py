@@ -59,9 +59,9 @@ def sections(tiny_saved, data, dev):
     return measure_sections(open_subjects(tiny_saved), sets, ("neighbours", "curves"))
 
 
-def systems(evaluation, *aggregation):
+def systems(evaluation):
     """The scores of one model by system."""
-    found = evaluation.scores(*aggregation)
+    found = evaluation.scores()
     assert {name.split(", ")[0].split("/")[-1] for name in found} == {"model"}
     return {name.split(", ")[1]: row for name, row in found.items()}
 
@@ -86,7 +86,7 @@ def test_ranks_and_blend_are_those_of_the_model(evaluation, tiny_saved, pairs):
     assert found["ranks"]["mine"] == pytest.approx(100 * ranks, abs=0.01)
 
 
-def test_aggregations_differ_and_are_what_they_say():
+def test_a_set_of_sub_sets_is_scored_over_all_pairs():
     rng = np.random.default_rng(0)
     subsets = {
         name: [ScoredPair("a", "b", float(score)) for score in rng.normal(shift, 1, size)]
@@ -100,17 +100,12 @@ def test_aggregations_differ_and_are_what_they_say():
         spearmanr(gold[s], similarities[s]).statistic for s in (slice(30), slice(30, 90), slice(90, 100))
     ]
     assert found["all"] == pytest.approx(100 * spearmanr(gold, similarities).statistic)
-    assert found["mean"] == pytest.approx(100 * np.mean(parts))
-    assert found["wmean"] == pytest.approx(100 * np.average(parts, weights=[30, 60, 10]))
     assert list(found["subsets"].values()) == pytest.approx([100 * part for part in parts])
 
 
 def test_average_is_of_the_seven_rounded(evaluation):
     row = systems(evaluation)["cosine"]
     assert row["AVG"] == pytest.approx(np.mean([round(row[name], 2) for name in SEVEN]))
-    mean = systems(evaluation, "mean")["cosine"]
-    assert mean["AVG"] == pytest.approx(np.mean([round(mean[name], 2) for name in SEVEN]))
-    assert mean["AVG"] != row["AVG"]
 
 
 def test_everything_is_stored(evaluation):
@@ -494,7 +489,7 @@ def test_runs_with_other_data_are_not_pooled(evaluation):
     second["data"]["mine"]["gold"].reverse()
     second["model"].update(path="elsewhere/model")
     assert len(rows([first, second])) == 6
-    shown = views([first, second], "all")  # of the report
+    shown = views([first, second])  # of the report
     assert [view.label for view in shown] == [first["model"]["path"], "elsewhere/model"]
     assert all(view.rows["ranks"].label == view.label for view in shown)
 
@@ -526,9 +521,6 @@ def test_unknown_tasks_get_the_nearest_name(run_cli, tiny_saved, dev):
     code, _, err = run_cli("evaluate", tiny_saved, "--dev", dev, "-t", "choise")
     assert code == 2
     assert "unknown task 'choise': did you mean 'choice'?" in err
-    code, _, err = run_cli("evaluate", tiny_saved, "--dev", dev, "--aggregation", "al")
-    assert code == 2
-    assert "did you mean 'all'" in err
 
 
 def test_no_data_is_said_clearly(run_cli, tiny_saved, tmp_path, monkeypatch):

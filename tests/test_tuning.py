@@ -115,7 +115,7 @@ def test_where_cosine_is_best_the_words_say_so():
     choice = of((pairs, similarities))
     assert choice.chosen.is_cosine
     assert choice.gain == (0, 0, 0)
-    assert "Spearman 100.0 on 120 scored pairs is the best of" in choice.sentence()
+    assert "Spearman 100.0 on 100 scored pairs is the best of" in choice.sentence()
 
 
 def test_no_sentence_is_in_two_folds():

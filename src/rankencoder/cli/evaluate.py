@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from rankencoder.cli.console import prepare, print_json, print_table
-from rankencoder.cli.options import Aggregation, BatchSize, Corpus, Dev, Device, Json, Output, Size
+from rankencoder.cli.options import BatchSize, Corpus, Dev, Device, Json, Output, Size
 from rankencoder.errors import InputError
 
 
@@ -30,7 +30,6 @@ def evaluate(
     corpus: Corpus = None,
     size: Size = 10_000,
     output: Output = Path("evaluation"),
-    aggregation: Aggregation = "all",
     mteb: Annotated[list[str] | None, typer.Option(help="Run this task of mteb instead. Repeatable.")] = None,
     cache: Annotated[bool, typer.Option(help="Reuse vectors of earlier evaluations.")] = True,
     device: Device = None,
@@ -59,11 +58,10 @@ def evaluate(
         return
     prepare()
     from rankencoder.cli.scores import as_data, print_evaluation
-    from rankencoder.evaluation.evaluator import SECTIONS, check_aggregation
+    from rankencoder.evaluation.evaluator import SECTIONS
     from rankencoder.evaluation.evaluator import evaluate as run
     from rankencoder.evaluation.sts_data import MissingDataError
 
-    how = check_aggregation(aggregation)
     try:
         evaluation = run(
             list(models),
@@ -81,9 +79,9 @@ def evaluate(
     except MissingDataError as error:
         raise InputError(f"{error}; `rankencoder data fetch` gets the public sets") from error
     if as_json:
-        print_json(as_data(evaluation, how))
+        print_json(as_data(evaluation))
     else:
-        print_evaluation(evaluation, how)
+        print_evaluation(evaluation)
 
 
 def _run_mteb(

@@ -58,7 +58,6 @@ Dev = Annotated[
 ]
 Corpus = Annotated[Path | None, typer.Option(help="Draw a plain encoder's reference corpus from here.")]
 Size = Annotated[int, typer.Option(min=2, help="Sentences of the reference corpus.")]
-Aggregation = Annotated[str, typer.Option(help="Of sub-sets: all (the field's), mean or wmean.")]
 Index = Annotated[Path | None, typer.Option(help="An index to search, made with the same model.")]
 Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of them.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")]

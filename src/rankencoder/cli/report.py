@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rankencoder.cli.options import Aggregation, Overwrite
+from rankencoder.cli.options import Overwrite
 from rankencoder.errors import InputError
 
 
@@ -18,7 +18,6 @@ def report(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="File to write; one that ends in .md is Markdown.")
     ] = Path("report.html"),
-    aggregation: Aggregation = "all",
     papers: Annotated[
         bool, typer.Option("--papers", help="Add the paper's published figures, of BERT-base.")
     ] = False,
@@ -42,5 +41,5 @@ def report(
     if output.exists() and not overwrite and not is_report(output):
         raise InputError(f"{output} already exists and is no report: choose another name or set `overwrite`")
     format = "md" if output.suffix.lower() in (".md", ".markdown") else "html"
-    make(list(results), output, format=format, aggregation=aggregation, papers=papers)
+    make(list(results), output, format=format, papers=papers)
     typer.echo(str(output))

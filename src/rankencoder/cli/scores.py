@@ -19,18 +19,16 @@ from rankencoder.evaluation.statistics import Interval
 from rankencoder.evaluation.sts_data import SEVEN
 
 
-def print_evaluation(evaluation: Evaluation, aggregation: str) -> None:
+def print_evaluation(evaluation: Evaluation) -> None:
     """Print scores, what the differences are worth, what was chosen, and where it all is."""
     out = console()
-    rows = evaluation.rows(aggregation)
+    rows = evaluation.rows()
     if rows:
         label = f"[bold]{escape(rows[0].label)}[/]: " if len({row.label for row in rows}) == 1 else ""
-        _print_sets(rows, label, aggregation)
+        _print_sets(rows, label)
         _print_notes(evaluation)
         for line in _gain_lines(rows):
             out.print(line)
-        if aggregation != "all" and len(rows) > 1:
-            out.print("Gains are of correlations over all pairs.")
     for result in evaluation.results:
         for role, choice in result.get("choice", {}).items():
             name = " ".join(filter(None, (result["model"]["label"], role)))
@@ -44,12 +42,12 @@ def print_evaluation(evaluation: Evaluation, aggregation: str) -> None:
         out.print(f"A page with all of it: rankencoder report {folder} -o report.html", soft_wrap=True)
 
 
-def _print_sets(rows: list[Row], label: str, aggregation: str) -> None:
+def _print_sets(rows: list[Row], label: str) -> None:
     yes_no = list(dict.fromkeys(name for row in rows for name in row.yes_no))
     names = list(dict.fromkeys(name for row in rows for name in row.values if name not in yes_no))
     seven = [name for name in (*SEVEN, "AVG") if name in names]
     if names:
-        console().print(f"{label}Spearman ×100 ({aggregation})")
+        console().print(f"{label}Spearman ×100")
     _print_scores(rows, seven)
     _print_scores(rows, [name for name in names if name not in seven])
     for name in yes_no:
@@ -144,21 +142,21 @@ def _gain_lines(rows: list[Row]) -> Iterator[str]:
         )
 
 
-def as_data(evaluation: Evaluation, aggregation: str) -> dict[str, Any]:
+def as_data(evaluation: Evaluation) -> dict[str, Any]:
     """Return what is printed, for programs."""
     gains = [
         {
             **{key: {"model": r.label, "similarity": r.system} for key, r in (("of", row), ("over", base))},
             **{"sets": called, **gain._asdict(), "verdict": gain.verdict},
         }
-        for row, base, called, gain in _gains(evaluation.rows(aggregation))
+        for row, base, called, gain in _gains(evaluation.rows())
     ]
     choices = [
         {"model": result["model"]["label"], **result["choice"]}
         for result in evaluation.results
         if result.get("choice")
     ]
-    rows = evaluation.rows(aggregation)
+    rows = evaluation.rows()
     yes_no = [
         {"model": row.label, "similarity": row.system, "set": name, "runs": runs}
         for row in rows
@@ -166,7 +164,7 @@ def as_data(evaluation: Evaluation, aggregation: str) -> dict[str, Any]:
     ]
     about = {"gains": gains, "choice": choices, "yes_no": yes_no}
     return {
-        "scores": evaluation.scores(aggregation),
+        "scores": evaluation.scores(),
         **about,
         "files": [str(file) for file in evaluation.files],
     }

@@ -14,7 +14,6 @@ from rankencoder.errors import InputError, find_name, nearest
 from rankencoder.evaluation.result_rows import Row, rows
 from rankencoder.evaluation.results import Result, make_result, write_result
 from rankencoder.evaluation.sts_data import DEV, SEVEN, MissingDataError, PairSet, read_pair_set, read_sts
-from rankencoder.evaluation.sts_figures import AGGREGATIONS
 from rankencoder.evaluation.subjects import open_subjects
 from rankencoder.io.storage import cache_root, data_folder
 from rankencoder.reference import SIZE
@@ -32,18 +31,16 @@ class Evaluation:
     results: list[Result]
     files: list[Path] = field(default_factory=list)
 
-    def rows(self, aggregation: str = "all") -> list[Row]:
+    def rows(self) -> list[Row]:
         """Return a row of scores for each similarity of each model; runs that differ in seeds as one row."""
-        return rows(self.results, check_aggregation(aggregation))
+        return rows(self.results)
 
-    def scores(self, aggregation: str = "all") -> dict[str, dict[str, float]]:
+    def scores(self) -> dict[str, dict[str, float]]:
         """Return Spearman's correlation ×100 of each model's similarities, by set.
 
         Sets with yes/no labels, of two different scores, have average precision ×100 in its place.
-
-        :param aggregation: Of sub-sets: "all" (over all pairs, the field's convention), "mean" or "wmean".
         """
-        found = self.rows(aggregation)
+        found = self.rows()
         return {f"{row.label}, {row.system}": {s: row.mean(s) for s in row.values} for row in found}
 
 
@@ -131,11 +128,6 @@ def _asked(tasks: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return the sections and the sets that are asked for."""
     asked = {_known(task, (*SECTIONS, *SEVEN, *DEV), "task") for task in tasks}
     return [name for name in SECTIONS if name in asked], [name for name in (*SEVEN, *DEV) if name in asked]
-
-
-def check_aggregation(name: str) -> str:
-    """Return the name of an aggregation of sub-sets."""
-    return _known(name, AGGREGATIONS, "aggregation")
 
 
 def _known(name: str, names: Sequence[str], what: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.errors import InputError
-from rankencoder.evaluation.sts_figures import AGGREGATIONS, average
+from rankencoder.evaluation.sts_figures import average
 from rankencoder.fingerprints import digest
 from rankencoder.io.files import file_name
 from rankencoder.io.storage import new_file, read_json
@@ -101,7 +101,7 @@ def add_result(earlier: Result, later: Result) -> Result:
         for name, system in later["sts"].items():
             for part in ("scores", "similarities"):
                 system[part] = {**earlier["sts"].get(name, {}).get(part, {}), **system[part]}
-            system["AVG"] = {how: average(system["scores"], how) for how in AGGREGATIONS}
+            system["AVG"] = {"all": average(system["scores"])}
     return result
 
 

@@ -77,9 +77,9 @@ class View:
         return [part for part in found if part]
 
 
-def views(results: Sequence[Result], aggregation: str) -> list[View]:
+def views(results: Sequence[Result]) -> list[View]:
     """Return all encoders, in the order of the results."""
-    every = rows(results, aggregation)
+    every = rows(results)
     found = []
     for label, members in grouped(results).items():
         table = [row for row in every if row.label == label]

@@ -18,11 +18,9 @@ from rankencoder.report.yes_no_blocks import curve_figures, yes_no_tables
 _NAMED = 3  # models in the title
 
 
-def report_sections(
-    results: Sequence[Result], aggregation: str, *, papers: bool = False
-) -> tuple[str, list[Section]]:
+def report_sections(results: Sequence[Result], *, papers: bool = False) -> tuple[str, list[Section]]:
     """Return what to call the models, and the sections that were measured; the first is the answer."""
-    seen = views(results, aggregation)
+    seen = views(results)
     labels = list(dict.fromkeys(view.label for view in seen))
     title = ", ".join(labels[:_NAMED]) + (f" and {len(labels) - _NAMED} more" if len(labels) > _NAMED else "")
     answer = find_answer(seen)
@@ -31,7 +29,7 @@ def report_sections(
         tiles = Tiles([nothing], NextStep("evaluate"))
         found = [Section("answer", "", "", [tiles])]
     else:
-        main, tables = comparison_blocks(answer), set_tables(answer, seen, aggregation)
+        main, tables = comparison_blocks(answer), set_tables(answer, seen)
         opened = [answer_tiles(answer), *main, *curve_figures(answer)]
         more = [*tables, *yes_no_tables(answer)]
         found = [
