@@ -476,7 +476,7 @@ def test_other_files_in_a_folder_of_results_are_passed_over(evaluation, tmp_path
     path.write_text(evaluation.files[0].read_text())
     (tmp_path / "package.json").write_text("{}")
     assert len(read_results([tmp_path])) == 1
-    with pytest.raises(InputError, match="is no result of an evaluation"):
+    with pytest.raises(InputError, match="is not a result of an evaluation"):
         read_results([tmp_path / "package.json"])
 
 

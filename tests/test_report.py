@@ -293,7 +293,7 @@ def test_command(run_report, ranked, tmp_path, monkeypatch):
     (tmp_path / "mine.md").write_text("my notes")
     code, _, err = run_report("evaluation", "-o", "mine.md")
     assert code == 2
-    assert "mine.md already exists and is no report" in err
+    assert "mine.md already exists and is not a report" in err
     assert (tmp_path / "mine.md").read_text() == "my notes"
     assert run_report("evaluation", "-o", "mine.md", "--overwrite")[0] == 0
     assert run_report("evaluation", "-o", "evaluation")[0] == 2

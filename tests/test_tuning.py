@@ -351,7 +351,7 @@ def test_command(run_cli, tiny_saved, pairs_file, tmp_path):
     assert code == 0, err
     assert "plain cosine" in out
     assert "ranks alone" in out
-    assert "Nothing was written" in out
+    assert "Add -o DIR to write" in out
     code, out, err = run_cli("tune", tiny_saved, "--dev", pairs_file, "-o", output, "--json")
     assert code == 0, err
     found = json.loads(out)

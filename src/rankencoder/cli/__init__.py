@@ -33,7 +33,7 @@ from rankencoder.cli.tune import tune
 
 app = typer.Typer(
     name="rankencoder",
-    help="Sentence vectors that know how a sentence ranks a reference corpus.",
+    help="Unlabelled text in, a better or faster sentence encoder out.",
     epilog="Start with: rankencoder demo",
     no_args_is_help=True,
     rich_markup_mode="markdown",

@@ -26,7 +26,7 @@ SECTIONS = ("sts", "choice", "cost")
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The results of one or several models, as they are stored, and the files if they are."""
+    """Results of one or several models, and the files they were written to."""
 
     results: list[Result]
     files: list[Path] = field(default_factory=list)

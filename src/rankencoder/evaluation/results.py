@@ -1,4 +1,4 @@
-"""Results on disk: one JSON file a model, with all that is needed to compare and to trace it."""
+"""Results on disk: one JSON file per model, with everything needed to compare and trace it."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def read_results(paths: Iterable[str | Path]) -> list[Result]:
             raise InputError(f"no such file or folder: {path}")
     found = [read_result(file) for file in files]
     if not found:
-        raise InputError("there are no results: evaluate a model first")
+        raise InputError("no results: evaluate a model first")
     return found
 
 
@@ -131,5 +131,5 @@ def read_result(file: Path) -> Result:
     """Read one result."""
     result = read_json(file)
     if result.get("format") != FORMAT:
-        raise InputError(f"{file} is no result of an evaluation (format {result.get('format')!r})")
+        raise InputError(f"{file} is not a result of an evaluation (format {result.get('format')!r})")
     return result

@@ -1,4 +1,4 @@
-"""The page: tabs in one Gradio app, which loads nothing from elsewhere and reports to nobody."""
+"""The page: one Gradio app that loads nothing from elsewhere and sends no telemetry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page is about: a RankEncoder, an index perhaps, and what was computed of them so far."""
+"""State of the page: a RankEncoder, perhaps an index, and cached results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random pairs of reference sentences: what similarities mean at any rank weight, and examples."""
+"""Random pairs of reference sentences, to put similarities in context, and first examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports: what an evaluation found, on one page that a person can read and send on."""
+"""Reports: the results of evaluations on one page."""
 
 from __future__ import annotations
 

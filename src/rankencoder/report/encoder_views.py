@@ -1,4 +1,4 @@
-"""What the report shows one by one: each encoder of each model, with all runs that differ only in seeds."""
+"""Encoders to report on: each encoder of each model, runs that differ only in seeds as one."""
 
 from __future__ import annotations
 
