@@ -4,9 +4,11 @@ import re
 
 import numpy as np
 import pytest
+import torch
 from huggingface_hub import ModelCard as HubCard
 from huggingface_hub import metadata_load
 from huggingface_hub.utils import validate_repo_id
+from sentence_transformers import SentenceTransformer
 
 from rankencoder import RankEncoder
 from rankencoder.io.pairs import ScoredPair
@@ -58,7 +60,10 @@ def test_a_tuned_one_has_the_figures_of_the_choice(tiny_model, sentences, tmp_pa
 
 
 def test_a_fusion(tiny_folder, sentences, tmp_path):
-    RankEncoder([str(tiny_folder), str(tiny_folder)], sentences, progress=False).save(tmp_path / "f")
+    other = SentenceTransformer(str(tiny_folder), device="cpu")
+    with torch.no_grad():
+        next(other.parameters()).mul_(1.5)
+    RankEncoder([str(tiny_folder), other], sentences, progress=False).save(tmp_path / "f")
     card = checked(tmp_path / "f")
     assert card.content.count("# Fusion of ") == 1
     assert run_usage(card, tmp_path / "f").shape[0] == 2
@@ -83,5 +88,5 @@ def test_text_of_users_cannot_break_a_card(tmp_path):
     hostile = "a | b: [c]\n---\n# x"
     ModelCard(hostile, "About.", [hostile], {"text": hostile}, [hostile], tags=[hostile]).write(tmp_path)
     card = HubCard.load(tmp_path / "README.md")
-    assert card.data.tags[-1] == hostile
+    assert card.data.tags[-1] == " ".join(hostile.split())
     assert card.content.count("\n# ") == 1

@@ -92,7 +92,9 @@ class ModelCard:
         import yaml
 
         metadata: dict[str, Any] = {"library_name": self.library, "pipeline_tag": "sentence-similarity"}
-        metadata["tags"] = list(dict.fromkeys(["sentence-transformers", "rankencoder", *self.tags]))
+        metadata["tags"] = list(
+            dict.fromkeys(["sentence-transformers", "rankencoder", *map(_one_line, self.tags)])
+        )
         if bases := [name for name in self.bases if is_hub_name(name)]:
             metadata["base_model"] = bases
         head, load = _LOAD[self.library]
@@ -103,7 +105,7 @@ class ModelCard:
         return _TEMPLATE.format(
             metadata=yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True),
             title=_one_line(self.title),
-            about=self.about,
+            about=_one_line(self.about),
             version=__version__,
             usage=usage,
             figures=_bullets(self.figures) or "Nothing yet.",
@@ -153,5 +155,5 @@ def _bullets(lines: Sequence[str]) -> str:
 
 
 def _listed(words: Sequence[str]) -> str:
-    *most, last = [f"`{word}`" if " " not in word else word for word in words]
+    *most, last = [f"`{word}`" if " " not in word else word for word in map(_one_line, words)]
     return f"{', '.join(most)} and {last}" if most else last

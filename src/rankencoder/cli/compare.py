@@ -28,9 +28,7 @@ def similarity(
     model: AnyModel,
     a: Annotated[str | None, typer.Argument(help="A sentence.")] = None,
     b: Annotated[str | None, typer.Argument(help="Another sentence.")] = None,
-    pairs: Annotated[
-        Path | None, typer.Option(help="File of pairs, with or without scores: .tsv, .csv, .jsonl.")
-    ] = None,
+    pairs: Annotated[Path | None, typer.Option(help="File of pairs: .tsv, .csv, .jsonl.")] = None,
     rank_weight: RankWeight = None,
     output: RowFile = None,
     overwrite: Overwrite = False,
@@ -113,9 +111,7 @@ def explain(
     model: Model,
     a: Annotated[str, typer.Argument(help="A sentence.")],
     b: Annotated[str, typer.Argument(help="Another sentence.")],
-    k: Annotated[
-        int, typer.Option("-k", min=1, help="Nearest reference sentences of each to compare.")
-    ] = 100,
+    k: Annotated[int, typer.Option("-k", min=1, help="Nearest sentences of each to compare.")] = 100,
     show: Annotated[int, typer.Option(min=0, help="Shared neighbours to print.")] = 10,
     rank_weight: RankWeight = None,
     device: Device = None,

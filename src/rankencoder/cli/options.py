@@ -56,9 +56,7 @@ Dev = Annotated[
     list[Path] | None,
     typer.Option(help="Your pairs, scored or labelled yes/no: .tsv, .csv, .jsonl. Repeatable."),
 ]
-Corpus = Annotated[
-    Path | None, typer.Option(help="Corpus to draw a plain encoder's reference sentences from.")
-]
+Corpus = Annotated[Path | None, typer.Option(help="Corpus of a plain encoder's reference sentences.")]
 Size = Annotated[int, typer.Option(min=2, help="Sentences of the reference corpus.")]
 Index = Annotated[Path | None, typer.Option(help="An index to search, made with the same model.")]
 Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of them.")]

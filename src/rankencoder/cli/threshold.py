@@ -21,11 +21,11 @@ def threshold(
     model: Annotated[str, typer.Argument(help="A RankEncoder, a training run, any encoder, or an index.")],
     labels: Annotated[
         Path,
-        typer.Argument(help="Pairs with yes/no labels: the file that label wrote, or .tsv, .csv, .jsonl."),
+        typer.Argument(help="Pairs with yes/no labels: a file of label, or .tsv, .csv, .jsonl."),
     ],
     precision: Annotated[
         float | None,
-        typer.Option(min=0.01, max=0.999, help="Find the lowest threshold with this precision (0.9)."),
+        typer.Option(min=0.01, max=0.999, help="Find the lowest threshold of this precision (0.9)."),
     ] = None,
     recall: Annotated[
         float | None, typer.Option(min=0.01, max=0.999, help="Find the highest threshold with this recall.")

@@ -39,7 +39,7 @@ def draw(model: RankEncoder, kind: str = "PCA", most: int = SENTENCES) -> dict[s
     if kind == "PCA" or len(base) < _FEWEST:
         flat = {name: _principal(rows) for name, rows in vectors.items()}
         held = [number(100 * _share(flat[name], rows), 0) for name, rows in vectors.items()]
-        about = f"Two principal components hold {held[0]}% of the variance left, {held[1]}% of that right."
+        about = f"Two components hold {held[0]}% of the variance on the left, {held[1]}% on the right."
     else:
         flat = {name: _neighborhoods(rows) for name, rows in vectors.items()}
         clusters, names = _clusters(flat["base"], sentences)
