@@ -72,7 +72,7 @@ def _neighborhoods(vectors: torch.Tensor) -> np.ndarray:
             warnings.simplefilter("ignore")
             from umap import UMAP
 
-            mapped: Any = UMAP(metric="cosine", random_state=0, n_jobs=1)
+            mapped: Any = UMAP(metric="cosine", min_dist=0.0, random_state=0, n_jobs=1)
             return np.asarray(mapped.fit_transform(rows), dtype=float)
     from sklearn.manifold import TSNE
 
@@ -84,7 +84,7 @@ def _clusters(points: np.ndarray, sentences: list[str]) -> tuple[list[int], list
     from sklearn.cluster import HDBSCAN
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    found = HDBSCAN(min_cluster_size=max(8, len(points) // 60), copy=True).fit_predict(points)
+    found = HDBSCAN(min_cluster_size=max(8, len(points) // 100), copy=True).fit_predict(points)
     texts = [" ".join(text for text, of in zip(sentences, found, strict=True) if of == i) for i in set(found)]
     keys = list(set(found))
     try:
