@@ -129,9 +129,9 @@ def final_losses(folder: Path) -> dict[str, dict[str, Any]]:
 def measure(run: Run, encoders: dict[str, Path]) -> None:
     """Score encoders by cosine, ranks, Eq. 7 and centred −¼, overall and by group (Table 5)."""
     import torch
+    from pair_groups import similar_pairs
 
     from rankencoder.encoders import Encoder
-    from rankencoder.evaluation.pair_groups import similar_pairs
     from rankencoder.evaluation.pairwise import encode_pairs
     from rankencoder.evaluation.sts_data import SEVEN, read_sts
     from rankencoder.evaluation.vector_cache import CachedEncoder
@@ -184,7 +184,8 @@ def similarities(encoded: Any, ranks: Any, centred: Any) -> dict[str, np.ndarray
 
 def scores(sets: dict[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, float]:
     """Return Spearman's correlation ×100 by set, and the average of the seven."""
-    from rankencoder.evaluation.curve_figures import with_average
+    from sts_curves import with_average
+
     from rankencoder.evaluation.statistics import spearman
 
     found = {name: [100 * spearman(gold, values)] for name, (gold, values) in sets.items()}
