@@ -36,7 +36,7 @@ def test_five_lines_of_a_real_encoder_and_a_command_that_runs(run_cli, corpus, t
 
 
 def test_labels_of_a_real_encoder_lead_to_a_threshold(run_cli, corpus, shared, tmp_path):
-    rows = (shared / "data/pairs/qqp_dev.tsv").read_text(encoding="utf-8").splitlines()[::80]
+    rows = (shared / "data/pairs/qqp_dev.tsv").read_text(encoding="utf-8").splitlines()[::79]
     labels = tmp_path / "labels.tsv"
     labels.write_text("\n".join(rows) + "\n")
     code, out, err = run_cli("advise", bundled_encoder(), corpus, "--dev", labels, "--json")

@@ -177,6 +177,7 @@ def test_maps_are_principal_components_of_both_spaces(model):
     assert float(told) == pytest.approx(kept, abs=0.07)
 
 
+@pytest.mark.filterwarnings("ignore::rankencoder.errors.ReferenceWarning")
 @pytest.mark.parametrize("is_installed", [True, False])
 def test_maps_of_neighborhoods_find_the_clusters_that_are_there(is_installed, monkeypatch):
     """Four topics, each with words of its own, by UMAP or by what scikit-learn has."""

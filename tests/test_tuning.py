@@ -304,7 +304,10 @@ def test_without_pairs_there_is_advice_and_no_choice(tiny_model):
     found = tune(tiny_model)
     assert found.choice is None
     assert found.model is tiny_model
-    assert str(found) == "Keep plain cosine: too few sentences have 8 words to compare others without labels."
+    assert (
+        str(found)
+        == "Keep plain cosine: too few sentences have 8 words to compare similarities without labels."
+    )
 
 
 def test_for_an_evaluation(tiny_model, judged, pairs_file, tmp_path):

@@ -39,13 +39,13 @@ def draw(model: RankEncoder, kind: str = "PCA", most: int = SENTENCES) -> dict[s
     if kind == "PCA" or len(base) < _FEWEST:
         flat = {name: _principal(rows) for name, rows in vectors.items()}
         held = [number(100 * _share(flat[name], rows), 0) for name, rows in vectors.items()]
-        about = f"Two components hold {held[0]}% of the variance on the left, {held[1]}% on the right."
+        about = f"Two components hold {held[0]}% of the variance in base space, {held[1]}% of that of ranks."
     else:
         flat = {name: _neighborhoods(rows) for name, rows in vectors.items()}
         clusters, names = _clusters(flat["base"], sentences)
         about = (
             f"{neighbor_map()} keeps neighbors together; distances between clusters mean little. "
-            "Colors are the clusters of the left map."
+            "Colors are the clusters of the base space."
         )
     flat["ranks"] = _turned(flat["ranks"], flat["base"])
     return {

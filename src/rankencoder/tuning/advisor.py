@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from rankencoder.errors import InputError
+from rankencoder.errors import InputError, ReferenceWarning
 from rankencoder.io.corpus import read_sentences
 from rankencoder.io.read_options import ReadOptions
 from rankencoder.io.sampling import sample_sentences
@@ -110,7 +111,9 @@ def advise(
         raise InputError(f"the corpus has {len(sample.sentences)} usable sentences: advice needs at least 2")
     opened = open_model(model, device=device, batch_size=batch_size)
     given = None if isinstance(opened, RankEncoder) else sample
-    tuned = tune(opened, dev, corpus=given, size=SIZE, progress=progress)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ReferenceWarning)  # a small sample is enough for advice
+        tuned = tune(opened, dev, corpus=given, size=SIZE, progress=progress)
     encoder = tuned.model.encoder
     timed = sample.sentences[:_TIMED]
     began = time.perf_counter()
