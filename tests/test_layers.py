@@ -35,6 +35,7 @@ LAYERS = (
 CORE = {
     *("ranks", "blend", "batching", "encoders", "encoder_sources", "fingerprints", "reference", "model"),
     *("explain", "persistence", "forms", "modules", "vector_files", "fusion", "fused_encoder", "text_fit"),
+    "model_card",
 }
 """The paper's objects: flat modules and `forms`, one layer, in which modules make no cycle."""
 

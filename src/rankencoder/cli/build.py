@@ -27,10 +27,10 @@ def build(
     output: Output,
     others: Annotated[
         list[str] | None,
-        typer.Option("--with", metavar="ENCODER", help="Another encoder to fuse with the first; repeatable."),
+        typer.Option("--with", metavar="ENCODER", help="Another encoder to fuse with the first. Repeatable."),
     ] = None,
     size: Size = 10_000,
-    seed: Annotated[int, typer.Option(help="Draws another sample.")] = 42,
+    seed: Annotated[int, typer.Option(help="Random seed of the sample.")] = 42,
     form: Annotated[str, typer.Option(help="exact, compact or linear.")] = "compact",
     dim: Annotated[int | None, typer.Option(help="Dimensions of the compact form (256).")] = None,
     power: Annotated[float | None, typer.Option(help="Power of the linear form (0.5).")] = None,
@@ -38,14 +38,14 @@ def build(
         float | None, typer.Option(help="Weight of the ranks, 0 to 1 (0.1; with several encoders 0).")
     ] = None,
     reading: ReadOptions = DEFAULTS,
-    max_chars: Annotated[int, typer.Option(min=1, help="Drop longer lines.")] = 2000,
+    max_chars: Annotated[int, typer.Option(min=1, help="Drop sentences with more characters.")] = 2000,
     device: Device = None,
     batch_size: BatchSize = 32,
     ray: Ray = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """Make a RankEncoder of an encoder, or of several, and a corpus, and write it to a folder.
+    """Make a RankEncoder from one or several encoders and a corpus.
 
     After an interruption, run the same command again to resume.
 

@@ -1,4 +1,4 @@
-"""``rankencoder similarity``, ``neighbors`` and ``explain``: questions about sentences."""
+"""``rankencoder similarity``, ``neighbors`` and ``explain``: similarities and neighbors."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
     from rankencoder.model import RankEncoder
 
 Model = Annotated[str, typer.Argument(help="A RankEncoder, or the folder of a training run.")]
-RankWeight = Annotated[float | None, typer.Option(help="Another rank weight than the stored one.")]
+RankWeight = Annotated[float | None, typer.Option(help="Override the stored rank weight.")]
 
 
 def similarity(
     model: AnyModel,
     a: Annotated[str | None, typer.Argument(help="A sentence.")] = None,
     b: Annotated[str | None, typer.Argument(help="Another sentence.")] = None,
-    pairs: Annotated[Path | None, typer.Option(help="Pairs, also with scores: .tsv, .csv, .jsonl.")] = None,
+    pairs: Annotated[Path | None, typer.Option(help="File of pairs: .tsv, .csv, .jsonl.")] = None,
     rank_weight: RankWeight = None,
     output: RowFile = None,
     overwrite: Overwrite = False,
     device: Device = None,
     as_json: Json = False,
 ) -> None:
-    """Say how similar two sentences are, or the pairs of a file.
+    """Score the similarity of two sentences, or of the pairs of a file.
 
     Examples:
     - `rankencoder similarity my-encoder "A man plays guitar." "Someone makes music."`
@@ -116,13 +116,13 @@ def explain(
     model: Model,
     a: Annotated[str, typer.Argument(help="A sentence.")],
     b: Annotated[str, typer.Argument(help="Another sentence.")],
-    k: Annotated[int, typer.Option("-k", min=1, help="Neighbours of each to look at.")] = 100,
+    k: Annotated[int, typer.Option("-k", min=1, help="Nearest sentences of each to compare.")] = 100,
     show: Annotated[int, typer.Option(min=0, help="Shared neighbours to print.")] = 10,
     rank_weight: RankWeight = None,
     device: Device = None,
     as_json: Json = False,
 ) -> None:
-    """Say why two sentences are similar: the reference sentences that both are near to.
+    """Explain a similarity by the reference sentences that are near to both.
 
     Example: `rankencoder explain my-encoder "A man plays guitar." "Someone makes music."`
     """

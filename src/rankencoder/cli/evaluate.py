@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from rankencoder.cli.console import prepare, print_json, print_table
-from rankencoder.cli.options import Aggregation, BatchSize, Corpus, Dev, Device, Json, Output, Size
+from rankencoder.cli.options import BatchSize, Corpus, Dev, Device, Json, Output, Size
 from rankencoder.errors import InputError
 
 
@@ -18,32 +18,28 @@ def evaluate(
     ],
     data: Annotated[
         str | None,
-        typer.Option(help="Folder of STS and transfer data; by default what was fetched."),
+        typer.Option(help="Folder of STS sets. By default what `data fetch` got."),
     ] = None,
     dev: Dev = None,
     task: Annotated[
         list[str] | None,
         typer.Option(
-            "--task", "-t", help="all, sts, transfer, space, …, or a set such as STS12; repeatable."
+            "--task", "-t", help="sts, choice, cost, or a set such as STS12. By default all. Repeatable."
         ),
     ] = None,
     corpus: Corpus = None,
     size: Size = 10_000,
     output: Output = Path("evaluation"),
-    aggregation: Aggregation = "all",
-    projection: Annotated[str, typer.Option(help="Of the map: pca or tsne.")] = "pca",
-    mteb: Annotated[
-        list[str] | None, typer.Option(help="Run this mteb task, through mteb, instead; repeatable.")
-    ] = None,
-    cache: Annotated[bool, typer.Option(help="Keep vectors for the next time.")] = True,
+    mteb: Annotated[list[str] | None, typer.Option(help="Run this task of mteb instead. Repeatable.")] = None,
+    cache: Annotated[bool, typer.Option(help="Reuse vectors of earlier evaluations.")] = True,
     device: Device = None,
     batch_size: BatchSize = 32,
     as_json: Json = False,
 ) -> None:
-    """Measure encoders on STS and transfer tasks, and what rank vectors make of them.
+    """Score encoders on STS sets and on your pairs, by cosine, ranks and their blend.
 
-    Several models are compared; trainings that differ only in seeds become one row with mean ± std.
-    Repeated evaluation reuses stored vectors, also after an interruption.
+    Compares any number of models. Trainings that differ only in their seeds become one row, mean ± std.
+    No sentence is encoded twice, not even after an interruption.
 
     Examples:
     - `rankencoder evaluate my-encoder`
@@ -52,7 +48,7 @@ def evaluate(
 
     - `rankencoder evaluate sentence-transformers/all-MiniLM-L6-v2 --corpus corpus.txt --dev my-pairs.tsv`
 
-    - `rankencoder evaluate my-encoder --task transfer`
+    - `rankencoder evaluate my-encoder --mteb Banking77Classification`
 
     """
     if mteb:
@@ -62,11 +58,10 @@ def evaluate(
         return
     prepare()
     from rankencoder.cli.scores import as_data, print_evaluation
-    from rankencoder.evaluation.evaluator import SECTIONS, check_aggregation
+    from rankencoder.evaluation.evaluator import SECTIONS
     from rankencoder.evaluation.evaluator import evaluate as run
     from rankencoder.evaluation.sts_data import MissingDataError
 
-    how = check_aggregation(aggregation)
     try:
         evaluation = run(
             list(models),
@@ -76,7 +71,6 @@ def evaluate(
             corpus=corpus,
             size=size,
             output=output,
-            projection=projection,
             cache=cache,
             device=device,
             batch_size=batch_size,
@@ -85,9 +79,9 @@ def evaluate(
     except MissingDataError as error:
         raise InputError(f"{error}; `rankencoder data fetch` gets the public sets") from error
     if as_json:
-        print_json(as_data(evaluation, how))
+        print_json(as_data(evaluation))
     else:
-        print_evaluation(evaluation, how)
+        print_evaluation(evaluation)
 
 
 def _run_mteb(
