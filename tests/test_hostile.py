@@ -194,7 +194,6 @@ OPTIONS = (
     ("similarity", "MODEL", "a", "b", "--rank-weight"),
     ("neighbors", "MODEL", "a", "-k"),
     ("serve", "MODEL", "--port"),
-    ("serve", "MODEL", "--batch-size"),
 )
 
 

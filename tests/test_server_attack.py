@@ -122,7 +122,7 @@ REQUESTS = {
         b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
         (b"401",),
     ),
-    "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", (b"400", b"401", b"505")),
+    "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", (b"400", b"404", b"505")),
     "a newline in a header": (
         HEAD + b"X-A: a\nX-B: b\r\n" + LENGTH + CLOSE + b"\r\n" + BODY,
         (b"200", b"400"),
