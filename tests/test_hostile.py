@@ -194,8 +194,6 @@ OPTIONS = (
     ("similarity", "MODEL", "a", "b", "--rank-weight"),
     ("neighbors", "MODEL", "a", "-k"),
     ("serve", "MODEL", "--port"),
-    ("serve", "MODEL", "--timeout"),
-    ("serve", "MODEL", "--max-body-mb"),
 )
 
 

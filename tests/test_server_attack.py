@@ -57,7 +57,8 @@ def connect(url):
 
 def until_closed(connection):
     received = b""
-    with suppress(ConnectionError):  # hung up on without reading on
+    connection.settimeout(10)  # half a request is waited for: how long is the proxy's affair
+    with suppress(ConnectionError, TimeoutError):
         while chunk := connection.recv(65536):
             received += chunk
     return received
@@ -110,11 +111,10 @@ REQUESTS = {
     ),
     "a folded header": (
         HEAD + b"Transfer-Encoding:\r\n chunked\r\n" + LENGTH + CLOSE + b"\r\n" + BODY,
-        (b"200", b"400", b"408"),
+        (b"200", b"400"),
     ),
     "a blank in a header's name": (HEAD + b"Content-Length : 3\r\n\r\n{} ", (b"400",)),
     "no host": (b"GET /health HTTP/1.1\r\n\r\n", (b"400",)),
-    "a huge chunk": (CHUNKED + CLOSE + b"\r\nffffffffffffffff\r\n{}", (b"400", b"408")),
     "a negative chunk": (CHUNKED + b"\r\n-1\r\n{}\r\n", (b"400",)),
     "a chunk's long extension": (CHUNKED + b"\r\n2;" + b"a" * 200_000 + b"\r\n", (b"400",)),
     "a websocket": (
@@ -122,7 +122,7 @@ REQUESTS = {
         b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
         (b"401",),
     ),
-    "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", (b"400", b"401", b"505")),
+    "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", (b"400", b"404", b"505")),
     "a newline in a header": (
         HEAD + b"X-A: a\nX-B: b\r\n" + LENGTH + CLOSE + b"\r\n" + BODY,
         (b"200", b"400"),
@@ -131,7 +131,6 @@ REQUESTS = {
 
 
 def test_requests_that_are_hardly_any(server):
-    # side by side: some are answered after the timeout only
     with served_all_the_while(server.url), ThreadPoolExecutor(4) as pool:
         answers = pool.map(lambda sent: exchange(server.url, sent[0]), REQUESTS.values())
         for (name, (_, expected)), answer in zip(REQUESTS.items(), answers, strict=True):

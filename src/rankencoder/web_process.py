@@ -41,6 +41,7 @@ class WebServer(uvicorn.Server):
     def __init__(self, app: Any, *, grace: float) -> None:
         config = uvicorn.Config(
             app,
+            http="h11",  # it limits the size of headers
             ws="none",
             lifespan="on",
             log_config=None,

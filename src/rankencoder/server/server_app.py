@@ -24,6 +24,7 @@ from rankencoder.server.request_log import RequestLog
 from rankencoder.server.served_model import ServedModel
 
 BATCH = 64  # sentences
+_BEARER = HTTPBearer(auto_error=False)
 
 
 def create_app(
@@ -93,9 +94,8 @@ def create_app(
 
 def _check_key(api_key: str) -> Callable[..., None]:
     """Return a dependency that refuses requests without the key."""
-    bearer = HTTPBearer(auto_error=False)
 
-    def check(given: Annotated[HTTPAuthorizationCredentials | None, Security(bearer)]) -> None:
+    def check(given: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]) -> None:
         if given is None or not compare_digest(given.credentials.encode(), api_key.encode()):
             message = "no API key, or a wrong one: send the header Authorization: Bearer KEY"
             raise Refusal(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
