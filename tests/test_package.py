@@ -142,7 +142,7 @@ def test_every_dependency_has_a_lowest_version():
         assert pins([extra], {})
 
 
-NAMES = {"sklearn": "scikit-learn", "yaml": "pyyaml", "pydantic-core": "pydantic"}
+NAMES = {"sklearn": "scikit-learn", "umap": "umap-learn", "yaml": "pyyaml", "pydantic-core": "pydantic"}
 """Packages that are installed by another name than they are imported by."""
 
 
