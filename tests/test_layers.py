@@ -34,7 +34,17 @@ LAYERS = (
 
 CORE = {
     *("ranks", "blend", "batching", "encoders", "encoder_sources", "fingerprints", "reference", "model"),
-    *("explain", "persistence", "forms", "modules", "vector_files", "fusion", "fused_encoder", "text_fit"),
+    *(
+        "backends",
+        "explain",
+        "persistence",
+        "forms",
+        "modules",
+        "vector_files",
+        "fusion",
+        "fused_encoder",
+        "text_fit",
+    ),
 }
 """The paper's objects: flat modules and `forms`, one layer, in which modules make no cycle."""
 

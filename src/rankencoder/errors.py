@@ -49,6 +49,10 @@ class TextWarning(UserWarning):
     """The text is usable, but the model reads only a part of it, or may not know its language."""
 
 
+class BackendWarning(UserWarning):
+    """Another backend or precision than the one asked for, or less faithful than one would expect."""
+
+
 class TrainingWarning(UserWarning):
     """The training data is usable, but not what a method was made for."""
 

@@ -7,11 +7,22 @@ from typing import Annotated, Any
 
 import typer
 
+from rankencoder.backends.opening import Opening
 from rankencoder.cli.console import prepare, print_json, print_table
-from rankencoder.cli.options import Aggregation, BatchSize, Corpus, Dev, Device, Json, Output, Size
+from rankencoder.cli.options import (
+    HERE,
+    Aggregation,
+    Corpus,
+    Dev,
+    Json,
+    Output,
+    Size,
+    opens_models,
+)
 from rankencoder.errors import InputError
 
 
+@opens_models
 def evaluate(
     models: Annotated[
         list[str], typer.Argument(help="RankEncoders, folders of training runs, or any encoders.")
@@ -36,8 +47,7 @@ def evaluate(
         list[str] | None, typer.Option(help="Run this mteb task, through mteb, instead; repeatable.")
     ] = None,
     cache: Annotated[bool, typer.Option(help="Keep vectors for the next time.")] = True,
-    device: Device = None,
-    batch_size: BatchSize = 32,
+    opening: Opening = HERE,
     as_json: Json = False,
 ) -> None:
     """Measure encoders on STS and transfer tasks, and what rank vectors make of them.
@@ -58,7 +68,9 @@ def evaluate(
     if mteb:
         if task or dev or corpus or data:
             raise InputError("mteb has its own tasks and data: leave --task, --dev, --data and --corpus out")
-        _run_mteb(models, mteb, output, {"device": device, "batch_size": batch_size}, as_json)
+        if opening.get("backend") != "torch" or opening.get("precision"):
+            raise InputError("mteb runs torch in float32: leave --backend and --precision out")
+        _run_mteb(models, mteb, output, {key: opening[key] for key in ("device", "batch_size")}, as_json)
         return
     prepare()
     from rankencoder.cli.scores import as_data, print_evaluation
@@ -78,8 +90,7 @@ def evaluate(
             output=output,
             projection=projection,
             cache=cache,
-            device=device,
-            batch_size=batch_size,
+            **opening,
             progress=True,
         )
     except MissingDataError as error:

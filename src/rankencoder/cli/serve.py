@@ -5,14 +5,16 @@ from __future__ import annotations
 import importlib.util
 import logging
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
 
+from rankencoder.backends.opening import Opening
 from rankencoder.cli.console import prepare
-from rankencoder.cli.options import Device, Host, Index, Port
+from rankencoder.cli.options import HERE, Host, Index, Port, opens_models
 from rankencoder.errors import InputError, MissingExtraError
 from rankencoder.server.server_settings import ServerSettings, read_key
 from rankencoder.training.settings_model import explain
@@ -28,6 +30,7 @@ def _setting(name: str) -> Any:
     return typer.Option(help=ServerSettings.model_fields[name].description)
 
 
+@partial(opens_models, left_out=("batch_size",))
 def serve(
     models: Annotated[
         list[str],
@@ -48,7 +51,7 @@ def serve(
     batch_sentences: Annotated[int, _setting("batch_sentences")] = _DEFAULTS.batch_sentences,
     batch_wait_ms: Annotated[float, _setting("batch_wait_ms")] = _DEFAULTS.batch_wait_ms,
     max_waiting: Annotated[int, _setting("max_waiting")] = _DEFAULTS.max_waiting,
-    device: Device = None,
+    opening: Opening = HERE,
 ) -> None:
     """Answer over HTTP: OpenAI-compatible embeddings, similarity, explain and search.
 
@@ -90,7 +93,8 @@ def serve(
     from rankencoder.search.rank_index import RankIndex
     from rankencoder.server.server_app import create_app
 
-    opened = {name: _open(model, device, batch_sentences) for name, model in zip(names, models, strict=True)}
+    running: Opening = {**opening, "batch_size": batch_sentences}
+    opened = {name: _open(model, running) for name, model in zip(names, models, strict=True)}
     searched = None
     for one in opened.values() if index else ():
         searched = RankIndex.load(index or "", one)
@@ -105,11 +109,11 @@ def serve(
     web_process.run(app, listener, grace=timeout + _GRACE)
 
 
-def _open(model: str, device: str | None, batch_size: int) -> Any:
+def _open(model: str, opening: Opening) -> Any:
     from rankencoder.model import RankEncoder, open_model
 
-    opened = open_model(model, device=device, batch_size=batch_size)
+    opened = open_model(model, **opening)
     if opened.device.type == "cpu":
         encoder = opened.encoder if isinstance(opened, RankEncoder) else opened
-        encoder.batch_size = min(batch_size, _CPU_BATCH)
+        encoder.batch_size = min(encoder.batch_size, _CPU_BATCH)
     return opened

@@ -21,6 +21,9 @@ from rankencoder.io.storage import cache_root, data_folder
 from rankencoder.reference import SIZE
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from rankencoder.backends.opening import Opening
     from rankencoder.evaluation.subjects import Source
 
 # what is measured by default; "transfer" takes longer
@@ -71,9 +74,8 @@ def evaluate(
     output: str | Path | None = None,
     projection: str = "pca",
     cache: str | Path | bool = True,
-    device: str | None = None,
-    batch_size: int = 32,
     progress: bool | None = None,
+    **opening: Unpack[Opening],
 ) -> Evaluation:
     r"""Measure encoders as the field does, and what rank vectors make of them.
 
@@ -90,9 +92,8 @@ def evaluate(
     :param output: A folder for the results, one JSON file a model.
     :param projection: Of the map: "pca" or "tsne".
     :param cache: Whether, or in which folder, vectors are kept for the next time.
-    :param device: Where to run encoders that are loaded by name.
-    :param batch_size: Sentences per call of an encoder.
     :param progress: Show progress; by default on a terminal.
+    :param opening: How to run a model that is loaded by name, as for `open_model`.
 
     >>> def letters(texts):  # any function from strings to vectors is an encoder
     ...     return [[1 + text.count(c) for c in "aeiou"] for text in texts]
@@ -125,10 +126,9 @@ def evaluate(
     if output is not None:
         Path(output).mkdir(parents=True, exist_ok=True)  # what cannot be written is told of before the work
     kept = cache_root("vectors") if cache is True else Path(cache) if cache else None
-    options: dict[str, Any] = {"device": device, "batch_size": batch_size}
     results, paths = [], []
     for source in given:
-        model = open_subjects(source, corpus=corpus, size=size, cache=kept, progress=watched, **options)
+        model = open_subjects(source, corpus=corpus, size=size, cache=kept, progress=watched, **opening)
         measurement = Measurement(model, sets, own, projection, watched)
         found = measurement.take(sections)
         if tasks_read:
