@@ -73,10 +73,6 @@ def test_encoding_again_gives_the_same(tiny_folder, sentences, name, number):
     np.testing.assert_array_equal(encoder(sentences[:number]), first)
 
 
-def test_no_sentence_gives_no_vector(tiny_folder):
-    assert opened(tiny_folder, "openvino")([]).shape == (0, 32)
-
-
 def test_prompts_are_read(tiny_folder):
     ours = opened(tiny_folder, "onnx", prompt="the cat: ")(["a dog"])
     np.testing.assert_allclose(ours, Encoder(tiny_folder, device="cpu")(["the cat: a dog"]), atol=2e-5)
@@ -112,7 +108,7 @@ def test_auto_takes_the_first_that_is_faithful(tiny_folder, caplog, monkeypatch)
 def test_auto_does_without_what_is_not_installed(tiny_folder, monkeypatch):
     monkeypatch.setattr(backends, "_PACKAGES", {"torch": "torch", "openvino": "no_such", "onnx": "no_such"})
     assert Encoder(tiny_folder, device="cpu", backend="auto").backend.name == "torch"
-    with pytest.raises(InputError, match=r"openvino is not installed: pip install"):
+    with pytest.raises(InputError, match=r"openvino is not installed: run pip install"):
         Encoder(tiny_folder, device="cpu", backend="openvino")
 
 
@@ -154,7 +150,9 @@ def test_the_backend_is_in_keys_of_work_but_not_in_the_identity(tiny_folder, tin
         assert len({model.identity() for model in models}) == 1
 
 
-def test_fused_encoders_and_saved_models_say_what_made_them(tiny_folder, callable_encoder, sentences, tmp_path):
+def test_fused_encoders_and_saved_models_say_what_made_them(
+    tiny_folder, callable_encoder, sentences, tmp_path
+):
     members = [opened(tiny_folder, "onnx"), Encoder(callable_encoder)]
     fused = FusedEncoder(members)
     assert fused.backend.name in ("onnx", "torch")
@@ -188,7 +186,8 @@ from tokenizers import Tokenizer
 folder, texts = Path(sys.argv[1]), json.loads(sys.argv[2])
 about = json.loads((folder / "rankencoder-export.json").read_text())
 rows = Tokenizer.from_file(str(folder / about["tokenizer"])).encode_batch(texts)
-feeds = {"input_ids": np.array([r.ids for r in rows]), "attention_mask": np.array([r.attention_mask for r in rows])}
+masks = [row.attention_mask for row in rows]
+feeds = {"input_ids": np.array([row.ids for row in rows]), "attention_mask": np.array(masks)}
 graph = str(folder / about["graph"])
 if about["format"] == "onnx":
     import onnxruntime
@@ -204,7 +203,7 @@ print(json.dumps(found.tolist()))
 @pytest.mark.parametrize("format", ["onnx", "openvino"])
 @pytest.mark.parametrize("kind", ["encoder", "linear"])
 def test_an_export_runs_without_torch(tiny_folder, tiny_model, tmp_path, run_cli, format, kind):
-    model, exact = str(tiny_folder), Encoder(tiny_folder, device="cpu").encode(ODD)
+    model, exact = str(tiny_folder), Encoder(tiny_folder, device="cpu")(ODD).numpy()
     if kind == "linear":
         linear = tiny_model.with_form("linear")
         linear.save(tmp_path / "linear")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from filelock import FileLock
 
-from rankencoder.backends.graphs import FILES, write_graph
+from rankencoder.backends.conversion import FILES, write_graph
 from rankencoder.backends.runtimes import OPEN
 from rankencoder.backends.sample_text import sample_sentences
 from rankencoder.batching import encode_by_length, is_plain, is_static

@@ -17,3 +17,7 @@ class Opening(Running, total=False):
     """How an encoder runs, and in which precision."""
 
     precision: str | None
+
+
+OPENING = Opening.__annotations__.keys()
+"""Their names."""

@@ -13,7 +13,7 @@ from sentence_transformers.base.modules import Normalize
 
 from rankencoder._version import __version__
 from rankencoder.backends.backend import DOUBTFUL, check_backend, compare
-from rankencoder.backends.graphs import FILES, INPUTS, OUTPUT, write_graph
+from rankencoder.backends.conversion import FILES, INPUTS, OUTPUT, write_graph
 from rankencoder.backends.runtimes import OPEN
 from rankencoder.batching import is_plain
 from rankencoder.encoders import Encoder
@@ -38,7 +38,7 @@ def export_model(
 ) -> dict[str, Any]:
     """Write a model to a folder that needs neither torch nor this package: graph, tokenizer and description.
 
-    The graph takes ``input_ids`` and ``attention_mask`` and returns unit vectors; the tokenizer cuts and pads.
+    The graph takes ``input_ids`` and ``attention_mask`` and gives unit vectors; the tokenizer cuts and pads.
 
     :param model: An encoder, or a RankEncoder in the linear form: ranks of others need the reference corpus.
     :param format: "openvino" or "onnx".
@@ -84,15 +84,13 @@ def _sentence_transformer(model: RankEncoder | Encoder) -> SentenceTransformer:
     """Return all that a model computes as modules that can be converted."""
     encoder = model.encoder if isinstance(model, RankEncoder) else model
     if isinstance(encoder, FusedEncoder):
-        raise InputError(
-            f"{model.name} has several tokenizers: export its encoders one by one, or distill it"
-        )
+        raise InputError(f"{model.name} has several tokenizers: export its encoders one by one")
     if encoder.model is None or not is_plain(encoder.model):
         raise InputError(f"{encoder.name} is no transformer, which alone can be converted")
     if isinstance(model, RankEncoder):
         if model.rank_weight > 0 and model.form.name != "linear":
             raise InputError(
-                f"the {model.form.name} form ranks a reference corpus, which no graph can: build the linear form"
+                f"the {model.form.name} form ranks a reference corpus, as no graph does: take the linear form"
             )
         return model.to_sentence_transformer()
     whole = export_encoder(encoder)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from rankencoder.backends.graphs import INPUTS, OUTPUT
+from rankencoder.backends.conversion import INPUTS, OUTPUT
 
 Run = Callable[[dict[str, Any]], torch.Tensor]
 

@@ -25,7 +25,7 @@ def export(
     Examples:
     - `rankencoder export my-encoder --format onnx -o exported`
 
-    - `rankencoder export sentence-transformers/all-MiniLM-L6-v2 --format openvino --precision int8 -o exported`
+    - `rankencoder export my-encoder --format openvino --precision int8 -o exported`
 
     """
     from rankencoder.io.storage import check_free

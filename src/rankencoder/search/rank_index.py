@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rankencoder.backends.opening import OPENING, Opening
 from rankencoder.encoder_sources import check_model, join_prompt, rankencoder_folder, split_prompt
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
@@ -39,8 +40,6 @@ from rankencoder.text_fit import TextFit, with_tokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-    from rankencoder.backends.opening import Opening
 
 _PART = 2048  # sentences that are encoded and committed together
 _GIVEN_PART = 32_768  # the same where vectors are given, and nothing is lost by an interruption
@@ -125,16 +124,15 @@ class RankIndex:
         folder: str | Path,
         *,
         table: str | None = None,
-        device: str | None = None,
-        batch_size: int = 32,
         **settings: Any,
     ) -> RankIndex:
         """Make an index of a corpus, or add to the one that is there: `create`, `add` and `optimize`.
 
-        :param settings: As for `add`.
+        :param settings: As for `create` and `add`.
         """
+        opening: Any = {name: settings.pop(name) for name in OPENING & settings.keys()}
         with IndexFolder(folder).removed_if_empty():
-            index = cls.create(model, folder, table=table, device=device, batch_size=batch_size)
+            index = cls.create(model, folder, table=table, **opening)
             index.add(corpus, **settings)
         index.optimize()
         return index
