@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from speed import encoding, evaluation, growth, machine, ranking, tables, timing, training
+from speed import backends, encoding, evaluation, growth, machine, ranking, tables, timing, training
 
-SECTIONS = ("ranking", "encoding", "training", "evaluation", "growth")
+SECTIONS = ("backends", "ranking", "encoding", "training", "evaluation", "growth")
 ROOT = Path(__file__).parents[1]
 
 
@@ -28,7 +28,13 @@ def measure(section: str, device: str, floors: dict[str, float], *, quick: bool)
     """Return what a section finds on a device; None where it has nothing to measure there."""
     if section == "ranking":
         return ranking.measure(device, floors["bytes_per_second"], quick=quick)
-    works = {"encoding": encoding, "training": training, "evaluation": evaluation, "growth": growth}
+    works = {
+        "backends": backends,
+        "encoding": encoding,
+        "training": training,
+        "evaluation": evaluation,
+        "growth": growth,
+    }
     return works[section].measure(device, quick=quick)
 
 

@@ -94,8 +94,62 @@ def evaluation(rows: list[Result]) -> Iterator[Found]:
         yield row["what"], row["peers"]["naive loop"]["ratio"]
 
 
+def backend(name: str, least: float) -> Callable[[list[Result]], Iterator[Found]]:
+    """Find the ratio to SentenceTransformer.encode of a backend whose fidelity is high enough."""
+
+    def find(rows: list[Result]) -> Iterator[Found]:
+        for row in rows:
+            found = row["rows"].get(f"ours, {name}")
+            if found and found["fidelity"] >= least:
+                yield f"{row['what']}, fidelity {found['fidelity']:.4f}", found["ratio"]
+
+    return find
+
+
+def static(rows: list[Result]) -> Iterator[Found]:
+    """Find how much faster than model2vec our static students are."""
+    for row in rows:
+        if "model2vec" in row["rows"]:
+            yield row["what"], row["rows"]["ours, static"]["ratio"]
+
+
+def rank_share(name: str, n: int) -> Callable[[list[Result]], Iterator[Found]]:
+    """Find what RankEncoder.encode takes more than its encoder."""
+
+    def find(rows: list[Result]) -> Iterator[Found]:
+        for row in rows:
+            ranked, plain = (
+                row["rows"].get(key) for key in (f"RankEncoder, {name}, n = {n:,}", f"ours, {name}")
+            )
+            if ranked and plain:
+                yield f"{name}, n = {n:,}", plain["ratio"] / ranked["ratio"] - 1
+
+    return find
+
+
+def seconds(command: str) -> Callable[[list[Result]], Iterator[Found]]:
+    """Find how long a command takes."""
+
+    def find(rows: list[Result]) -> Iterator[Found]:
+        for row in rows:
+            if command in row["rows"]:
+                yield "start to end", row["rows"][command]["seconds"]
+
+    return find
+
+
 SHARE = "compact form / time of"
+FAST = "backend / SentenceTransformer.encode"
+RANKED = "RankEncoder.encode beyond its encoder"
 GOALS = (
+    Goal(f"{FAST}, fidelity 0.999", "backends", "cpu", "at least", 3.5, backend("openvino:bf16", 0.999)),
+    Goal(f"{FAST}, fidelity 0.99", "backends", "cpu", "at least", 3, backend("openvino:int8", 0.99)),
+    Goal("static / model2vec", "backends", "cpu", "at least", 1, static),
+    Goal(RANKED, "backends", "cpu", "at most", 0.02, rank_share("torch", 10_000)),
+    Goal(RANKED, "backends", "cpu", "at most", 0.02, rank_share("openvino:bf16", 10_000)),
+    Goal(RANKED, "backends", "cpu", "at most", 0.02, rank_share("openvino:bf16", 3_000)),
+    Goal("rankencoder --help, seconds", "backends", "cpu", "at most", 0.3, seconds("rankencoder --help")),
+    Goal("similarity, seconds", "backends", "cpu", "at most", 4, seconds("rankencoder similarity")),
     Goal("ranking / numpy argsort", "ranking", "cpu", "at least", 4, ranking("numpy argsort")),
     Goal("ranking / scipy rankdata", "ranking", "cpu", "at least", 20, ranking("scipy rankdata")),
     Goal("ranking / authors' loop", "ranking", "cuda", "at least", 10, ranking("authors' loop")),

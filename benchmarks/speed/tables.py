@@ -71,6 +71,27 @@ def ranking(rows: list[Result]) -> str:
     return table(head, cells)
 
 
+def backends(rows: list[Result]) -> str:
+    """Rates beside the peers', one table for each kind of model, and what was left out."""
+    parts = []
+    for row in rows:
+        is_start = row["what"] == "start"
+        unit = "seconds" if is_start else "sentences/s"
+        cells = [
+            [
+                name,
+                number(found["seconds" if is_start else "sentences_per_second"]),
+                times(found["ratio"]),
+                f"{found['fidelity']:.5f}" if "fidelity" in found else "–",
+            ]
+            for name, found in row["rows"].items()
+        ]
+        left_out = [f"Left out: {name} ({why})." for name, why in row["skipped"].items()]
+        head = [row["what"], unit, f"to {row['peer']}", "fidelity"]
+        parts.append("\n\n".join([table(head, cells), *left_out]))
+    return "\n\n".join(parts)
+
+
 def encoding(rows: list[Result]) -> str:
     """Encoders, then what the rank part adds to each."""
     head = [
@@ -144,6 +165,7 @@ def growth(rows: list[Result]) -> str:
 
 
 SECTIONS: dict[str, Any] = {
+    "backends": backends,
     "ranking": ranking,
     "encoding": encoding,
     "training": training,

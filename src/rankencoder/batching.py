@@ -24,6 +24,9 @@ from rankencoder.progress import Progress
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
+    Batch = tuple[np.ndarray, dict[str, Any]]
+    Run = Callable[[dict[str, Any]], torch.Tensor]
+
 T = TypeVar("T")
 _LOCK = Lock()  # for the two numbers that follow
 _encodings = 0  # of static models, under way
@@ -31,6 +34,7 @@ _threads = 0  # of torch, before the first of them
 
 _TOKENIZED = 8192  # sentences at a time
 _CACHED = 384  # tokens of a batch for each thread of a CPU
+_ALONE = 1024  # the same where a thread has a batch of its own
 _READ = 512  # tokens of a batch on a GPU for each sentence of its size: launching kernels takes its time, too
 _RAGGED: Any = {"common": {"return_tensors": None}, "text": {"padding": False}}
 _PADDED_WITH = {"attention_mask": 0, "token_type_ids": 0}  # and input_ids with the tokenizer's own token
@@ -45,7 +49,13 @@ _ODD = (
 
 
 def encode_by_length(
-    model: SentenceTransformer, sentences: list[str], batch_size: int, *, progress: bool = False
+    model: SentenceTransformer,
+    sentences: list[str],
+    batch_size: int,
+    *,
+    progress: bool = False,
+    run: Run | None = None,
+    workers: int = 1,
 ) -> torch.Tensor | None:
     """Return what the model's own ``encode`` returns, batches being made by tokens.
 
@@ -53,39 +63,79 @@ def encode_by_length(
 
     :param batch_size: Sentences of a batch. On a GPU it holds more where they are short, as many tokens as so
         many of 512; on a CPU fewer where they are long, as its caches are small.
+    :param run: What computes the vectors of a batch, by default the model.
+    :param workers: Batches at a time, each on a thread of its own.
     :return: One vector a sentence, on the model's device; None for models that want to be treated otherwise.
     """
-    if sentences and _is_static(model):
+    if sentences and is_static(model):
         return _encode_static(model, sentences, progress)
-    if not sentences or not _is_plain(model):
+    if not sentences or not is_plain(model):
         return None
     model.eval()
-    limits = _limits(model, batch_size)
-    fill = {"input_ids": model.tokenizer.pad_token_id, **_PADDED_WITH}
+    batches = _token_batches(model, sentences, _limits(model, len(sentences), batch_size, workers))
+    made = _computed(run or partial(_vectors, model), batches, workers)
     out: torch.Tensor | None = None
-    starts = range(0, len(sentences), _TOKENIZED)
-    parts = (sentences[start : start + _TOKENIZED] for start in starts)
     with (
         torch.inference_mode(),
         Progress(len(sentences), desc="Encoding", show=progress) as bar,
-        closing(_ahead(_tokenizer(model, sentences), parts)) as found,
+        closing(batches),
+        closing(made),
     ):
+        try:
+            for rows, vectors in made:
+                if out is None:
+                    out = vectors.new_empty(len(sentences), vectors.shape[1])
+                out[_sent(torch.from_numpy(rows), out.device)] = vectors
+                bar.update(len(rows))
+        except _UnknownTokensError:
+            return None
+    return out
+
+
+class _UnknownTokensError(Exception):
+    """A model's tokens are more than ids, mask and types."""
+
+
+def _token_batches(
+    model: SentenceTransformer, sentences: list[str], limits: tuple[int, int]
+) -> Generator[Batch, None, None]:
+    """Yield batches of padded tokens, each with the rows that its sentences are."""
+    fill = {"input_ids": model.tokenizer.pad_token_id, **_PADDED_WITH}
+    starts = range(0, len(sentences), _TOKENIZED)
+    parts = (sentences[start : start + _TOKENIZED] for start in starts)
+    with closing(_ahead(_tokenizer(model, sentences), parts)) as found:
         for start, features in zip(starts, found, strict=True):
             tokens = {name: value for name, value in features.items() if isinstance(value, list)}
             if "attention_mask" not in tokens or not fill.keys() >= tokens.keys():
-                return None
+                raise _UnknownTokensError
             lengths = np.array([len(row) for row in tokens["input_ids"]])
             for rows in _batches(lengths, *limits):
                 batch = {
                     name: _padded([value[i] for i in rows], fill[name]) for name, value in tokens.items()
                 }
                 sent = {name: _sent(value, model.device) for name, value in batch.items()}
-                vectors = _vectors(model, {**features, **sent})
-                if out is None:
-                    out = vectors.new_empty(len(sentences), vectors.shape[1])
-                out[_sent(torch.from_numpy(start + rows), out.device)] = vectors
-                bar.update(len(rows))
-    return out
+                yield start + rows, {**features, **sent}
+
+
+def _computed(
+    run: Run, batches: Iterable[Batch], workers: int
+) -> Generator[tuple[np.ndarray, torch.Tensor], None, None]:
+    """Yield the rows and vectors of each batch, in order.
+
+    Threads that share a batch wait for each other at every layer; workers with batches of their own do not.
+    """
+    if workers == 1:
+        for rows, batch in batches:
+            yield rows, run(batch)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        pending: deque[tuple[np.ndarray, Future[torch.Tensor]]] = deque()
+        for rows, batch in batches:
+            pending.append((rows, pool.submit(run, batch)))
+            if len(pending) > workers:
+                yield pending[0][0], pending.popleft()[1].result()
+        while pending:
+            yield pending[0][0], pending.popleft()[1].result()
 
 
 def _encode_static(model: SentenceTransformer, sentences: list[str], progress: bool) -> torch.Tensor:
@@ -184,7 +234,7 @@ def _ahead(make: Callable[[list[str]], T], parts: Iterable[list[str]]) -> Genera
             yield pending.popleft().result()
 
 
-def _is_plain(model: Any) -> bool:
+def is_plain(model: Any) -> bool:
     """Return whether the ``encode`` of a transformer does nothing but what is done here, prompts aside."""
     from sentence_transformers.sentence_transformer.modules import Transformer
 
@@ -199,7 +249,7 @@ def _is_plain(model: Any) -> bool:
     )
 
 
-def _is_static(model: Any) -> bool:
+def is_static(model: Any) -> bool:
     """Return whether the ``encode`` of a static model does nothing but what is done here."""
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
@@ -219,8 +269,10 @@ def _encodes_plainly(model: Any, first: type) -> bool:
     )
 
 
-def _limits(model: SentenceTransformer, batch_size: int) -> tuple[int, int]:
+def _limits(model: SentenceTransformer, number: int, batch_size: int, workers: int) -> tuple[int, int]:
     """Return how many sentences a batch may have at most, and how many tokens, padding counted."""
+    if workers > 1:  # also of a few sentences each is to have some
+        return min(batch_size, -(-number // workers)), _ALONE
     if model.device.type == "cpu":
         return batch_size, _CACHED * torch.get_num_threads()
     return batch_size * _READ, batch_size * _READ

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
+from rankencoder.backends.backend import Accelerated, Backend, accelerate, check_backend
 from rankencoder.batching import encode_by_length
 from rankencoder.encoder_sources import join_prompt, load_sentence_transformer, split_prompt
 from rankencoder.errors import InputError, shorten
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         def encode(self, sentences: list[str], /) -> Any: ...
 
     EncoderLike = str | Path | SentenceTransformer | _Encodes | Callable[[list[str]], Any]
+
 
 PROBE = (
     "A cat sleeps on the warm windowsill.",
@@ -52,6 +54,11 @@ class Encoder:
     :param revision: The branch, tag or commit of a hub name.
     :param device: Where to run a model that is loaded by name; by default the best device there is.
     :param batch_size: Sentences per call of the model.
+    :param backend: What computes the vectors: "torch", "openvino" or "onnx", which run a converted copy of
+        the model on the CPU, or "auto": the fastest that is installed and whose similarities agree with those
+        of torch in float32 (Spearman's correlation at least 0.999). A static model stays with torch.
+        "openvino:bf16" names the precision, too.
+    :param precision: "fp32", "bf16" or "int8"; by default the first, with "auto" whatever is fastest.
     """
 
     def __init__(
@@ -62,7 +69,12 @@ class Encoder:
         revision: str | None = None,
         device: str | None = None,
         batch_size: int = 32,
+        backend: str = "torch",
+        precision: str | None = None,
     ) -> None:
+        backend, _, own = backend.partition(":")
+        precision = precision or own or None
+        check_backend(backend, precision)
         self.batch_size = batch_size
         self.prompt = prompt
         self.model: SentenceTransformer | None = None
@@ -84,6 +96,14 @@ class Encoder:
                 "or a function from a list of strings to an array"
             )
         self.name = join_prompt(name, self.prompt)
+        self._accelerated: Accelerated | None = None
+        if self.model is not None and self._reads_prompts(self.model):
+            self._accelerated = accelerate(self.model, backend, precision)
+
+    @property
+    def backend(self) -> Backend:
+        """What computes the vectors, and how faithfully."""
+        return self._accelerated.backend if self._accelerated else Backend()
 
     @cached_property
     def dimension(self) -> int:
@@ -129,7 +149,13 @@ class Encoder:
         return [len(row) for row in rows], getattr(self.model, "max_seq_length", None) or float("inf")
 
     def fingerprint(self) -> str:
-        """Return a digest of what the vectors depend on, the same on all hardware.
+        """Return a digest of what the vectors depend on, the backend too, the same on all hardware."""
+        if self.backend.is_reference:
+            return self.identity()
+        return digest([self.identity(), self.backend.name, self.backend.precision])
+
+    def identity(self) -> str:
+        """Return a digest of the model, whatever backend runs it.
 
         A SentenceTransformer is known by its weights and settings, anything else by its vectors of the probe
         sentences, rounded.
@@ -160,10 +186,10 @@ class Encoder:
         )
 
     def _call_model(self, model: SentenceTransformer, sentences: list[str], progress: bool) -> torch.Tensor:
-        prompt = self.prompt or model.prompts.get(model.default_prompt_name or "") or ""
-        if not prompt or all(getattr(module, "include_prompt", True) for module in model):
-            prompted = [prompt + sentence for sentence in sentences]
-            found = encode_by_length(model, prompted, self.batch_size, progress=progress)
+        if self._reads_prompts(model):
+            prompted = [self._prompt(model) + sentence for sentence in sentences]
+            encode = self._accelerated or partial(encode_by_length, model)
+            found = encode(prompted, self.batch_size, progress=progress)
             if found is not None:
                 return found
         return model.encode(
@@ -173,6 +199,13 @@ class Encoder:
             convert_to_tensor=True,
             show_progress_bar=progress and not Progress.in_log,
         )
+
+    def _prompt(self, model: SentenceTransformer) -> str:
+        return self.prompt or model.prompts.get(model.default_prompt_name or "") or ""
+
+    def _reads_prompts(self, model: SentenceTransformer) -> bool:
+        """Say whether a prompt is read as if it were part of the sentence."""
+        return not self._prompt(model) or all(getattr(module, "include_prompt", True) for module in model)
 
     def _call_function(self, sentences: list[str], progress: bool) -> torch.Tensor:
         import torch

@@ -48,6 +48,10 @@ class TextWarning(UserWarning):
     """Text that the model truncates or whose language it may not know."""
 
 
+class BackendWarning(UserWarning):
+    """Another backend or precision than the one asked for, or less faithful than one would expect."""
+
+
 class TrainingWarning(UserWarning):
     """Training data or settings that a method was not designed for."""
 

@@ -19,7 +19,10 @@ from rankencoder.progress import Progress
 
 if TYPE_CHECKING:
     import torch
+    from typing_extensions import Unpack
 
+    from rankencoder.backends.backend import Backend
+    from rankencoder.backends.opening import Opening
     from rankencoder.encoders import EncoderLike
 
     AnyEncoder = EncoderLike | Encoder
@@ -80,9 +83,18 @@ class FusedEncoder(Encoder):
             read.append([int(min(count, longest)) for count in counts])
         return [sum(counts) for counts in zip(*read, strict=True)], float("inf")
 
+    @property
+    def backend(self) -> Backend:
+        """The backend of the member with the least faithful one."""
+        return min((member.backend for member in self.members), key=lambda one: one.fidelity)
+
     def fingerprint(self) -> str:
-        """Return a digest of the members and their weights."""
+        """Return a digest of the members, their backends and weights."""
         return digest([f"{m.fingerprint()} {w:.4f}" for m, w in zip(self.members, self.weights, strict=True)])
+
+    def identity(self) -> str:
+        """Return a digest of the members and their weights."""
+        return digest([f"{m.identity()} {w:.4f}" for m, w in zip(self.members, self.weights, strict=True)])
 
     def check_probe(
         self, probe: np.ndarray, owner: str, *, otherwise: str = "build the reference again"
@@ -137,20 +149,13 @@ def open_encoder(
     *,
     prompt: str = "",
     revision: str | None = None,
-    device: str | None = None,
-    batch_size: int = 32,
+    **opening: Unpack[Opening],
 ) -> Encoder:
     """Open whatever `Encoder` opens, or a list of them as one encoder; an open `Encoder` stays as it is."""
     if isinstance(source, Encoder):
         return source
     if not isinstance(source, (list, tuple)):
-        return Encoder(
-            cast("EncoderLike", source),
-            prompt=prompt,
-            revision=revision,
-            device=device,
-            batch_size=batch_size,
-        )
+        return Encoder(cast("EncoderLike", source), prompt=prompt, revision=revision, **opening)
     if any(isinstance(one, (list, tuple)) for one in source):
         raise InputError("a list of encoders holds a list: give all encoders in one")
     if len(source) < 2:
@@ -164,7 +169,7 @@ def open_encoder(
         folder = rankencoder_folder(one)
         if hasattr(one, "rank_weight") or (folder and folder.parent != Path(str(one))):
             raise InputError(f"{one} is a RankEncoder, which cannot be fused: give its encoder")
-    members = [open_encoder(one, device=device, batch_size=batch_size) for one in source]
+    members = [open_encoder(one, **opening) for one in source]
     known: dict[str, str] = {}
     for member in members:
         if (mark := member.fingerprint()) in known:

@@ -30,7 +30,10 @@ from rankencoder.reference import Reference, warn_if_small
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+    from typing_extensions import Unpack
 
+    from rankencoder.backends.backend import Backend
+    from rankencoder.backends.opening import Opening
     from rankencoder.encoders import EncoderLike
     from rankencoder.fused_encoder import Encoders
 
@@ -59,10 +62,10 @@ class RankEncoder:
     :param rank_weight: λ of Eq. 7, from 0 (cosine alone) to 1 (ranks alone). By default 0.1, for several
         encoders 0.
     :param prompt: Text to put before every sentence, as E5 and BGE want it.
-    :param batch_size: Sentences per call of the encoder.
     :param revision: The branch, tag or commit of a hub name.
-    :param device: Where to run an encoder that is loaded by name.
     :param progress: Show progress bars; by default on a terminal.
+    :param opening: How to run an encoder that is not open yet: ``device``, ``batch_size``, ``backend`` and
+        ``precision``, as for `Encoder`.
 
     >>> def letters(texts):  # any function from strings to vectors is an encoder
     ...     return [[1 + text.count(c) for c in "aeiou"] for text in texts]
@@ -87,15 +90,14 @@ class RankEncoder:
         center: bool | None = None,
         rank_weight: float | None = None,
         prompt: str = "",
-        batch_size: int = 32,
         revision: str | None = None,
-        device: str | None = None,
         progress: bool | None = None,
+        **opening: Unpack[Opening],
     ) -> None:
         self.rank_weight = RANK_WEIGHT if rank_weight is None else rank_weight
         check_settings(form, dim=dim, power=power, center=center)
         watched = sys.stderr.isatty() if progress is None else progress
-        opened = open_encoder(encoder, prompt=prompt, revision=revision, device=device, batch_size=batch_size)
+        opened = open_encoder(encoder, prompt=prompt, revision=revision, **opening)
         if isinstance(reference, Reference):
             reference.check_encoder(opened)
         else:
@@ -153,10 +155,22 @@ class RankEncoder:
         """The device that the encoder runs on."""
         return self.encoder.device
 
+    @property
+    def backend(self) -> Backend:
+        """What computes the encoder's vectors, and how faithfully."""
+        return self.encoder.backend
+
     def fingerprint(self) -> str:
-        """Return a digest of what the vectors depend on, the same on all hardware."""
+        """Return a digest of what the vectors depend on, the backend too, the same on all hardware."""
+        return self._digest(self.encoder.fingerprint())
+
+    def identity(self) -> str:
+        """Return a digest of the model, whatever backend runs it."""
+        return self._digest(self.encoder.identity())
+
+    def _digest(self, encoder: str) -> str:
         settings = repr((self.form.name, self.form.config(), self.rank_weight))
-        return digest([self.encoder.fingerprint(), settings, *self.reference.sentences])
+        return digest([encoder, settings, *self.reference.sentences])
 
     def __repr__(self) -> str:
         return (
@@ -259,8 +273,7 @@ class RankEncoder:
         encoder: EncoderLike | Encoder | Sequence[EncoderLike | Encoder | None] | None = None,
         *,
         revision: str | None = None,
-        device: str | None = None,
-        batch_size: int = 32,
+        **opening: Unpack[Opening],
     ) -> RankEncoder:
         """Read a saved RankEncoder.
 
@@ -268,10 +281,11 @@ class RankEncoder:
         :param encoder: The encoder, where that was a callable, or to use another copy of it. For several
             encoders a list, with None for each one that is on disk.
         :param revision: The branch, tag or commit of a hub name.
+        :param opening: How to run it: ``device``, ``batch_size``, ``backend`` and ``precision`` of `Encoder`.
         :raises InputError: If the folder is not a whole one, or the encoder is another.
         """
         found = rankencoder_folder(folder, revision) or Path(folder)
-        model = cls._of(persistence.load(found, encoder, device=device, batch_size=batch_size))
+        model = cls._of(persistence.load(found, encoder, **opening))
         model.name = str(folder)
         return model
 
@@ -303,22 +317,22 @@ def _standardize(encoder: FusedEncoder, reference: Reference) -> tuple[FusedEnco
 def open_model(
     source: EncoderLike | Encoder | RankEncoder,
     *,
-    device: str | None = None,
-    batch_size: int = 32,
     prompt: str = "",
+    **opening: Unpack[Opening],
 ) -> RankEncoder | Encoder:
     """Open whatever makes sentence vectors.
 
     :param source: The folder of a RankEncoder or of a training run (its RankEncoder, if it has one, otherwise
         its encoder); whatever `Encoder` opens; or an open RankEncoder or Encoder, which is returned as it is.
     :param prompt: Text to put before every sentence; a saved RankEncoder has its own.
+    :param opening: ``device``, ``batch_size``, ``backend`` and ``precision``, as for `Encoder`.
     """
     if isinstance(source, (RankEncoder, Encoder)):
         return source
     folder = rankencoder_folder(source)
     if folder is None:
-        return Encoder(source, prompt=prompt, device=device, batch_size=batch_size)
-    model = RankEncoder.load(folder, device=device, batch_size=batch_size)
+        return Encoder(source, prompt=prompt, **opening)
+    model = RankEncoder.load(folder, **opening)
     if not Path(str(source)).exists():
         model.name = str(source)  # on the hub, not in its cache
     if prompt not in ("", model.encoder.prompt):
@@ -326,11 +340,9 @@ def open_model(
     return model
 
 
-def open_rankencoder(
-    source: EncoderLike | Encoder | RankEncoder, *, device: str | None = None, batch_size: int = 32
-) -> RankEncoder:
+def open_rankencoder(source: EncoderLike | Encoder | RankEncoder, **opening: Unpack[Opening]) -> RankEncoder:
     """Open a RankEncoder (see `open_model`)."""
-    model = open_model(source, device=device, batch_size=batch_size)
+    model = open_model(source, **opening)
     if not isinstance(model, RankEncoder):
         raise InputError(f"{model.name} is a plain encoder: build a RankEncoder from it first")
     return model

@@ -137,14 +137,14 @@ def _hub_options(options: dict[str, Any]) -> dict[str, Any]:
 def to_sentence_transformer(model: ModelParts) -> SentenceTransformer:
     """Return a SentenceTransformer of a RankEncoder (see `RankEncoder.to_sentence_transformer`)."""
     if isinstance(model.encoder, FusedEncoder):
-        members = [_export_encoder(member) for member in model.encoder.members]
+        members = [export_encoder(member) for member in model.encoder.members]
         exported = SentenceTransformer(
             modules=[FusionModule(members, model.encoder.weights)],
             device=str(model.encoder.device),
             similarity_fn_name="cosine",
         )
     else:
-        exported = _export_encoder(model.encoder)
+        exported = export_encoder(model.encoder)
     added: list[Any] = [Normalize()]
     if model.rank_weight == 0:
         closeness = "exact"
@@ -165,7 +165,7 @@ def to_sentence_transformer(model: ModelParts) -> SentenceTransformer:
     return exported
 
 
-def _export_encoder(encoder: Encoder) -> SentenceTransformer:
+def export_encoder(encoder: Encoder) -> SentenceTransformer:
     """Return a copy of an encoder as a SentenceTransformer, its prompt among the model's."""
     base = encoder.model
     if base is None:

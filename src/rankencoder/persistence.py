@@ -29,6 +29,9 @@ from rankencoder.model_card import ModelCard, short_name
 from rankencoder.reference import Reference
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from rankencoder.backends.opening import Opening
     from rankencoder.forms import Form
 
 _FORMAT = 1
@@ -106,6 +109,7 @@ def make_card(model: ModelParts, measured: Sequence[str] = ()) -> ModelCard:
 def _describe_encoder(encoder: Encoder) -> dict[str, Any]:
     """Return an encoder's name and prompt, and whether it is on disk; also those of its members."""
     about = {"encoder": encoder.name, "encoder_saved": encoder.model is not None, "prompt": encoder.prompt}
+    about["backend"] = asdict(encoder.backend)
     if not isinstance(encoder, FusedEncoder):
         return about
     weighted = zip(encoder.members, encoder.weights, strict=True)
@@ -135,7 +139,7 @@ def read_config(folder: Path, *, skip: str = "") -> dict[str, Any]:
     return {"prompt": "", **config}  # earlier versions knew no prompts
 
 
-def load(folder: Path, source: Any, *, device: str | None, batch_size: int) -> ModelParts:
+def load(folder: Path, source: Any, **opening: Unpack[Opening]) -> ModelParts:
     """Read a RankEncoder from a folder (see `RankEncoder.load`)."""
     import torch
 
@@ -143,7 +147,7 @@ def load(folder: Path, source: Any, *, device: str | None, batch_size: int) -> M
     is_read = given is None or (isinstance(given, (list, tuple)) and any(one is None for one in given))
     config = read_config(folder, skip="" if is_read else "encoder")
     with damage_named(folder, "a whole RankEncoder", KeyError, TypeError, ValueError, RuntimeError):
-        encoder = _load_encoder(folder, config, given, device=device, batch_size=batch_size)
+        encoder = _load_encoder(folder, config, given, **opening)
         reference = Reference.load(folder / "reference")
         stored = read_tensors(folder / "form.safetensors")
         tensors = {name: torch.from_numpy(array) for name, array in stored.items()}

@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 
 LOG = logging.getLogger(__name__)
 FIRST, EVERY = 3.0, 30.0  # seconds before the first line, and between others
-FASTER = "a static student of this model (`distill`)"
+FASTER = "another `backend` (auto), or a static student of this model (`distill`)"
 _LONG = 300.0  # seconds from which on a faster way is named
 
 

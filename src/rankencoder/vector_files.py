@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from contextlib import ExitStack
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,9 @@ from rankencoder.progress import FASTER, Progress
 from rankencoder.text_fit import TextFit, with_tokenizer
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from rankencoder.backends.opening import Opening
     from rankencoder.encoders import Encoder, EncoderLike
 
 PART = 2048  # sentences that are encoded and written together
@@ -46,8 +50,7 @@ def encode_file(
     skip_invalid: bool = False,
     overwrite: bool = False,
     progress: bool = False,
-    device: str | None = None,
-    batch_size: int = 32,
+    **opening: Unpack[Opening],
 ) -> dict[str, int]:
     """Encode the sentences of a file or folder.
 
@@ -57,6 +60,7 @@ def encode_file(
         the table; in CSV the vector is JSON), or a ``.npy`` file (vectors alone; ``NAME.npy.json`` beside it
         names their sentences by id, where there are ids).
     :param column: The column that holds the sentences, or all `ReadOptions`.
+    :param opening: How to run a model that is loaded by name, as for `open_model`.
     :param skip_invalid: Skip and count empty and over-long sentences, instead of stopping at one.
     :return: How many sentences were ``encoded`` now, taken over as ``resumed``, and ``skipped``.
     :raises InputError: If the input is at fault. What was encoded so far is kept for the next try with the
@@ -65,7 +69,7 @@ def encode_file(
     target = Path(target)
     _check_target(target, source, overwrite)
     stamp = source_stamp(source)
-    opened = open_model(model, device=device, batch_size=batch_size)
+    opened = open_model(model, **opening)
     options = ReadOptions.of(column)
     key = {"model": opened.fingerprint(), "source": stamp, "column": options.key(), "format": target.suffix}
     parts = Parts(target, {**key, "part": PART})
@@ -97,6 +101,7 @@ def encode_file(
         raise InputError(f"{source} holds no sentence to encode")
     fit.warn()
     about: dict[str, Any] = {"rows": counts["encoded"] + counts["resumed"], "dimension": opened.dimension}
+    about["backend"] = asdict(opened.backend)
     if names := ", ".join(name for name in left_out if name != identity):
         warnings.warn(f"a .npy file has no columns: {names} left out; write .parquet instead", stacklevel=2)
     if identity in left_out:

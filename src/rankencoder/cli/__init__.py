@@ -19,6 +19,7 @@ from rankencoder.cli.duplicates import duplicates
 from rankencoder.cli.encode import encode
 from rankencoder.cli.evaluate import evaluate
 from rankencoder.cli.explore import explore
+from rankencoder.cli.export import export
 from rankencoder.cli.index import index, search
 from rankencoder.cli.info import info, version
 from rankencoder.cli.label import label
@@ -61,6 +62,7 @@ _COMMANDS = (
     explain,
     serve,
     explore,
+    export,
     push,
     info,
     demo,

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankencoder.backends.opening import Opening
 from rankencoder.cli.console import console, make_table, prepare, print_json
-from rankencoder.cli.options import AnyModel, BatchSize, Dev, Device, Json, reads_corpus
+from rankencoder.cli.options import HERE, AnyModel, Dev, Json, opens_models, reads_corpus
 from rankencoder.io.read_options import DEFAULTS, ReadOptions
 
 if TYPE_CHECKING:
@@ -24,13 +25,13 @@ _COMMANDS: dict[Step, str] = {
 
 
 @partial(reads_corpus, left_out=("id_column", "keep"))
+@opens_models
 def advise(
     model: AnyModel,
     corpus: Annotated[str, typer.Argument(help="Your sentences: a file or folder, as for build.")],
     dev: Dev = None,
     reading: ReadOptions = DEFAULTS,
-    device: Device = None,
-    batch_size: BatchSize = 32,
+    opening: Opening = HERE,
     as_json: Json = False,
 ) -> None:
     """Say in five lines what to do: keep cosine, distil, fuse, or label some pairs.
@@ -47,7 +48,7 @@ def advise(
     from rankencoder.encoder_sources import rankencoder_folder
     from rankencoder.tuning.advisor import advise as look
 
-    advice = look(model, corpus, dev or [], column=reading, device=device, batch_size=batch_size)
+    advice = look(model, corpus, dev or [], column=reading, **opening)
     quoted = [shlex.quote(str(file)) for file in dev or ()]
     next_step = _COMMANDS[advice.step].format(
         model=shlex.quote(model),

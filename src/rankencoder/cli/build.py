@@ -7,12 +7,23 @@ from typing import Annotated, Any
 
 import typer
 
+from rankencoder.backends.opening import Opening
 from rankencoder.cli.console import connected, prepare
-from rankencoder.cli.options import BatchSize, Device, Json, Output, Overwrite, Ray, Size, reads_corpus
+from rankencoder.cli.options import (
+    HERE,
+    Json,
+    Output,
+    Overwrite,
+    Ray,
+    Size,
+    opens_models,
+    reads_corpus,
+)
 from rankencoder.io.read_options import DEFAULTS, ReadOptions
 
 
 @partial(reads_corpus, left_out=("id_column", "keep"))
+@opens_models
 def build(
     encoder: Annotated[
         str, typer.Argument(help="A SentenceTransformer: folder or hub name, also owner/name@revision.")
@@ -39,8 +50,7 @@ def build(
     ] = None,
     reading: ReadOptions = DEFAULTS,
     max_chars: Annotated[int, typer.Option(min=1, help="Drop sentences with more characters.")] = 2000,
-    device: Device = None,
-    batch_size: BatchSize = 32,
+    opening: Opening = HERE,
     ray: Ray = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -72,7 +82,7 @@ def build(
     from rankencoder.reference import Reference
 
     named = [encoder, *others] if others else encoder
-    loaded = open_encoder(named, device=device, batch_size=batch_size)
+    loaded = open_encoder(named, **opening)
     source: Any = corpus
     with connected(ray, None) as cluster:
         if cluster is not None:

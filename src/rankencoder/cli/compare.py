@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankencoder.backends.opening import Opening
 from rankencoder.cli.console import console, prepare, print_json, print_table
-from rankencoder.cli.options import AnyModel, Device, Json, Overwrite, RowFile
+from rankencoder.cli.options import HERE, AnyModel, Json, Overwrite, RowFile, opens_models
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ Model = Annotated[str, typer.Argument(help="A RankEncoder, or the folder of a tr
 RankWeight = Annotated[float | None, typer.Option(help="Override the stored rank weight.")]
 
 
+@opens_models
 def similarity(
     model: AnyModel,
     a: Annotated[str | None, typer.Argument(help="A sentence.")] = None,
@@ -32,7 +34,7 @@ def similarity(
     rank_weight: RankWeight = None,
     output: RowFile = None,
     overwrite: Overwrite = False,
-    device: Device = None,
+    opening: Opening = HERE,
     as_json: Json = False,
 ) -> None:
     """Score the similarity of two sentences, or of the pairs of a file.
@@ -55,7 +57,7 @@ def similarity(
     prepare(model)
     from rankencoder.model import RankEncoder, open_model
 
-    loaded = open_model(model, device=device)
+    loaded = open_model(model, **opening)
     columns = {"similarity": "similarity"}
     if isinstance(loaded, RankEncoder):
         columns = {"cosine": "cosine", "rank_similarity": loaded.form.label, **columns}
@@ -80,13 +82,14 @@ def similarity(
     print_table(cells, *columns.values(), "a", "b")
 
 
+@opens_models
 def neighbors(
     model: Model,
     sentence: Annotated[str, typer.Argument(help="A sentence.")],
     k: Annotated[int, typer.Option("-k", min=1, help="How many.")] = 10,
     output: RowFile = None,
     overwrite: Overwrite = False,
-    device: Device = None,
+    opening: Opening = HERE,
     as_json: Json = False,
 ) -> None:
     """List the reference sentences nearest to a sentence.
@@ -100,7 +103,7 @@ def neighbors(
 
     if output is not None:
         check_row_file(output, overwrite=overwrite)
-    found = load(model, None, device).neighbors(sentence, k)
+    found = load(model, None, opening).neighbors(sentence, k)
     if output is not None:
         write_rows(output, [asdict(neighbor) for neighbor in found], overwrite=overwrite)
         console().print(f"{output}: {plural(len(found), 'reference sentence')}", markup=False)
@@ -112,6 +115,7 @@ def neighbors(
     print_table(rows, "rank", "cosine", "reference sentence")
 
 
+@opens_models
 def explain(
     model: Model,
     a: Annotated[str, typer.Argument(help="A sentence.")],
@@ -119,14 +123,14 @@ def explain(
     k: Annotated[int, typer.Option("-k", min=1, help="Nearest sentences of each to compare.")] = 100,
     show: Annotated[int, typer.Option(min=0, help="Shared neighbours to print.")] = 10,
     rank_weight: RankWeight = None,
-    device: Device = None,
+    opening: Opening = HERE,
     as_json: Json = False,
 ) -> None:
     """Explain a similarity by the reference sentences that are near to both.
 
     Example: `rankencoder explain my-encoder "A man plays guitar." "Someone makes music."`
     """
-    loaded = load(model, rank_weight, device)
+    loaded = load(model, rank_weight, opening)
     from rankencoder.labels.fitted_curve import find_curve
 
     explanation, curve = loaded.explain(a, b, k), find_curve(loaded)
@@ -137,12 +141,12 @@ def explain(
         print_explanation(explanation, loaded.form.label, show, probability)
 
 
-def load(name: str, rank_weight: float | None, device: str | None) -> RankEncoder:
+def load(name: str, rank_weight: float | None, opening: Opening) -> RankEncoder:
     """Open a RankEncoder for a command."""
     prepare(name)
     from rankencoder.model import open_rankencoder
 
-    model = open_rankencoder(name, device=device)
+    model = open_rankencoder(name, **opening)
     if rank_weight is not None:
         model.rank_weight = rank_weight
     return model

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankencoder.backends.opening import Running
 from rankencoder.cli.console import console, prepare, print_json, print_table
-from rankencoder.cli.options import BatchSize, Device, Json, Overwrite, reads_corpus
+from rankencoder.cli.options import HERE, Json, Overwrite, opens_models, reads_corpus
 from rankencoder.errors import InputError
 from rankencoder.io.read_options import DEFAULTS, ReadOptions
 
@@ -19,6 +21,7 @@ _SAVED = 1_000_000  # pairs, or all at the threshold if they are more
 
 
 @reads_corpus
+@partial(opens_models, left_out=("precision",))
 def duplicates(
     corpus: Annotated[
         Path, typer.Argument(help="Sentences: a file or folder, as for build; an index; or what -o saved.")
@@ -47,8 +50,7 @@ def duplicates(
     groups: Annotated[bool, typer.Option("--groups", help="Print groups instead of pairs.")] = False,
     show: Annotated[int, typer.Option(min=0, help="Pairs or groups to print.")] = 50,
     reading: ReadOptions = DEFAULTS,
-    device: Device = None,
-    batch_size: BatchSize = 32,
+    opening: Running = HERE,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
@@ -94,8 +96,7 @@ def duplicates(
             against=against,
             column=reading,
             hold=_SAVED if output else 0,
-            device=device,
-            batch_size=batch_size,
+            **opening,
             progress=True,
         )
     _write(found, output, kept, removed, representative, overwrite)

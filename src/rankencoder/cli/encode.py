@@ -6,12 +6,23 @@ from typing import Annotated, Any
 
 import typer
 
+from rankencoder.backends.opening import Opening
 from rankencoder.cli.console import connected, console, prepare, print_json
-from rankencoder.cli.options import AnyModel, BatchSize, Device, Json, Overwrite, Ray, Workers, reads_corpus
+from rankencoder.cli.options import (
+    HERE,
+    AnyModel,
+    Json,
+    Overwrite,
+    Ray,
+    Workers,
+    opens_models,
+    reads_corpus,
+)
 from rankencoder.io.read_options import DEFAULTS, ReadOptions
 
 
 @reads_corpus
+@opens_models
 def encode(
     model: AnyModel,
     source: Annotated[
@@ -29,8 +40,7 @@ def encode(
     skip_invalid: Annotated[
         bool, typer.Option("--skip-invalid", help="Leave out empty and over-long lines instead of stopping.")
     ] = False,
-    device: Device = None,
-    batch_size: BatchSize = 32,
+    opening: Opening = HERE,
     ray: Ray = None,
     workers: Workers = None,
     overwrite: Overwrite = False,
@@ -55,8 +65,7 @@ def encode(
         "skip_invalid": skip_invalid,
         "overwrite": overwrite,
         "progress": True,
-        "device": device,
-        "batch_size": batch_size,
+        **opening,
     }
     with connected(ray, workers) as cluster:
         if cluster is None:

@@ -7,11 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
+from rankencoder.backends.opening import Opening
 from rankencoder.cli.console import prepare, print_json, print_table
-from rankencoder.cli.options import BatchSize, Corpus, Dev, Device, Json, Output, Size
+from rankencoder.cli.options import HERE, Corpus, Dev, Json, Output, Size, opens_models
 from rankencoder.errors import InputError
 
 
+@opens_models
 def evaluate(
     models: Annotated[
         list[str], typer.Argument(help="RankEncoders, folders of training runs, or any encoders.")
@@ -32,8 +34,7 @@ def evaluate(
     output: Output = Path("evaluation"),
     mteb: Annotated[list[str] | None, typer.Option(help="Run this task of mteb instead. Repeatable.")] = None,
     cache: Annotated[bool, typer.Option(help="Reuse vectors of earlier evaluations.")] = True,
-    device: Device = None,
-    batch_size: BatchSize = 32,
+    opening: Opening = HERE,
     as_json: Json = False,
 ) -> None:
     """Score encoders on STS sets and on your pairs, by cosine, ranks and their blend.
@@ -54,7 +55,9 @@ def evaluate(
     if mteb:
         if task or dev or corpus or data:
             raise InputError("mteb has its own tasks and data: leave --task, --dev, --data and --corpus out")
-        _run_mteb(models, mteb, output, {"device": device, "batch_size": batch_size}, as_json)
+        if opening.get("backend") != "torch" or opening.get("precision"):
+            raise InputError("mteb runs torch in float32: leave --backend and --precision out")
+        _run_mteb(models, mteb, output, {key: opening[key] for key in ("device", "batch_size")}, as_json)
         return
     prepare()
     from rankencoder.cli.scores import as_data, print_evaluation
@@ -72,8 +75,7 @@ def evaluate(
             size=size,
             output=output,
             cache=cache,
-            device=device,
-            batch_size=batch_size,
+            **opening,
             progress=True,
         )
     except MissingDataError as error:

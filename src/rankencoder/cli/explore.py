@@ -7,10 +7,12 @@ from typing import Annotated
 
 import typer
 
+from rankencoder.backends.opening import Opening
 from rankencoder.cli.console import prepare
-from rankencoder.cli.options import Device, Host, Index, Port
+from rankencoder.cli.options import HERE, Host, Index, Port, opens_models
 
 
+@opens_models
 def explore(
     model: Annotated[
         str | None,
@@ -26,7 +28,7 @@ def explore(
     ] = None,
     host: Host = "127.0.0.1",
     port: Port = 7860,
-    device: Device = None,
+    opening: Opening = HERE,
 ) -> None:
     """Explore a model on a web page: compare sentences, maps, search, labelling.
 
@@ -53,4 +55,4 @@ def explore(
 
         folder, index = make_playground()
         model = str(folder)
-    explorer.explore(model, index, labels=labels, host=host, port=port, device=device)
+    explorer.explore(model, index, labels=labels, host=host, port=port, **opening)

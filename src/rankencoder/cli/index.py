@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rankencoder.backends.opening import Opening
 from rankencoder.cli.console import connected, console, prepare, print_json, print_table
 from rankencoder.cli.options import (
+    HERE,
     AnyModel,
-    BatchSize,
-    Device,
     Json,
     Overwrite,
     Ray,
     RowFile,
     Workers,
+    opens_models,
     reads_corpus,
 )
 from rankencoder.io.read_options import DEFAULTS, ReadOptions
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 
 @reads_corpus
+@opens_models
 def index(
     model: AnyModel,
     corpus: Annotated[str, typer.Argument(help="Sentences: a file, folder or address, as for build.")],
@@ -35,8 +37,7 @@ def index(
     table: Annotated[
         str | None, typer.Option(help="Keep the table elsewhere, e.g. s3://bucket/folder.")
     ] = None,
-    device: Device = None,
-    batch_size: BatchSize = 32,
+    opening: Opening = HERE,
     ray: Ray = None,
     workers: Workers = None,
     as_json: Json = False,
@@ -58,13 +59,13 @@ def index(
 
     settings: dict[str, Any] = {"column": reading, "progress": True}
     with connected(ray, workers) as cluster, IndexFolder(output).removed_if_empty():
-        made = RankIndex.create(model, output, table=table, device=device, batch_size=batch_size)
+        made = RankIndex.create(model, output, table=table, **opening)
         if cluster is None:
             counts = made.add(corpus, **settings)
         else:
             from rankencoder.scale.cluster_indexing import index_with_ray
 
-            counts = index_with_ray(made, corpus, cluster, device=device, batch_size=batch_size, **settings)
+            counts = index_with_ray(made, corpus, cluster, **opening, **settings)
     made.optimize()
     if as_json:
         print_json({"index": str(output), "sentences": len(made), **counts})
@@ -73,6 +74,7 @@ def index(
     console().print(f"{output}: {len(made):,} sentences ({said})", markup=False)
 
 
+@opens_models
 def search(
     folder: Annotated[Path, typer.Argument(metavar="INDEX", help="An index.")],
     queries: Annotated[list[str], typer.Argument(metavar="QUERY...", help="A sentence, or several.")],
@@ -91,7 +93,7 @@ def search(
     overwrite: Overwrite = False,
     exact: Annotated[bool, typer.Option("--exact", help="Look at every sentence of a large index.")] = False,
     model: Annotated[str | None, typer.Option(help="The model, if it is no longer where it was.")] = None,
-    device: Device = None,
+    opening: Opening = HERE,
     as_json: Json = False,
 ) -> None:
     """Find the sentences of an index that are nearest to a query.
@@ -106,7 +108,7 @@ def search(
     from rankencoder.search.filters import parse_filter
     from rankencoder.search.rank_index import RankIndex
 
-    opened = RankIndex.load(folder, model, device=device)
+    opened = RankIndex.load(folder, model, **opening)
     condition = parse_filter(where or ())
     if output is not None:
         check_row_file(output, overwrite=overwrite)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankencoder.backends.opening import Opening
 from rankencoder.cli.console import console, harmless, prepare
-from rankencoder.cli.options import AnyModel, BatchSize, Device, reads_corpus
+from rankencoder.cli.options import HERE, AnyModel, opens_models, reads_corpus
 from rankencoder.errors import InputError
 from rankencoder.io.read_options import DEFAULTS, ReadOptions
 
@@ -22,6 +23,7 @@ _KEYS = "[y] same   [n] different   [s] skip   [u] undo   [q] stop"
 
 
 @partial(reads_corpus, left_out=("id_column", "keep"))
+@partial(opens_models, left_out=("precision",))
 def label(
     model: AnyModel,
     corpus: Annotated[Path, typer.Argument(help="Sentences: a file or folder, or an index of the model.")],
@@ -35,8 +37,7 @@ def label(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the pairs.")] = 0,
     reading: ReadOptions = DEFAULTS,
-    device: Device = None,
-    batch_size: BatchSize = 32,
+    opening: Opening = HERE,
 ) -> None:
     """Label pairs as same or different, to find a threshold you can rely on.
 
@@ -64,8 +65,7 @@ def label(
             corpus,
             column=reading,
             seed=seed,
-            device=device,
-            batch_size=batch_size,
+            **opening,
             progress=True,
         )
         sitting = Sitting(output, pool)

@@ -7,7 +7,7 @@ import inspect
 import shutil
 import sys
 import tempfile
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
@@ -63,13 +63,54 @@ Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")]
 
 
+_OPENING: dict[str, tuple[Any, Any]] = {
+    "device": (None, Device),
+    "batch_size": (32, BatchSize),
+    "backend": (
+        "torch",
+        Annotated[
+            str, typer.Option(help="What computes vectors: torch, openvino, onnx, or auto: the fastest.")
+        ],
+    ),
+    "precision": (None, _text("fp32, bf16 or int8. By default exact, with --backend auto the fastest.")),
+}
+HERE: Any = {}
+
+
+def opens_models(command: Any, left_out: Collection[str] = ()) -> Any:
+    """Give a command the options of how its models run, in place of its parameter ``opening``."""
+    options = {name: option for name, option in _OPENING.items() if name not in left_out}
+
+    def gather(given: dict[str, Any]) -> None:
+        given["opening"] = {name: given.pop(name) for name in options if name in given}
+
+    return _expanded(command, "opening", options, gather)
+
+
 def reads_corpus(command: Any, left_out: Collection[str] = ()) -> Any:
     """Give a command the options of how its corpus is read, in place of its parameter ``reading``."""
-    signature = inspect.signature(command, eval_str=True)
+
+    def gather(given: dict[str, Any]) -> None:
+        reading = _read_options(**{name: given.pop(name, default) for name, (default, _) in _READING.items()})
+        for name in ("corpus", "source"):
+            if str(given.get(name)) == "-":
+                given[name], reading = _spool_stdin(reading), replace(reading, source="stdin")
+        given["reading"] = reading
+
     options = {name: option for name, option in _READING.items() if name not in left_out}
+    return _expanded(command, "reading", options, gather)
+
+
+def _expanded(
+    command: Any,
+    parameter: str,
+    options: dict[str, tuple[Any, Any]],
+    gather: Callable[[dict[str, Any]], None],
+) -> Any:
+    """Return a command with options in place of a parameter, which is gathered from them when it runs."""
     parameters = []
-    for one in signature.parameters.values():
-        made = options if one.name == "reading" else {one.name: (one.default, one.annotation)}
+    for one in inspect.signature(command, eval_str=True).parameters.values():
+        made = options if one.name == parameter else {one.name: (one.default, one.annotation)}
         parameters += [
             inspect.Parameter(name, one.KEYWORD_ONLY, default=default, annotation=kind)
             for name, (default, kind) in made.items()
@@ -77,11 +118,8 @@ def reads_corpus(command: Any, left_out: Collection[str] = ()) -> Any:
 
     @wraps(command)
     def run(**given: Any) -> None:
-        reading = _read_options(**{name: given.pop(name, default) for name, (default, _) in _READING.items()})
-        for name in ("corpus", "source"):
-            if str(given.get(name)) == "-":
-                given[name], reading = _spool_stdin(reading), replace(reading, source="stdin")
-        command(**given, reading=reading)
+        gather(given)
+        command(**given)
 
     vars(run)["__signature__"] = inspect.Signature(parameters)
     run.__annotations__ = {one.name: one.annotation for one in parameters}

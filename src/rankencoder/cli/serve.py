@@ -7,13 +7,15 @@ import logging
 import os
 import re
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from rankencoder.backends.opening import Opening
 from rankencoder.cli.console import prepare
-from rankencoder.cli.options import BatchSize, Device, Host, Index, Port
+from rankencoder.cli.options import HERE, BatchSize, Host, Index, Port, opens_models
 from rankencoder.errors import InputError, MissingExtraError
 
 LOG = logging.getLogger(__name__)
@@ -23,6 +25,7 @@ _GRACE = 90  # seconds that the end waits for requests in flight
 _CPU_BATCH = 16  # a CPU gains nothing from more: they outgrow its caches, and are padded more
 
 
+@partial(opens_models, left_out=("batch_size",))
 def serve(
     models: Annotated[
         list[str],
@@ -39,7 +42,7 @@ def serve(
         Path | None, typer.Option(help="File with the key that clients must send (or RANKENCODER_API_KEY).")
     ] = None,
     batch_size: BatchSize = 64,
-    device: Device = None,
+    opening: Opening = HERE,
 ) -> None:
     """Serve models over HTTP: OpenAI-compatible embeddings, similarity, explain and search.
 
@@ -70,7 +73,8 @@ def serve(
     from rankencoder.search.rank_index import RankIndex
     from rankencoder.server.server_app import create_app
 
-    opened = {name: _open(model, device, batch_size) for name, model in zip(names, models, strict=True)}
+    running: Opening = {**opening, "batch_size": batch_size}
+    opened = {name: _open(model, running) for name, model in zip(names, models, strict=True)}
     searched = None
     for one in opened.values() if index else ():
         searched = RankIndex.load(index or "", one)
@@ -93,11 +97,11 @@ def _read_key(file: Path | None) -> str | None:
     return None if text is None else text.strip()
 
 
-def _open(model: str, device: str | None, batch_size: int) -> Any:
+def _open(model: str, opening: Opening) -> Any:
     from rankencoder.model import RankEncoder, open_model
 
-    opened = open_model(model, device=device, batch_size=batch_size)
+    opened = open_model(model, **opening)
     if opened.device.type == "cpu":
         encoder = opened.encoder if isinstance(opened, RankEncoder) else opened
-        encoder.batch_size = min(batch_size, _CPU_BATCH)
+        encoder.batch_size = min(encoder.batch_size, _CPU_BATCH)
     return opened

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankencoder.backends.opening import Opening
 from rankencoder.cli.console import console, prepare, print_json, print_table
-from rankencoder.cli.options import BatchSize, Device, Json
+from rankencoder.cli.options import HERE, Json, opens_models
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from rankencoder.model import RankEncoder
 
 
+@partial(opens_models, left_out=("precision",))
 def threshold(
     model: Annotated[str, typer.Argument(help="A RankEncoder, a training run, any encoder, or an index.")],
     labels: Annotated[
@@ -32,8 +35,7 @@ def threshold(
     ] = None,
     f1: Annotated[bool, typer.Option("--f1", help="Find the threshold with the highest F1.")] = False,
     curve: Annotated[Path | None, typer.Option(help="Draw precision and recall as an SVG file.")] = None,
-    device: Device = None,
-    batch_size: BatchSize = 32,
+    opening: Opening = HERE,
     as_json: Json = False,
 ) -> None:
     """Find the similarity threshold above which pairs mean the same, with intervals.
@@ -53,7 +55,7 @@ def threshold(
     from rankencoder.labels.fitted_curve import fit_curve
     from rankencoder.labels.threshold_curve import STORED
 
-    opened, folder = _open(model, device, batch_size)
+    opened, folder = _open(model, opening)
     fitted = fit_curve(opened, labels)
     if recall is not None:
         at, wanted = fitted.for_recall(recall), f"recall at least {recall:g}, 90% sure"
@@ -81,7 +83,7 @@ def threshold(
         raise typer.Exit(1)
 
 
-def _open(model: str, device: str | None, batch_size: int) -> tuple[RankEncoder | Encoder, Path | None]:
+def _open(model: str, opening: Opening) -> tuple[RankEncoder | Encoder, Path | None]:
     """Open a model, or the model of an index, and return where its curve is stored."""
     from rankencoder.search.index_folder import CONFIG
 
@@ -89,12 +91,12 @@ def _open(model: str, device: str | None, batch_size: int) -> tuple[RankEncoder 
         prepare()
         from rankencoder.search.rank_index import RankIndex
 
-        return RankIndex.load(model, device=device, batch_size=batch_size).model, Path(model)
+        return RankIndex.load(model, **opening).model, Path(model)
     prepare(model)
     from rankencoder.labels.fitted_curve import curve_folder
     from rankencoder.model import open_model
 
-    return open_model(model, device=device, batch_size=batch_size), curve_folder(model)
+    return open_model(model, **opening), curve_folder(model)
 
 
 def _print(

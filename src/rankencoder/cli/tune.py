@@ -7,14 +7,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rankencoder.backends.opening import Opening
 from rankencoder.cli.console import console, prepare, print_json, print_table
-from rankencoder.cli.options import AnyModel, BatchSize, Corpus, Dev, Device, Json, Overwrite, Size
+from rankencoder.cli.options import (
+    HERE,
+    AnyModel,
+    Corpus,
+    Dev,
+    Json,
+    Overwrite,
+    Size,
+    opens_models,
+)
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
     from rankencoder.evaluation.choice import Choice
 
 
+@opens_models
 def tune(
     model: AnyModel,
     dev: Dev = None,
@@ -23,8 +34,7 @@ def tune(
     ] = None,
     corpus: Corpus = None,
     size: Size = 10_000,
-    device: Device = None,
-    batch_size: BatchSize = 32,
+    opening: Opening = HERE,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
@@ -52,8 +62,7 @@ def tune(
         dev or [],
         corpus=corpus,
         size=size,
-        device=device,
-        batch_size=batch_size,
+        **opening,
         progress=True,
     )
     if output is not None:

@@ -19,6 +19,9 @@ from rankencoder.io.storage import cache_root, data_folder
 from rankencoder.reference import SIZE
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from rankencoder.backends.opening import Opening
     from rankencoder.evaluation.subjects import Source
 
 SECTIONS = ("sts", "choice", "cost")
@@ -54,9 +57,8 @@ def evaluate(
     size: int = SIZE,
     output: str | Path | None = None,
     cache: str | Path | bool = True,
-    device: str | None = None,
-    batch_size: int = 32,
     progress: bool | None = None,
+    **opening: Unpack[Opening],
 ) -> Evaluation:
     r"""Score encoders as the field does: by cosine and, with a reference corpus, by ranks and their blend.
 
@@ -72,9 +74,8 @@ def evaluate(
     :param size: Sentences of that reference corpus.
     :param output: A folder for the results, one JSON file a model.
     :param cache: Whether, or in which folder, vectors are kept for the next time.
-    :param device: Where to run encoders that are loaded by name.
-    :param batch_size: Sentences per call of an encoder.
     :param progress: Show progress; by default on a terminal.
+    :param opening: How to run a model that is loaded by name, as for `open_model`.
 
     >>> def letters(texts):  # any function from strings to vectors is an encoder
     ...     return [[1 + text.count(c) for c in "aeiou"] for text in texts]
@@ -102,10 +103,9 @@ def evaluate(
     if output is not None:
         Path(output).mkdir(parents=True, exist_ok=True)  # fail before the work
     kept = cache_root("vectors") if cache is True else Path(cache) if cache else None
-    options: dict[str, Any] = {"device": device, "batch_size": batch_size}
     results, paths = [], []
     for source in given:
-        model = open_subjects(source, corpus=corpus, size=size, cache=kept, progress=watched, **options)
+        model = open_subjects(source, corpus=corpus, size=size, cache=kept, progress=watched, **opening)
         found = measure(model, sets, own, sections, progress=watched)
         results.append(make_result(model, sets, found))
         if output is not None:

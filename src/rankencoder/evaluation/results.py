@@ -7,6 +7,7 @@ import json
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ def make_result(model: Model, sets: Sequence[PairSet], sections: dict[str, Any])
     for subject in model.subjects:
         about: dict[str, Any] = {"role": subject.role, "encoder": subject.encoder.name}
         about["fingerprint"] = subject.encoder.fingerprint()
+        about["backend"] = asdict(subject.encoder.backend)
         about["dimension"] = subject.encoder.dimension
         if subject.form is not None:
             about["form"] = {"name": subject.form.name, "settings": subject.form.config()}

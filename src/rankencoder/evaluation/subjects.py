@@ -23,6 +23,9 @@ from rankencoder.model import RANK_WEIGHT, RankEncoder, open_model
 from rankencoder.reference import SIZE, Reference
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from rankencoder.backends.opening import Opening
     from rankencoder.encoders import EncoderLike
     from rankencoder.evaluation.sts_data import PairSet
     from rankencoder.forms import Form
@@ -106,7 +109,7 @@ def open_subjects(
     size: int = SIZE,
     cache: Path | None = None,
     progress: bool = False,
-    **options: Any,
+    **options: Unpack[Opening],
 ) -> Model:
     """Open the folder of a training run, which gives E1 and E2, or whatever `open_model` opens.
 
@@ -141,7 +144,7 @@ def _ranked(role: str, model: RankEncoder, cache: Path | None) -> Subject:
     return Subject(role, encoder, model.reference.sentences, model.form, model.rank_weight)
 
 
-def _open_run(folder: Path, options: dict[str, Any], cache: Path | None, progress: bool) -> Model:
+def _open_run(folder: Path, options: Opening, cache: Path | None, progress: bool) -> Model:
     """Open E1 and E2 of a training run, both with the reference corpus of E2's RankEncoder."""
     record = read_json(folder / RUN)
     if not record.get("finished"):

@@ -16,6 +16,8 @@ from rankencoder.progress import Progress
 if TYPE_CHECKING:
     import torch
 
+    from rankencoder.backends.backend import Backend
+
 _PART = 4096  # sentences that are encoded and stored at a time
 
 
@@ -35,6 +37,11 @@ class CachedEncoder(Encoder):
     def device(self) -> torch.device:
         """The device of the encoder."""
         return self._encoder.device
+
+    @property
+    def backend(self) -> Backend:
+        """The backend of the encoder."""
+        return self._encoder.backend
 
     def fingerprint(self) -> str:
         """Return the digest of the encoder."""

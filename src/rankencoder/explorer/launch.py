@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 from rankencoder.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from rankencoder.backends.opening import Opening
     from rankencoder.model import RankEncoder
     from rankencoder.search.rank_index import RankIndex
 
@@ -24,8 +27,8 @@ def explore(
     labels: str | Path | None = None,
     host: str = "127.0.0.1",
     port: int = 7860,
-    device: str | None = None,
     name: str | None = None,
+    **opening: Unpack[Opening],
 ) -> None:
     """Show a model on a web page, until Ctrl-C or SIGTERM.
 
@@ -43,7 +46,7 @@ def explore(
     from rankencoder import web_process
 
     listener = web_process.bind(host, port)  # before the model, whose loading takes a while
-    opened, searched = open_explored(model, index, device=device)
+    opened, searched = open_explored(model, index, **opening)
     from rankencoder.explorer.explorer_app import create_app
     from rankencoder.explorer.explorer_state import ExplorerState
     from rankencoder.explorer.label_tab import LabelDesk
@@ -56,7 +59,7 @@ def explore(
 
 
 def open_explored(
-    model: Any, index: str | Path | None = None, *, device: str | None = None
+    model: Any, index: str | Path | None = None, **opening: Unpack[Opening]
 ) -> tuple[RankEncoder, RankIndex | None]:
     """Open a model and its index (see `explore`)."""
     from rankencoder.model import RankEncoder, open_model, open_rankencoder
@@ -64,8 +67,8 @@ def open_explored(
     from rankencoder.search.rank_index import RankIndex
 
     if index is None:
-        return open_rankencoder(model, device=device), None
-    opened = open_model(model, device=device)
+        return open_rankencoder(model, **opening), None
+    opened = open_model(model, **opening)
     searched = RankIndex.load(index, opened)
     if isinstance(opened, RankEncoder):
         return opened, searched

@@ -33,14 +33,14 @@ def fit_curve(model: RankEncoder | Encoder, labels: str | Path) -> ThresholdCurv
         sitting = Sitting.resume(path)
         for doubt in sitting.doubts():
             warnings.warn(f"{path}: {doubt}; the intervals are wider for it", LabelWarning, stacklevel=2)
-        if sitting.pool.model == model.fingerprint():
+        if sitting.pool.model == model.identity():
             return sitting.curve()
         message = f"{path} was drawn for {sitting.pool.name}: the intervals for {model.name} are wider"
         warnings.warn(message, LabelWarning, stacklevel=2)
     a, b = model.encode([pair.a for pair in pairs]), model.encode([pair.b for pair in pairs])
     similarities = (a * b).sum(axis=1, dtype=np.float64)
     answers, populations = answers_of_sample(similarities, same, weights)
-    return make_curve(answers, model.fingerprint(), model.name, populations=populations)
+    return make_curve(answers, model.identity(), model.name, populations=populations)
 
 
 def curve_folder(name: str | None) -> Path | None:
@@ -55,4 +55,4 @@ def curve_folder(name: str | None) -> Path | None:
 def find_curve(model: RankEncoder | Encoder) -> ThresholdCurve | None:
     """Return the curve that is stored with a model, if there is one for it as it is."""
     folder = curve_folder(model.name)
-    return None if folder is None else stored_curve(folder, model.fingerprint)
+    return None if folder is None else stored_curve(folder, model.identity)

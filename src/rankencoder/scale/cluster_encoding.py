@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,9 +17,14 @@ from rankencoder.progress import Progress
 from rankencoder.scale.cluster import RayCluster
 from rankencoder.scale.output import Note, Output
 from rankencoder.scale.pieces import PIECE, Numbered, Piece, find_slices, read_pieces
-from rankencoder.scale.shipped import Shipped
+from rankencoder.scale.shipped import Shipped, same_everywhere
 from rankencoder.text_fit import with_tokenizer
 from rankencoder.vector_files import PART, make_table, source_stamp
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from rankencoder.backends.opening import Opening
 
 
 def encode_with_ray(
@@ -31,8 +37,7 @@ def encode_with_ray(
     skip_invalid: bool = False,
     overwrite: bool = False,
     progress: bool = False,
-    device: str | None = None,
-    batch_size: int = 32,
+    **opening: Unpack[Opening],
 ) -> dict[str, int]:
     """Encode the sentences of a corpus as `rankencoder.vector_files.encode_file` does, on a Ray cluster.
 
@@ -47,10 +52,12 @@ def encode_with_ray(
     """
     _check(source, target)
     stamp = source_stamp(source)
-    opened = open_model(model, device="cpu", batch_size=batch_size)
+    here: Opening = {**opening, "device": "cpu"}
+    opened = open_model(model, **here)
     dimension, reading = opened.dimension, with_tokenizer(column, opened)
     key = {"model": opened.fingerprint(), "source": stamp, "part": PIECE}
     key["column"] = ReadOptions.of(column).key()
+    pinned = same_everywhere(opening, opened, cluster.gpus)
     del opened
     output = Output(target, key, overwrite=overwrite)
     # a piece that left something out is read again by a run that is to stop there
@@ -63,10 +70,10 @@ def encode_with_ray(
     items = [Numbered(number, part, frozenset(finished[number])) for number, part in slices]
     invalid = "skip" if skip_invalid else "stop"
     read = partial(read_pieces, column=reading, with_columns=True, invalid=invalid, size=PIECE)
-    shipped = Shipped(cluster.ray, model, device=device, batch_size=batch_size)
+    shipped = Shipped(cluster.ray, model, **pinned)
     arguments = (shipped, output, dimension)
     with Progress(desc="Encoding", initial=counts["resumed"], show=progress) as bar:
-        for note in cluster.encode(items, read, _PieceEncoder, *arguments, device=device):
+        for note in cluster.encode(items, read, _PieceEncoder, *arguments, device=opening.get("device")):
             notes.append(note)
             counts["encoded"] += note.rows
             bar.update(note.rows)

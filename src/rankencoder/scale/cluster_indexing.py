@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 from rankencoder.errors import InputError
 from rankencoder.io.files import Place
@@ -10,11 +11,16 @@ from rankencoder.io.read_options import ReadOptions
 from rankencoder.progress import Progress
 from rankencoder.scale.cluster import RayCluster
 from rankencoder.scale.pieces import Numbered, Piece, find_slices, read_pieces
-from rankencoder.scale.shipped import Shipped
+from rankencoder.scale.shipped import Shipped, same_everywhere
 from rankencoder.search.index_rows import Row, RowWatch, changed, distinct, make_rows
 from rankencoder.search.rank_index import COUNTS, RankIndex
 from rankencoder.search.table import LanceRows
 from rankencoder.text_fit import with_tokenizer
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from rankencoder.backends.opening import Opening
 
 _PIECE = 2048  # sentences that are encoded and committed together, as without a cluster
 
@@ -27,8 +33,7 @@ def index_with_ray(
     column: str | ReadOptions | None = None,
     id_column: str | None = None,
     progress: bool = False,
-    device: str | None = None,
-    batch_size: int = 32,
+    **opening: Unpack[Opening],
 ) -> dict[str, int]:
     """Add sentences that are not there yet, as `RankIndex.add` does, but encoded on a Ray cluster.
 
@@ -48,11 +53,13 @@ def index_with_ray(
     options = with_tokenizer(ReadOptions.of(column, id_column), index.model)
     id_column = options.id_name if options.id and not options.split else None
     read = partial(read_pieces, column=options, with_columns=True, invalid="keep", size=_PIECE)
-    model = Shipped(cluster.ray, index.about.model, device=device, batch_size=batch_size)
+    model = Shipped(cluster.ray, index.about.model, **same_everywhere(opening, index.model, cluster.gpus))
     arguments = (model, index.rows.uri, id_column)
     with Progress(desc="Indexing", show=progress) as bar:
         # in order: of equal sentences the first counts, of equal ids the last
-        done = cluster.encode(slices, read, _RowEncoder, *arguments, device=device, ordered=True)
+        done = cluster.encode(
+            slices, read, _RowEncoder, *arguments, device=opening.get("device"), ordered=True
+        )
         for rows, unusable in done:
             for name, number in unusable.items():
                 counts[name] += number

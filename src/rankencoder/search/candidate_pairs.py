@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,11 @@ from rankencoder.search.rank_index import RankIndex
 from rankencoder.search.records import Records
 from rankencoder.text_fit import with_tokenizer
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from rankencoder.backends.opening import Opening
+
 
 def draw_pool(
     model: Any,
@@ -23,9 +28,8 @@ def draw_pool(
     name: str | None = None,
     column: str | ReadOptions | None = None,
     seed: int = 0,
-    device: str | None = None,
-    batch_size: int = 32,
     progress: bool = False,
+    **opening: Unpack[Opening],
 ) -> PairPool:
     """Draw pairs of near sentences, to be labelled (see `PairPool`).
 
@@ -33,8 +37,9 @@ def draw_pool(
     :param corpus: What `rankencoder.io.corpus.read_sentences` reads; or an index of the model, or its folder:
         there the vectors are known.
     :param name: What to call the model.
+    :param opening: How to run a model that is loaded by name, as for `open_model`.
     """
-    opened = open_model(model, device=device, batch_size=batch_size)
+    opened = open_model(model, **opening)
     if isinstance(corpus, (str, Path)) and (Path(corpus) / CONFIG).exists():
         corpus = RankIndex.load(corpus, opened)
         _ = corpus.model  # checked: it must be the one that the index was made with
@@ -45,4 +50,4 @@ def draw_pool(
         texts = records.texts
         vectors = opened.encode(texts, progress=progress) if texts else np.zeros((0, 1), np.float32)
     name = name or (str(model) if isinstance(model, (str, Path)) else opened.name)
-    return PairPool.of_vectors(records.texts, vectors, seed=seed, model=opened.fingerprint(), name=name)
+    return PairPool.of_vectors(records.texts, vectors, seed=seed, model=opened.identity(), name=name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,11 @@ from rankencoder.search.pair_threshold import (
 from rankencoder.search.records import Record, Records
 from rankencoder.search.similar_pairs import Pairs, document_pairs, similar_pairs
 from rankencoder.text_fit import with_tokenizer
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from rankencoder.backends.opening import Running
 
 MOST = 10_000_000  # pairs that are held
 _FORMAT = 1
@@ -250,10 +255,9 @@ def find_duplicates(
     against: Any = None,
     column: str | Sequence[str] | ReadOptions | None = None,
     hold: int = 0,
-    device: str | None = None,
-    batch_size: int = 32,
     most: int = MOST,
     progress: bool = False,
+    **opening: Unpack[Running],
 ) -> Duplicates:
     """Find the sentences of a corpus that are nearly the same: each is compared with each.
 
@@ -267,8 +271,8 @@ def find_duplicates(
     :param against: Another corpus or index: find pairs between the two alone, such as leaked test sentences.
     :param column: The column that holds the sentences, or several, whose texts are joined by line breaks.
     :param hold: About how many pairs to hold for `Duplicates.at`, if the threshold gives fewer.
-    :param device: Where to run a model that is loaded by name.
     :param most: The most pairs to hold.
+    :param opening: How to run a model that is loaded by name, as for `open_model`.
     :raises InputError: If fewer than 2 sentences are usable, the threshold is none, or more pairs are found.
 
     >>> def letters(texts):  # any function from strings to vectors is an encoder
@@ -280,7 +284,7 @@ def find_duplicates(
     if threshold is not None:
         parse_threshold(threshold)  # a wrong one is told before the work
     sides = [corpus] if against is None else [corpus, against]
-    records, vectors, calibration, owner = _encode(sides, model, column, device, batch_size, progress)
+    records, vectors, calibration, owner = _encode(sides, model, column, progress, opening)
     if precision is not None:
         threshold = precise_threshold(owner, precision)
     one_each = min(1.0, (3 - len(sides)) / len(vectors[-1]))  # the share of pairs that is one a sentence
@@ -301,7 +305,7 @@ def find_duplicates(
 
 
 def _encode(
-    sides: list[Any], model: Any, column: Any, device: str | None, batch_size: int, progress: bool
+    sides: list[Any], model: Any, column: Any, progress: bool, opening: Running
 ) -> tuple[list[Records], list[np.ndarray], Calibration, Any]:
     """Return rows and vectors of each corpus or index, what similarities mean, and the model or index."""
     from rankencoder.model import RankEncoder, open_model
@@ -309,7 +313,7 @@ def _encode(
 
     for i, side in enumerate(sides):
         if isinstance(side, (str, Path)) and (Path(side) / CONFIG).exists():
-            sides[i] = RankIndex.load(side, model, device=device, batch_size=batch_size)
+            sides[i] = RankIndex.load(side, model, **opening)
     indexes = [side for side in sides if isinstance(side, RankIndex)]
     if model is None and not indexes:
         raise InputError("which model? Set `model` to a RankEncoder or an encoder (an index has its own)")
@@ -317,7 +321,7 @@ def _encode(
     if len(indexes) == 2:  # fails unless their models are the same
         encoder = RankIndex.load(indexes[1].folder.path, indexes[0].model).model
     elif len(indexes) < len(sides):
-        encoder = indexes[0].model if indexes else open_model(model, device=device, batch_size=batch_size)
+        encoder = indexes[0].model if indexes else open_model(model, **opening)
         column = with_tokenizer(column, encoder)
     read = [
         Records.read_index(side) if isinstance(side, RankIndex) else (Records.read(side, column), None)

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rankencoder.backends.opening import OPENING, Opening
 from rankencoder.encoder_sources import check_model, join_prompt, rankencoder_folder, split_prompt
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
@@ -37,6 +38,9 @@ from rankencoder.search.index_rows import (
 from rankencoder.search.table import LanceRows, import_lancedb
 from rankencoder.text_fit import TextFit, with_tokenizer
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 _PART = 2048  # sentences that are encoded and committed together
 _GIVEN_PART = 32_768  # the same where vectors are given, and nothing is lost by an interruption
 COUNTS = ("added", "replaced", "unchanged", "repeated", "empty", "overlong")
@@ -49,7 +53,7 @@ class RankIndex:
     `add` returns, and part by part before: there is nothing else to save.
 
     :param model: Its model, if not the stored one: that must be given where it was only in memory.
-    :param device: Where to run the stored model.
+    :param opening: How to run the stored model, as for `rankencoder.model.open_model`.
 
     >>> from tempfile import TemporaryDirectory
     >>> def letters(texts):  # any function from strings to vectors is an encoder
@@ -60,13 +64,11 @@ class RankIndex:
     ['banana']
     """
 
-    def __init__(
-        self, folder: str | Path, model: Any = None, *, device: str | None = None, batch_size: int = 32
-    ) -> None:
+    def __init__(self, folder: str | Path, model: Any = None, **opening: Unpack[Opening]) -> None:
         self.folder = IndexFolder(folder)
         self.about, self._probe = self.folder.read()
         self.rows = LanceRows(self.about.table or str(self.folder.path))
-        self._source, self._device, self._batch_size = model, device, batch_size
+        self._source, self._opening = model, opening
         self._model: RankEncoder | Encoder | None = None
 
     @classmethod
@@ -81,14 +83,13 @@ class RankIndex:
         folder: str | Path,
         *,
         table: str | None = None,
-        device: str | None = None,
-        batch_size: int = 32,
+        **opening: Unpack[Opening],
     ) -> RankIndex:
         """Make an empty index, or open the one that is there.
 
         :param model: Whatever `rankencoder.model.open_model` opens; scores of a plain encoder are cosines.
         :param table: Where to keep the table, if not in the folder, e.g. ``s3://bucket/folder``.
-        :param device: Where to run a model that is loaded by name.
+        :param opening: How to run a model that is loaded by name, as for `open_model`.
         :raises InputError: If the index that is there was made with another model.
         """
         check_model(model)
@@ -97,7 +98,7 @@ class RankIndex:
             table = str(Path(table).resolve())
         place = IndexFolder(folder)
         place.claim()
-        opened = open_model(model, device=device, batch_size=batch_size)
+        opened = open_model(model, **opening)
         with place.locked():
             if not place.exists():
                 path = None  # of what is only in memory
@@ -123,16 +124,15 @@ class RankIndex:
         folder: str | Path,
         *,
         table: str | None = None,
-        device: str | None = None,
-        batch_size: int = 32,
         **settings: Any,
     ) -> RankIndex:
         """Make an index of a corpus, or add to the one that is there: `create`, `add` and `optimize`.
 
-        :param settings: As for `add`.
+        :param settings: As for `create` and `add`.
         """
+        opening: Any = {name: settings.pop(name) for name in OPENING & settings.keys()}
         with IndexFolder(folder).removed_if_empty():
-            index = cls.create(model, folder, table=table, device=device, batch_size=batch_size)
+            index = cls.create(model, folder, table=table, **opening)
             index.add(corpus, **settings)
         index.optimize()
         return index
@@ -168,7 +168,7 @@ class RankIndex:
                     f"{owner}, which is not on disk: give it to RankIndex.load(folder, model=...)"
                 )
             source: Any = self.about.model if self._source is None else self._source
-            opened = open_model(source, device=self._device, batch_size=self._batch_size)
+            opened = open_model(source, **self._opening)
             _as_encoder(opened).check_probe(self._probe, owner, otherwise="make another index")
             self._model = opened
         return self._model
@@ -306,7 +306,7 @@ class RankIndex:
         own = self.folder.path
         name = self.about.model if self._model is None else self._model.name
         folder = own if (own / STORED).exists() else curve_folder(name)
-        return None if folder is None else stored_curve(folder, lambda: self.model.fingerprint())
+        return None if folder is None else stored_curve(folder, lambda: self.model.identity())
 
     @property
     def calibration(self) -> Calibration | None:

@@ -16,6 +16,9 @@ from rankencoder.reference import SEED
 from rankencoder.tuning.tuner import Dev, Tuned, tune
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from rankencoder.backends.opening import Opening
     from rankencoder.encoders import Encoder, EncoderLike
 
 SIZE = 1_000  # sentences that are looked at
@@ -95,9 +98,8 @@ def advise(
     dev: Dev = (),
     *,
     column: str | ReadOptions | None = None,
-    device: str | None = None,
-    batch_size: int = 32,
     progress: bool | None = None,
+    **opening: Unpack[Opening],
 ) -> Advice:
     """Say what to do with an encoder on a corpus: keep cosine, distil, fuse, or label some pairs.
 
@@ -105,11 +107,12 @@ def advise(
     :param corpus: Sentences, as `RankEncoder` takes them.
     :param dev: Labelled or scored pairs (see `tune`).
     :param column: The column that holds the sentences, or all `ReadOptions`.
+    :param opening: How to run a model that is loaded by name, as for `open_model`.
     """
     sample = sample_sentences(read_sentences(corpus, column=column), SIZE, SEED)
     if len(sample.sentences) < 2:
         raise InputError(f"the corpus has {len(sample.sentences)} usable sentences: advice needs at least 2")
-    opened = open_model(model, device=device, batch_size=batch_size)
+    opened = open_model(model, **opening)
     given = None if isinstance(opened, RankEncoder) else sample
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ReferenceWarning)  # a small sample is enough for advice

@@ -21,6 +21,9 @@ from rankencoder.model import RankEncoder, open_model
 from rankencoder.reference import SIZE, Reference
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from rankencoder.backends.opening import Opening
     from rankencoder.encoders import Encoder, EncoderLike
 
 Dev = str | Path | Sequence[str | Path] | Iterable[ScoredPair] | Mapping[str, Iterable[ScoredPair]]
@@ -67,9 +70,8 @@ def tune(
     *,
     corpus: Any = None,
     size: int = SIZE,
-    device: str | None = None,
-    batch_size: int = 32,
     progress: bool | None = None,
+    **opening: Unpack[Opening],
 ) -> Tuned:
     """Choose the similarity of an encoder on scored pairs: plain cosine, ranks, powers, or blends of them.
 
@@ -83,9 +85,8 @@ def tune(
         file has one; the scores of several sets are averaged.
     :param corpus: The corpus to draw a reference corpus from, for an encoder that has none.
     :param size: How many sentences to draw.
-    :param device: Where to run an encoder that is loaded by name.
-    :param batch_size: Sentences per call of an encoder that is not a RankEncoder yet.
     :param progress: Show progress bars; by default on a terminal.
+    :param opening: How to run a model that is loaded by name, as for `open_model`.
 
     >>> from rankencoder.io.pairs import ScoredPair
     >>> def letters(texts):  # any function from strings to vectors is an encoder
@@ -101,7 +102,7 @@ def tune(
     sets = _read_dev(dev)
     check_pairs(sets)
     watched = sys.stderr.isatty() if progress is None else progress
-    opened = open_model(model, device=device, batch_size=batch_size)
+    opened = open_model(model, **opening)
     if not isinstance(opened, RankEncoder):
         if corpus is None:
             raise InputError(f"{opened.name} is a plain encoder: set `corpus` to sentences of your data")

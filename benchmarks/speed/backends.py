@@ -1,0 +1,167 @@
+"""Backends on a CPU against ``SentenceTransformer.encode``, fastembed and model2vec, all in one run.
+
+Each encodes the same sentences with the same weights by its own documented call. Rates of peers and ours are
+of rounds in turn; fidelity is Spearman's correlation of similarities with those of torch in float32.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.stats import spearmanr
+
+from rankencoder import RankEncoder
+from rankencoder.encoders import Encoder
+from speed.models import load, model_folder, reference, texts
+from speed.timing import interleaved, ratio
+
+PEER = "SentenceTransformer.encode"
+OURS = ("torch", "torch:bf16", "openvino", "openvino:bf16", "openvino:int8", "onnx", "onnx:int8")
+REFERENCES = (1_000, 3_000, 10_000)
+_IMPORT = "python -c 'import sentence_transformers'"
+_VOCABULARY, _DIMENSION = 29_528, 256  # of potion-base-8M
+
+Works = dict[str, Callable[[], Any]]
+
+
+def measure(device: str, *, quick: bool) -> list[dict[str, Any]] | None:
+    """Time transformers, static models and the start of a command; None on a GPU."""
+    if device != "cpu":
+        return None
+    rounds = 2 if quick else 5
+    return [
+        _transformer(128 if quick else 1_200, rounds),
+        _static(2_000 if quick else 50_000, rounds),
+        _startup(rounds),
+    ]
+
+
+def _rows(works: Works, peer: str, rounds: int, number: int) -> dict[str, dict[str, Any]]:
+    times = interleaved(works, rounds=rounds)
+    return {
+        name: {
+            "seconds": statistics.median(found),
+            "sentences_per_second": number / statistics.median(found),
+            "ratio": ratio(times[peer], found),
+        }
+        for name, found in times.items()
+    }
+
+
+def _transformer(number: int, rounds: int) -> dict[str, Any]:
+    data, sentences = texts(number)
+    model, half = load("22M", "cpu"), load("22M", "cpu").to(torch.bfloat16)
+    works: Works = {
+        PEER: lambda: model.encode(sentences, convert_to_tensor=True),
+        f"{PEER}, bfloat16": lambda: half.encode(sentences, convert_to_tensor=True),
+    }
+    skipped = {"fastembed": _no_fastembed()}
+    encoders: dict[str, Encoder] = {}
+    for name in OURS:
+        try:
+            encoders[name] = Encoder(model, backend=name)
+        except Exception as error:  # not installed, or not converted
+            skipped[name] = str(error)
+            continue
+        works[f"ours, {name}"] = partial(encoders[name], sentences)
+    works |= _ranked(encoders, sentences)
+    rows = _rows(works, PEER, rounds, number)
+    exact = torch.nn.functional.normalize(works[PEER]().float(), dim=1)[:1000].cpu().numpy()
+    for name in (f"{PEER}, bfloat16", *(f"ours, {name}" for name in encoders)):
+        found = torch.nn.functional.normalize(works[name]().float(), dim=1)[:1000].cpu().numpy()
+        rows[name]["fidelity"] = _agreement(exact, found)
+    about = f"{model_folder('22M')[0]}, {number:,} {data}"
+    return {"what": about, "peer": PEER, "rows": rows, "skipped": {k: v for k, v in skipped.items() if v}}
+
+
+def _ranked(encoders: dict[str, Encoder], sentences: list[str]) -> Works:
+    """Return what encodes with ranks, in the compact form, for numbers of reference sentences."""
+    works: Works = {}
+    for name in ("torch", "openvino:bf16"):
+        for n in REFERENCES if name in encoders else ():
+            ranked = RankEncoder(encoders[name], reference(encoders[name], sentences, n), progress=False)
+            works[f"RankEncoder, {name}, n = {n:,}"] = partial(ranked.encode, sentences)
+    return works
+
+
+def _agreement(exact: np.ndarray, found: np.ndarray) -> float:
+    pairs = np.triu_indices(len(exact), 1)
+    return float(spearmanr((exact @ exact.T)[pairs], (found @ found.T)[pairs]).statistic)
+
+
+def _no_fastembed() -> str:
+    """Return why fastembed is not among the peers; nothing where it could be."""
+    if importlib.util.find_spec("fastembed") is None:
+        return "not installed"
+    from fastembed import TextEmbedding
+
+    try:
+        TextEmbedding("sentence-transformers/all-MiniLM-L6-v2")
+    except Exception as error:  # its models are on the hub alone
+        return f"its model cannot be fetched: {type(error).__name__}"
+    return ""
+
+
+def _static(number: int, rounds: int) -> dict[str, Any]:
+    """Time a static student of random numbers: what they are does not matter."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+    data, sentences = texts(number)
+    tokenizer = load("22M", "cpu").tokenizer.backend_tokenizer
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    size = max(_VOCABULARY, tokenizer.get_vocab_size())
+    vectors = np.random.default_rng(0).standard_normal((size, _DIMENSION), dtype=np.float32)
+    static = SentenceTransformer(
+        modules=[StaticEmbedding(tokenizer, embedding_weights=vectors)], device="cpu"
+    )
+    encoder = Encoder(static)
+    works: Works = {
+        PEER: lambda: static.encode(sentences, convert_to_tensor=True),
+        "ours, static": lambda: encoder(sentences),
+    }
+    skipped = {}
+    if importlib.util.find_spec("model2vec"):
+        from model2vec import StaticModel
+
+        peer = StaticModel(vectors, tokenizer)
+        works["model2vec"] = lambda: peer.encode(sentences)
+    else:
+        skipped["model2vec"] = "not installed"
+    found = _rows(works, "model2vec" if "model2vec" in works else PEER, rounds, number)
+    name = "model2vec" if "model2vec" in works else PEER
+    return {"what": f"a static model, {number:,} {data}", "peer": name, "rows": found, "skipped": skipped}
+
+
+def _startup(rounds: int) -> dict[str, Any]:
+    """Time commands from their start to their end, beside the import that most programs begin with."""
+    folder = model_folder("22M")[1]
+    program = [sys.executable, "-m", "rankencoder"]
+    commands = {
+        _IMPORT: [sys.executable, "-c", "import sentence_transformers"],
+        "rankencoder --help": [*program, "--help"],
+        "rankencoder similarity": [
+            *program,
+            "similarity",
+            folder,
+            "A man plays guitar.",
+            "Someone makes music.",
+        ],
+    }
+    with tempfile.TemporaryDirectory() as empty:
+        works: Works = {
+            name: partial(subprocess.run, command, check=True, capture_output=True, cwd=empty)
+            for name, command in commands.items()
+        }
+        rows = _rows(works, _IMPORT, rounds, 1)
+    return {"what": "start", "peer": _IMPORT, "rows": rows, "skipped": {}}

@@ -1,0 +1,45 @@
+"""``rankencoder export``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rankencoder.cli.console import console, prepare, print_json
+from rankencoder.cli.options import AnyModel, Json, Output, Overwrite
+
+
+def export(
+    model: AnyModel,
+    output: Output,
+    format: Annotated[str, typer.Option(help="openvino or onnx.")] = "onnx",
+    precision: Annotated[str, typer.Option(help="fp32 or int8.")] = "fp32",
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+) -> None:
+    """Write a model for other runtimes: a graph from tokens to unit vectors, and its tokenizer.
+
+    Neither torch nor this package is needed to run it. RankEncoders need the linear form.
+
+    Examples:
+    - `rankencoder export my-encoder --format onnx -o exported`
+
+    - `rankencoder export my-encoder --format openvino --precision int8 -o exported`
+
+    """
+    from rankencoder.io.storage import check_free
+
+    check_free(output, overwrite=overwrite)
+    prepare(model)
+    from rankencoder.backends.portable import export_model
+    from rankencoder.model import open_model
+
+    opened = open_model(model, device="cpu")
+    about = export_model(opened, output, format, precision=precision, overwrite=overwrite)
+    if as_json:
+        print_json(about)
+        return
+    fidelity = f"fidelity {about['fidelity']['spearman']:.5f}"
+    text = f"{output}: {format} {precision}, {about['dimension']:,} dimensions, {fidelity}"
+    console().print(text, markup=False, soft_wrap=True)
