@@ -14,7 +14,7 @@ from typing import Any
 from rankencoder.forms.compact import DIM
 from rankencoder.io.storage import read_json
 from rankencoder.reference import SIZE
-from rankencoder.scale.pieces import PIECE
+from rankencoder.scale.cluster_encoding import PIECE
 
 RATES = Path(__file__).parent / "results" / "rates.json"
 FLOAT = 4  # bytes

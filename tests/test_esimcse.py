@@ -203,17 +203,6 @@ def test_queues_of_any_size(build_loss, size):
     assert not made.loss.queue.requires_grad
 
 
-def test_the_vectors_of_all_processes_are_queued(build_loss, monkeypatch):
-    made = build_loss("bert", ESimCSE(momentum=1.0, queue_size=8))
-    monkeypatch.setattr(esimcse, "gather", lambda rows: torch.cat([rows, 2 * rows]))
-    made.loss.train()
-    made.loss.advance(made.features)
-    states = made.loss.slow({name: made.features[name][:4] for name in ("input_ids", "attention_mask")})
-    states = states["sentence_embedding"].numpy()
-    expected = head_by_hand(made.loss, np.concatenate([states, 2 * states]))
-    np.testing.assert_allclose(made.loss.queue.numpy(), expected, rtol=1e-4, atol=1e-5)
-
-
 # --- the slow encoder ---
 
 
@@ -275,19 +264,6 @@ def test_nothing_moves_outside_training(build_loss):
     values = {made.loss([made.features]).item() for _ in range(3)}
     assert len(values) == 1
     assert all(torch.equal(value, before[name]) for name, value in made.loss.state().items())
-
-
-def test_the_trainer_does_not_take_it_for_the_encoder(build_loss):
-    """With several processes, sentence-transformers puts the wrapped model wherever it finds a model."""
-    from sentence_transformers import SentenceTransformerTrainer
-
-    made = build_loss("bert", ESimCSE())
-    slow = {id(p) for p in made.loss.slow.parameters()}
-    wrapped = torch.nn.Identity()
-    trainer = SentenceTransformerTrainer.__new__(SentenceTransformerTrainer)
-    trainer.override_model_in_loss(made.loss, wrapped)
-    assert made.loss.model is wrapped
-    assert {id(p) for p in made.loss.slow.parameters()} == slow
 
 
 def test_the_state_is_all_that_a_checkpoint_needs(build_loss):

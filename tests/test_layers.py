@@ -39,7 +39,6 @@ CORE = {
 """The paper's objects: flat modules and `forms`, one layer, in which modules make no cycle."""
 
 TRAINING = (
-    ("gather", "backbones"),
     ("losses",),
     ("methods",),
     ("config",),

@@ -1,9 +1,7 @@
 """What a cluster's machines do, without a cluster."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import fsspec
 import numpy as np
@@ -11,36 +9,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from rankencoder import RankEncoder
 from rankencoder.errors import InputError
 from rankencoder.io import files
-from rankencoder.io.corpus import Sentence, read_sentences, read_slice
+from rankencoder.io.corpus import read_sentences, read_slice
 from rankencoder.io.files import cut
+from rankencoder.io.read_options import ReadOptions
 from rankencoder.io.sampling import Sampler, sample_sentences
+from rankencoder.scale import cluster_encoding
 from rankencoder.scale.cluster import RayCluster
-from rankencoder.scale.cluster_encoding import encode_with_ray
-from rankencoder.scale.output import Output
-from rankencoder.scale.pieces import Numbered, Piece, find_slices, read_pieces
-from rankencoder.vector_files import make_table, vector_schema
+from rankencoder.scale.cluster_encoding import SliceEncoder, encode_with_ray
+from rankencoder.scale.result_folder import ResultFolder
 
-SCHEMA = vector_schema(4)
+KEY = {"a": 1}
 
 
-def piece(slice_, number, texts, *, skipped=0):
-    rows = [Sentence(text, "in.txt", line) for line, text in enumerate(texts, start=1)]
-    return Piece(slice_, number, rows, skipped)
-
-
-def batches(made):
-    vectors = np.full((len(made.rows), 4), made.slice + made.number / 10, dtype=np.float32)
-    return iter(make_table(made.rows, vectors).to_batches())
-
-
-PIECES = (
-    piece(0, 0, ["a", "b"]),
-    piece(0, 1, ["c"], skipped=1),
-    piece(1, 0, [], skipped=2),
-    piece(2, 0, ["d", "e"]),
-)
+def write(folder, name, texts):
+    with folder.write(name) as path:
+        pq.write_table(pa.table({"text": texts}), path)
 
 
 @pytest.fixture(params=["a folder", "memory://result"])
@@ -60,85 +46,91 @@ def read(target):
     return pq.read_table(target)
 
 
-def test_pieces_become_the_result_in_their_order(target):
-    output = Output(target, {"a": 1}, overwrite=False)
-    for made in reversed(PIECES[1:]):
-        output.write(made, SCHEMA, batches(made))
-    taken_up = Output(target, {"a": 1}, overwrite=False)
-    assert [(note.name, note.rows, note.skipped) for note in taken_up.finished()] == [
-        ("part-000000-00001", 1, 1),
-        ("part-000001-00000", 0, 2),
-        ("part-000002-00000", 2, 0),
-    ]
-    taken_up.write(PIECES[0], SCHEMA, batches(PIECES[0]))
-    taken_up.complete(taken_up.finished())
-    table = read(target)
-    assert table["text"].to_pylist() == ["a", "b", "c", "d", "e"]
-    assert np.allclose([row[0] for row in table["vector"].to_pylist()], [0, 0, 0.1, 2, 2])
+def test_files_become_the_result_in_their_order(target):
+    begun = ResultFolder(target, KEY, overwrite=False)
+    write(begun, "part-000001-00000.parquet", ["c"])
+    resumed = ResultFolder(target, KEY, overwrite=False)
+    assert resumed.has("part-000001-00000.parquet")
+    assert not resumed.has("part-000000-00000.parquet")
+    write(resumed, "part-000000-00000.parquet", ["a", "b"])
+    resumed.complete(2, {"rows": 3})
+    assert read(target)["text"].to_pylist() == ["a", "b", "c"]
     with pytest.raises(InputError, match="already exists"):
-        Output(target, {"a": 1}, overwrite=False)
-    again = Output(target, {"a": 1}, overwrite=True)
-    assert again.finished() == []
-    again.write(PIECES[3], SCHEMA, batches(PIECES[3]))
-    again.complete(again.finished())
-    assert read(target)["text"].to_pylist() == ["d", "e"]
+        ResultFolder(target, KEY, overwrite=False)
+    again = ResultFolder(target, KEY, overwrite=True)
+    assert not again.has("part-000000-00000.parquet")
+    write(again, "part-000002-00000.parquet", ["d"])
+    again.complete(1, {"rows": 1})
+    assert read(target)["text"].to_pylist() == ["d"]
 
 
-def test_pieces_of_other_work_are_dropped(target):
-    output = Output(target, {"a": 1}, overwrite=False)
-    output.write(PIECES[0], SCHEMA, batches(PIECES[0]))
-    assert Output(target, {"a": 2}, overwrite=False).finished() == []
+def test_files_of_other_work_are_dropped(target):
+    write(ResultFolder(target, KEY, overwrite=False), "part-000000-00000.parquet", ["a"])
+    assert not ResultFolder(target, {"a": 2}, overwrite=False).has("part-000000-00000.parquet")
 
 
-def test_a_piece_that_fails_leaves_nothing(target):
-    def failing():
-        yield from batches(PIECES[0])
+def test_a_file_that_fails_leaves_nothing(target):
+    folder = ResultFolder(target, KEY, overwrite=False)
+    with pytest.raises(OSError, match="no space left"), folder.write("part-000000-00000.parquet") as path:
+        path.write_text("half of it")
         raise OSError("no space left")
-
-    output = Output(target, {"a": 1}, overwrite=False)
-    with pytest.raises(OSError, match="no space left"):
-        output.write(PIECES[0], SCHEMA, failing())
-    assert output.finished() == []
+    assert not folder.has("part-000000-00000.parquet")
 
 
-def test_pieces_that_went_to_another_disk_are_missed(target):
-    output = Output(target, {"a": 1}, overwrite=False)
-    notes = [output.write(made, SCHEMA, batches(made)) for made in PIECES[1:]]
-    with pytest.raises(InputError, match="1 of 4 pieces are not in .*: have all machines .* share"):
-        output.complete([replace(notes[0], name="part-000000-00000"), *notes])
+def test_files_that_went_to_another_disk_are_missed(target):
+    folder = ResultFolder(target, KEY, overwrite=False)
+    write(folder, "part-000000-00000.parquet", ["a"])
+    with pytest.raises(InputError, match="3 of 4 files are not in .*: let all machines .* share"):
+        folder.complete(4, {})
 
 
 def test_something_else_is_not_touched(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/file").write_text("keep me")
     with pytest.raises(InputError, match="already exists"):
-        Output(tmp_path / "mine", {}, overwrite=False)
+        ResultFolder(tmp_path / "mine", {}, overwrite=False)
     with pytest.raises(InputError, match="folder of something else"):
-        Output(tmp_path / "mine", {}, overwrite=True)
+        ResultFolder(tmp_path / "mine", {}, overwrite=True)
     fs = fsspec.filesystem("memory")
     fs.pipe("/mine/file", b"keep me")
-    with pytest.raises(InputError, match="is something else"):
-        Output("memory://mine", {}, overwrite=True)
+    with pytest.raises(InputError, match="holds other files"):
+        ResultFolder("memory://mine", {}, overwrite=True)
     assert fs.cat("/mine/file") == b"keep me"
     fs.rm("/mine", recursive=True)
 
 
-def test_reading_in_pieces(tmp_path):
-    path = tmp_path / "in.txt"
-    path.write_text("a\n\nb\nc\nd\n" + "x" * 20_000 + "\n")
-    (part,) = cut(path)
-    pieces = list(read_pieces(Numbered(5, part), invalid="skip", size=2))
-    assert [[row.text for row in made.rows] for made in pieces] == [["a", "b"], ["c", "d"], []]
-    assert [row.line for made in pieces for row in made.rows] == [1, 3, 4, 5]
-    assert [(made.name, made.skipped) for made in pieces] == [
-        ("part-000005-00000", 1),
-        ("part-000005-00001", 0),
-        ("part-000005-00002", 1),
-    ]
-    finished = frozenset(["part-000005-00000"])
-    assert list(read_pieces(Numbered(5, part, finished), invalid="skip", size=2)) == pieces[1:]
-    with pytest.raises(InputError, match="line 2: the sentence is empty; .*`skip_invalid`"):
-        list(read_pieces(Numbered(5, part)))
+@pytest.fixture
+def worker(tiny_saved, tmp_path, monkeypatch):
+    """Make a worker whose files hold two sentences."""
+    monkeypatch.setattr(cluster_encoding, "PIECE", 2)
+    (tmp_path / "in.txt").write_text("a cat\n\nb\nc\nd\n" + "x" * 20_000 + "\n")
+
+    def make(invalid="skip"):
+        result = ResultFolder(tmp_path / "out", KEY, overwrite=False)
+        options = ReadOptions.of(None)
+        return SliceEncoder(str(tiny_saved), {}, cut(tmp_path / "in.txt"), options, invalid, result)
+
+    return make
+
+
+def test_a_slice_becomes_files_that_are_not_made_again(worker, tiny_saved, tmp_path):
+    counts = {"encoded": 4, "resumed": 0, "skipped": 2, "files": 2, "error": ""}
+    assert worker()({"item": 0}) == counts
+    lost = tmp_path / ".out.parts/part-000000-00001.parquet"
+    lost.unlink()
+    assert worker()({"item": 0}) == {**counts, "encoded": 2, "resumed": 2}
+    worker().result.complete(2, {"rows": 4})
+    table = read(str(tmp_path / "out"))
+    assert table["line"].to_pylist() == [1, 3, 4, 5]
+    encoder = RankEncoder.load(tiny_saved)
+    assert np.allclose(table["vector"].to_pylist(), encoder.encode(["a cat", "b", "c", "d"]), atol=1e-5)
+    about = json.loads((tmp_path / "out/_rankencoder.json").read_text())
+    assert about == {"key": KEY, "complete": True, "rows": 4}
+
+
+def test_a_worker_says_what_is_wrong_with_a_line(worker):
+    error = worker(invalid="stop")({"item": 0})["error"]
+    assert "line 2: the sentence is empty" in error
 
 
 def test_samples_of_slices_are_the_sample_of_the_whole(tmp_path, monkeypatch, sentences):
@@ -172,21 +164,10 @@ def test_without_ray_one_line_says_what_to_install(tiny_saved, tmp_path, run_cli
     assert err.count("\n") == 1
 
 
-def test_results_say_what_they_are(tmp_path):
-    output = Output(tmp_path / "out", {"model": "m"}, overwrite=False)
-    output.complete([output.write(made, SCHEMA, batches(made)) for made in PIECES])
-    assert json.loads((tmp_path / "out/_rankencoder.json").read_text()) == {
-        "key": {"model": "m"},
-        "complete": True,
-        "rows": 5,
-        "skipped": 3,
-    }
-
-
 def test_slices_are_found_from_any_folder(tmp_path, monkeypatch):
     (tmp_path / "in.txt").write_text("one\ntwo\n")
     monkeypatch.chdir(tmp_path)
-    (part,) = find_slices(None, "in.txt")
+    (part,) = RayCluster.__new__(RayCluster).slices("in.txt")
     assert Path(part.path).is_absolute()
 
 
@@ -221,12 +202,3 @@ def test_an_address_is_not_taken_for_a_folder(
     assert code == 2
     assert "is an address" in err
     assert not list(Path().glob("s3*"))
-
-
-@pytest.mark.parametrize(("cpus", "encoders"), [(1, 1), (2, 2), (3, 3), (6, 7), (12, 15)])
-def test_encoders_leave_a_reader_its_share(cpus, encoders):
-    cluster = RayCluster.__new__(RayCluster)
-    cluster.ray = SimpleNamespace(cluster_resources=lambda: {"CPU": cpus})
-    cluster._workers = 100
-    assert cluster.workers == encoders
-    assert encoders * 0.75 + 0.25 <= cpus

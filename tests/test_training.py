@@ -4,10 +4,8 @@ import json
 import os
 import shutil
 import signal
-import socket
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,8 +15,6 @@ from training_runs import SMALL, flags, losses, same_weights, weights
 import rankencoder
 from rankencoder import RankEncoder
 from rankencoder.errors import InputError
-
-SHARDS = Path(__file__).with_name("shard_writer.py")
 
 pytestmark = pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
 
@@ -191,57 +187,6 @@ def test_ctrl_c_leaves_a_checkpoint_and_one_line(run_cli, monkeypatch, tmp_path,
     (whole,) = out.glob("work/stage-1/checkpoint-*/manifest.json")  # where it stopped, not where one was due
     state = json.loads((whole.parent / "trainer_state.json").read_text())
     assert state["global_step"] == state["log_history"][-1]["step"] == 4
-
-
-def test_two_machines_train_as_one_with_the_whole_batch(tmp_path, backbone, corpus_file, train):
-    still = tmp_path / "still"  # without dropout, which would not be the same
-    still.mkdir()
-    for path in backbone.iterdir():
-        (still / path.name).write_bytes(path.read_bytes())
-    config = json.loads((still / "config.json").read_text())
-    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 1e-12}
-    (still / "config.json").write_text(json.dumps(config))
-    settings = {**SMALL, "backbone": str(still), "combine": "sum", "rank_loss_weight": 5.0, "max_steps": 3}
-    one = train("one", **{**settings, "batch_size": 16})
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    shards = tmp_path / "shards"
-    shards.mkdir()
-    command = [
-        sys.executable,
-        str(SHARDS),
-        str(shards),
-        "train",
-        str(corpus_file),
-        "-o",
-        str(tmp_path / "two"),
-    ]
-    # what torchrun would give to each of two machines
-    shared = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    machines = [
-        warm.Popen(
-            [*command, "--device", "cpu", *flags(**settings)],
-            stdout=warm.PIPE,
-            stderr=warm.PIPE,
-            text=True,
-            env={**os.environ, **shared, "RANK": str(rank), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
-        )
-        for rank in range(2)
-    ]
-    said = [machine.communicate() for machine in machines]
-    assert [machine.returncode for machine in machines] == [0, 0], said
-    assert sum(out.count("the encoder") for out, _ in said) == 1  # one of them speaks
-    for stage in (1, 2):
-        first, second = ((shards / f"stage-{stage}-{rank}").read_text().split() for rank in (0, 1))
-        assert len(first) == len(second) == 3 * SMALL["batch_size"]
-        assert len({*first, *second}) == len(first) + len(second)  # no sentence is seen twice
-    two = json.loads((tmp_path / "two/rankencoder-run.json").read_text())
-    assert two["stages"][0]["processes"] == 2
-    for a, b in zip(one.record["history"], two["history"], strict=True):
-        assert b["loss"] == pytest.approx(a["loss"], rel=1e-3)
-        assert b["grad_norm"] == pytest.approx(a["grad_norm"], rel=1e-3)
-        assert b.get("rank", 0) == pytest.approx(a.get("rank", 0), rel=1e-3)
-    assert same_weights(one.encoder, tmp_path / "two/encoder", atol=1e-3)
 
 
 def test_dev_chooses_the_best_weights(train, tmp_path):

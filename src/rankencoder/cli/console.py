@@ -59,9 +59,8 @@ class OneLineCommand(TyperCommand):
                 shown = " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
                 given[max(one.opts, key=len).lstrip("-")] = shown
         text = ", ".join(name if value == "True" else f"{name} {value}" for name, value in given.items())
-        if os.environ.get("RANK", "0") == "0":  # of several processes that train together
-            fields = {"command": self.name, "given": given}
-            LOG.info("started %s: %s", self.name, harmless(text), extra={"fields": fields})
+        fields = {"command": self.name, "given": given}
+        LOG.info("started %s: %s", self.name, harmless(text), extra={"fields": fields})
 
     def _run(self, ctx: Any) -> Any:
         try:

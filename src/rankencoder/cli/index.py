@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankencoder.cli.console import connected, console, prepare, print_json, print_table
-from rankencoder.cli.options import (
-    AnyModel,
-    BatchSize,
-    Device,
-    Json,
-    Overwrite,
-    Ray,
-    RowFile,
-    Workers,
-    reads_corpus,
-)
+from rankencoder.cli.console import console, prepare, print_json, print_table
+from rankencoder.cli.options import AnyModel, BatchSize, Device, Json, Overwrite, RowFile, reads_corpus
 from rankencoder.io.read_options import DEFAULTS, ReadOptions
 
 if TYPE_CHECKING:
@@ -37,8 +27,6 @@ def index(
     ] = None,
     device: Device = None,
     batch_size: BatchSize = 32,
-    ray: Ray = None,
-    workers: Workers = None,
     as_json: Json = False,
 ) -> None:
     """Make sentences searchable, with all columns of their file; or add to what is there.
@@ -56,15 +44,9 @@ def index(
     from rankencoder.search.index_folder import IndexFolder
     from rankencoder.search.rank_index import RankIndex
 
-    settings: dict[str, Any] = {"column": reading, "progress": True}
-    with connected(ray, workers) as cluster, IndexFolder(output).removed_if_empty():
+    with IndexFolder(output).removed_if_empty():
         made = RankIndex.create(model, output, table=table, device=device, batch_size=batch_size)
-        if cluster is None:
-            counts = made.add(corpus, **settings)
-        else:
-            from rankencoder.scale.cluster_indexing import index_with_ray
-
-            counts = index_with_ray(made, corpus, cluster, device=device, batch_size=batch_size, **settings)
+        counts = made.add(corpus, column=reading, progress=True)
     made.optimize()
     if as_json:
         print_json({"index": str(output), "sentences": len(made), **counts})

@@ -69,7 +69,6 @@ def train(
     if options:
         given["options"] = parse_pairs(options, "--option")
     prepare()
-    from rankencoder.training.gather import is_first_process
     from rankencoder.training.run import plan_training
     from rankencoder.training.run import train as run_training
 
@@ -84,8 +83,6 @@ def train(
     run = run_training(
         corpus, output, config=config, resume=resume, overwrite=overwrite, progress=True, **given
     )
-    if not is_first_process():
-        return
     if as_json:
         print_json({"output": str(run.folder), **{k: v for k, v in run.record.items() if k != "history"}})
     else:

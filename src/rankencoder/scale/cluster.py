@@ -1,29 +1,28 @@
-"""A Ray cluster, and streams of work on it: Ray Data does all that is hard."""
+"""Connect to a Ray cluster and run tasks and encoders on it."""
 
 from __future__ import annotations
 
 import logging
 import os
 import socket
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from rankencoder.errors import InputError, MissingExtraError, first_line
+from rankencoder.io.files import Place, Slice, cut, fingerprint, is_address, list_files
 
-_READING = 0.25  # of a CPU: reading mostly waits
-_ENCODING = 0.75  # so that each CPU has an encoder, and a reader that feeds it
+_SMALL = 64 * 2**20  # bytes of a corpus that one machine cuts faster than the cluster does
 
 
 class RayCluster:
-    """A Ray cluster to work on, to be used in a ``with`` block.
+    """A Ray cluster, to be used in a ``with`` block.
 
-    :param address: Its address, such as "10.0.0.1:6379"; "auto" for the one that this machine belongs to;
-        "local" for one of this machine alone, which is started and ended with the work. Where Ray is running
-        in this process already, that is used.
-    :param workers: How many encoders to run at the same time: by default one for each GPU, or one for each
-        CPU where there is none.
+    :param address: An address such as "10.0.0.1:6379", "auto" for the cluster that this machine belongs to,
+        or "local" to start one on this machine alone. If Ray runs in this process already, that is used.
+    :param workers: Encoders to run at the same time; by default one per GPU or, without GPUs, one per CPU.
     """
 
     def __init__(self, address: str = "local", *, workers: int | None = None) -> None:
@@ -58,127 +57,70 @@ class RayCluster:
             self.ray.shutdown()
             self._started = False
 
-    @property
-    def gpus(self) -> int:
-        """How many GPUs there are."""
-        return int(self.ray.cluster_resources().get("GPU", 0))
+    def slices(self, corpus: Place) -> list[Slice]:
+        """Return the slices of a corpus in order; a large one is cut by the cluster."""
+        # other machines have other working folders
+        files = list_files(corpus if is_address(corpus) else Path(corpus).absolute())
+        small = sum(fingerprint(file)[1] or _SMALL for file in files) < _SMALL
+        return [part for parts in (map if small else self.map)(cut, files) for part in parts]
 
-    @property
-    def workers(self) -> int:
-        """How many encoders run at the same time: a reader needs its share of the CPUs, or all would wait."""
-        cpus = float(self.ray.cluster_resources().get("CPU", 1))
-        wanted = self._workers or self.gpus or int(cpus)
-        return max(1, min(wanted, int((cpus - _READING) / _ENCODING)))
-
-    def map(self, items: list[Any], function: Callable[[Any], Any]) -> Iterator[Any]:
-        """Yield a function of each item, as it comes."""
-        done = self._dataset(items).flat_map(
-            lambda row: _read(lambda item: [function(item)], row), num_cpus=_READING
-        )
-        return self._stream(done, ordered=False)
-
-    def encode(
-        self,
-        items: list[Any],
-        read: Callable[[Any], Iterable[Any]],
-        worker: Callable[..., Callable[[Any], Any]],
-        *arguments: Any,
-        device: str | None = None,
-        ordered: bool = False,
-    ) -> Iterator[Any]:
-        """Yield what workers make of all that is read; memory stays bounded, and lost workers are replaced.
-
-        :param items: What to read, each in a task of its own, such as slices of files.
-        :param read: Yields the pieces of an item.
-        :param worker: Makes a function of a piece out of the arguments, once in each worker process.
-        :param device: "cpu" leaves GPUs alone.
-        :param ordered: Yield in the order of the items, which may let workers wait.
-        """
-        gpu = 1 if self.gpus and not (device or "").startswith("cpu") else 0
-        pieces = self._dataset(items).flat_map(lambda row: _read(read, row), num_cpus=_READING)
-        done = pieces.map(
-            _Worker,
-            fn_constructor_args=(worker, *arguments),
-            concurrency=max(1, min(self.workers, len(items))),
-            num_cpus=_ENCODING,
-            num_gpus=gpu,
-        )
-        return self._stream(done, ordered=ordered)
-
-    def _dataset(self, items: list[Any]) -> Any:
-        from ray.data import from_items
-
-        return from_items([{"item": _Box(item)} for item in items], override_num_blocks=max(1, len(items)))
-
-    def _stream(self, dataset: Any, *, ordered: bool) -> Iterator[Any]:
-        context = dataset.context
-        context.enable_progress_bars = False
-        context.execution_options.preserve_order = ordered
+    def map(self, function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        """Yield the results of a function in the order of its items; tasks of lost machines are repeated."""
+        task = self.ray.remote(max_retries=-1)(lambda item: function(item))
+        limit = 4 * int(self.ray.cluster_resources().get("CPU", 1))  # results wait in memory
+        running: deque[Any] = deque()
         with _ray_errors():
-            for row in dataset.iter_rows():
-                value = row["item"].value
-                if isinstance(value, _Fault):
-                    raise value.error
-                yield value
+            for item in items:
+                running.append(task.remote(item))
+                if len(running) == limit:
+                    yield self.ray.get(running.popleft())
+            while running:
+                yield self.ray.get(running.popleft())
+
+    def run(
+        self, worker: Callable[..., Any], arguments: tuple[Any, ...], number: int, device: str | None
+    ) -> Iterator[dict[str, Any]]:
+        """Yield what workers return for all numbers below ``number``, in any order; replace lost workers.
+
+        :param worker: A class; each worker process makes one instance and calls it with ``{"item": number}``.
+        :param device: "cpu" leaves GPUs alone.
+        """
+        resources = self.ray.cluster_resources()
+        gpus = 0 if (device or "").startswith("cpu") else int(resources.get("GPU", 0))
+        cpus = int(resources.get("CPU", 1))
+        dataset = self.ray.data.from_items(list(range(number)), override_num_blocks=max(1, number)).map(
+            worker,
+            fn_constructor_args=arguments,
+            concurrency=max(1, min(self._workers or gpus or cpus, cpus, number)),
+            num_cpus=1,
+            num_gpus=1 if gpus else 0,
+        )
+        dataset.context.enable_progress_bars = False
+        with _ray_errors():
+            yield from dataset.iter_rows()
 
 
 def _check_reachable(address: str) -> None:
-    """Make sure that somebody listens at an address: Ray itself would wait for minutes, and then exit."""
+    """Check that a server listens at an address: Ray itself would wait for minutes and then exit."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
-class _Box:
-    """Anything, as one value of a row that Ray does not look into."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-
-class _Fault:
-    """What went wrong because of the input: it travels as a value, since Ray wraps what is raised."""
-
-    def __init__(self, error: Exception) -> None:
-        self.error = (OSError if isinstance(error, OSError) else InputError)(str(error))
-
-
-def _read(read: Callable[[Any], Iterable[Any]], row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each thing that is read; after a fault, that."""
-    try:
-        for piece in read(row["item"].value):
-            yield {"item": _Box(piece)}
-    except (InputError, OSError) as error:
-        yield {"item": _Box(_Fault(error))}
-
-
-class _Worker:
-    """Works on one piece after another, with what it makes at the first."""
-
-    def __init__(self, make: Callable[..., Callable[[Any], Any]], *arguments: Any) -> None:
-        self.make, self.arguments = make, arguments
-
-    @cached_property
-    def work(self) -> Callable[[Any], Any]:
-        return self.make(*self.arguments)
-
-    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        if isinstance(row["item"].value, _Fault):
-            return row
-        return next(_read(lambda piece: [self.work(piece)], row))
-
-
 @contextmanager
 def _ray_errors() -> Iterator[None]:
-    """Say in one line what Ray, or code on one of its machines, did not like."""
+    """Turn errors of Ray, or of code on its machines, into one line."""
     from ray.exceptions import RayError, RayTaskError
 
     try:
         yield
     except RayError as error:
-        cause = error
+        cause: Exception = error
         while isinstance(cause, RayTaskError) and isinstance(cause.cause, Exception):
             cause = cause.cause
+        if isinstance(cause, (InputError, OSError)):
+            raise InputError(str(cause)) from error
         last = (str(cause).strip() or type(cause).__name__).splitlines()[-1]
-        what = f"the work on Ray ended: {last}"
-        raise InputError(f"{what} (is the same rankencoder on each machine of the cluster?)") from error
+        raise InputError(
+            f"the work on Ray failed: {last} (is the same rankencoder on every machine of the cluster?)"
+        ) from error

@@ -1,24 +1,29 @@
-"""`encode_with_ray`: sentences to vectors on a cluster."""
+"""Encode a corpus on a Ray cluster."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from functools import partial
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from rankencoder.encoder_sources import absolute_name
+from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
-from rankencoder.io.files import Place, whereabouts
+from rankencoder.io.corpus import LONGEST, Sentence, read_slice, usable_sentences
+from rankencoder.io.files import Place, Slice, whereabouts
 from rankencoder.io.read_options import ReadOptions
-from rankencoder.model import open_model
+from rankencoder.io.storage import import_pyarrow
+from rankencoder.model import RankEncoder, open_model
 from rankencoder.progress import Progress
 from rankencoder.scale.cluster import RayCluster
-from rankencoder.scale.output import Note, Output
-from rankencoder.scale.pieces import PIECE, Numbered, Piece, find_slices, read_pieces
-from rankencoder.scale.shipped import Shipped
+from rankencoder.scale.result_folder import ResultFolder
 from rankencoder.text_fit import with_tokenizer
 from rankencoder.vector_files import PART, make_table, source_stamp
+
+PIECE = 8192  # sentences in one file of the result, which is all that a lost worker does again
 
 
 def encode_with_ray(
@@ -36,44 +41,39 @@ def encode_with_ray(
 ) -> dict[str, int]:
     """Encode the sentences of a corpus as `rankencoder.vector_files.encode_file` does, on a Ray cluster.
 
-    The machines need rankencoder and access to source and target, but not the model: that is sent to them.
-    Lost workers are replaced. Call it again to resume after an interruption.
+    All machines need rankencoder and access to model, source and target. Lost workers are replaced. Call it
+    again to resume after an interruption.
 
-    :param model: A folder or hub name that `rankencoder.model.open_model` opens.
+    :param model: A folder that all machines see, or a hub name.
     :param source: A file or folder, or an address that fsspec knows.
     :param target: The folder to write, or its address: Parquet files with source, line, text and vector.
     :param cluster: In its ``with`` block.
     :param column: As for `encode_file`, like all that follows and what is returned.
     """
     _check(source, target)
-    stamp = source_stamp(source)
-    opened = open_model(model, device="cpu", batch_size=batch_size)
-    dimension, reading = opened.dimension, with_tokenizer(column, opened)
-    key = {"model": opened.fingerprint(), "source": stamp, "part": PIECE}
+    name = str(absolute_name(str(model)))
+    opened = open_model(name, device="cpu", batch_size=batch_size)
+    key = {"model": opened.fingerprint(), "source": source_stamp(source), "part": PIECE}
     key["column"] = ReadOptions.of(column).key()
+    options = with_tokenizer(column, opened)
     del opened
-    output = Output(target, key, overwrite=overwrite)
-    # a piece that left something out is read again by a run that is to stop there
-    notes = [note for note in output.finished() if skip_invalid or not note.skipped]
-    counts = {"encoded": 0, "resumed": sum(note.rows for note in notes), "skipped": 0}
-    finished: dict[int, list[str]] = defaultdict(list)
-    for note in notes:
-        finished[note.slice].append(note.name)
-    slices = enumerate(find_slices(cluster, source))
-    items = [Numbered(number, part, frozenset(finished[number])) for number, part in slices]
-    invalid = "skip" if skip_invalid else "stop"
-    read = partial(read_pieces, column=reading, with_columns=True, invalid=invalid, size=PIECE)
-    shipped = Shipped(cluster.ray, model, device=device, batch_size=batch_size)
-    arguments = (shipped, output, dimension)
-    with Progress(desc="Encoding", initial=counts["resumed"], show=progress) as bar:
-        for note in cluster.encode(items, read, _PieceEncoder, *arguments, device=device):
-            notes.append(note)
-            counts["encoded"] += note.rows
-            bar.update(note.rows)
-    counts["skipped"] = sum(note.skipped for note in notes)
-    if not sum(note.rows for note in notes):
+    result = ResultFolder(target, key, overwrite=overwrite)
+    slices = cluster.slices(source)
+    counts = {"encoded": 0, "resumed": 0, "skipped": 0, "files": 0}
+    settings = {"device": device, "batch_size": batch_size}
+    arguments = (name, settings, slices, options, "skip" if skip_invalid else "stop", result)
+    with Progress(len(slices), desc="Encoding", unit="slices", show=progress) as bar:
+        for row in cluster.run(SliceEncoder, arguments, len(slices), device):
+            if row["error"]:
+                raise InputError(row["error"])
+            for field in counts:
+                counts[field] += row[field]
+            bar.update()
+    files = counts.pop("files")
+    if not files:
         raise InputError(f"{source} holds no sentence to encode")
-    output.complete(notes)
+    rows = counts["encoded"] + counts["resumed"]
+    result.complete(files, {"rows": rows, "skipped": counts["skipped"]})
     return counts
 
 
@@ -86,18 +86,48 @@ def _check(source: Place, target: Place) -> None:
         raise InputError(f"{target} lies in {source}, which is read, or holds it: write it somewhere else")
 
 
-class _PieceEncoder:
-    """Encodes pieces and writes them, on one of the machines."""
+class SliceEncoder:
+    """A worker: encodes slices of the corpus and writes them, a file for each piece."""
 
-    def __init__(self, model: Shipped, output: Output, dimension: int) -> None:
-        self.model, self.output, self.dimension = model.open(), output, dimension
+    def __init__(
+        self,
+        model: str,
+        settings: dict[str, Any],
+        slices: list[Slice],
+        options: ReadOptions,
+        invalid: str,
+        result: ResultFolder,
+    ) -> None:
+        self.source, self.settings = model, settings
+        self.slices, self.options, self.invalid, self.result = slices, options, invalid, result
 
-    def __call__(self, piece: Piece) -> Note:
-        # what was written before a worker was lost is not made again
-        return self.output.note(piece.name) or self._write(piece)
+    @cached_property
+    def model(self) -> RankEncoder | Encoder:
+        """The model, opened when the first piece is encoded."""
+        return open_model(self.source, **self.settings)
 
-    def _write(self, piece: Piece) -> Note:
-        parts = [piece.rows[start : start + PART] for start in range(0, len(piece.rows), PART)]
-        made = [self.model.encode([row.text or "" for row in rows]) for rows in parts]
-        table = make_table(piece.rows, np.concatenate([np.zeros((0, self.dimension), np.float32), *made]))
-        return self.output.write(piece, table.schema, iter(table.to_batches()))
+    def __call__(self, row: dict[str, int]) -> dict[str, Any]:
+        """Encode one slice, and return how many sentences that were, or what is wrong with them."""
+        counts = {"encoded": 0, "resumed": 0, "skipped": 0, "files": 0}
+        try:
+            self._encode(int(row["item"]), counts)
+        except (InputError, OSError) as error:
+            return {**counts, "error": str(error)}
+        return {**counts, "error": ""}
+
+    def _encode(self, number: int, counts: dict[str, int]) -> None:
+        found = read_slice(self.slices[number], column=self.options, max_chars=LONGEST, with_columns=True)
+        rows = usable_sentences(found, counts, self.invalid)
+        for piece in iter(lambda: list(islice(rows, PIECE)), []):
+            name = f"part-{number:06d}-{counts['files']:05d}.parquet"
+            finished = self.result.has(name)
+            if not finished:
+                with self.result.write(name) as path:
+                    import_pyarrow()[1].write_table(self._table(piece), path)
+            counts["resumed" if finished else "encoded"] += len(piece)
+            counts["files"] += 1
+
+    def _table(self, piece: list[Sentence]) -> Any:
+        parts = [piece[start : start + PART] for start in range(0, len(piece), PART)]
+        vectors = [self.model.encode([row.text or "" for row in rows]) for rows in parts]
+        return make_table(piece, np.concatenate(vectors))

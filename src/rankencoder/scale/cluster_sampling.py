@@ -1,4 +1,4 @@
-"""`sample_with_ray`: a sample of a corpus, drawn on a cluster."""
+"""Draw the sample of a reference corpus on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from rankencoder.io.files import Place, Slice
 from rankencoder.io.read_options import ReadOptions
 from rankencoder.io.sampling import Sample, Sampler
 from rankencoder.scale.cluster import RayCluster
-from rankencoder.scale.pieces import find_slices
 
 
 def sample_with_ray(
@@ -23,14 +22,12 @@ def sample_with_ray(
 ) -> Sample:
     """Draw the sample that one machine would draw, for `Reference.build`.
 
-    Each machine samples what it reads, and the samples are put together here.
-
     :param corpus: A file, a folder, or an address that fsspec knows.
     :param cluster: In its ``with`` block.
     """
     drawn = Sampler(size, seed)
     draw = partial(_draw, size=size, seed=seed, column=column, max_chars=max_chars)
-    for part in cluster.map(find_slices(cluster, corpus), draw):
+    for part in cluster.map(draw, cluster.slices(corpus)):
         drawn.merge(part)
     return drawn.sample()
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 
 from rankencoder.encoder_sources import check_device
 from rankencoder.errors import InputError, TrainingWarning, nearest
 from rankencoder.training.backbones.backbone import Backbone
 from rankencoder.training.config import TrainConfig
-from rankencoder.training.gather import is_first_process, world_size
 from rankencoder.training.loop.dev_evaluator import make_evaluator
 from rankencoder.training.loop.stage import no_graphs
 from rankencoder.training.methods.method import Method
@@ -19,6 +19,8 @@ def check_machine(config: RunSettings) -> None:
     """Make sure that device, loggers and dev files are there."""
     from transformers.integrations import integration_utils
 
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InputError("training runs in one process, on one GPU: start it without torchrun or accelerate")
     if config.device != "auto":
         check_device(config.device)
     for name in config.report_to:
@@ -42,7 +44,7 @@ def check_backbone(config: TrainConfig, method: type[Method], backbone: Backbone
 
 def warn_if_tuned(backbone: Backbone) -> None:
     """Warn if a backbone is a SentenceTransformer, which was trained on similarity before."""
-    if backbone.pooling and is_first_process():
+    if backbone.pooling:
         message = (
             f"backbone {backbone.name!r} is a tuned sentence encoder: contrastive training usually makes it "
             "worse; `distill` can improve it"
@@ -52,11 +54,10 @@ def warn_if_tuned(backbone: Backbone) -> None:
 
 def check_batches(config: RunSettings, sentences: int) -> None:
     """Make sure that there is a batch."""
-    needed = config.batch_size * world_size()
-    if sentences < needed:
+    if sentences < config.batch_size:
         raise InputError(
-            f"the corpus has {sentences:,} sentences to train on, fewer than one batch of {needed:,}: give "
-            "more text, or a smaller `batch_size`"
+            f"the corpus has {sentences:,} sentences to train on, fewer than one batch of "
+            f"{config.batch_size:,}: add text or lower `batch_size`"
         )
 
 

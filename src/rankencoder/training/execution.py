@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from accelerate import PartialState
 from datasets import Dataset
 from transformers import set_seed
 
@@ -26,7 +25,6 @@ from rankencoder.model import RankEncoder
 from rankencoder.reference import Reference
 from rankencoder.training.checks import check_batches, check_compile
 from rankencoder.training.config import Given
-from rankencoder.training.gather import WAIT
 from rankencoder.training.loop.collator import ViewCollator
 from rankencoder.training.loop.dev_evaluator import make_evaluator
 from rankencoder.training.loop.stage import Trained, no_graphs, train_stage, training_arguments
@@ -67,12 +65,9 @@ class Execution:
     def __init__(self, plan: Plan, folder: Path, progress: bool) -> None:
         self.plan, self.folder, self.work = plan, folder, folder / "work"
         self.device = plan.config.torch_device
-        self.processes = PartialState(cpu=self.device == "cpu", timeout=WAIT)
-        self.is_main: bool = self.processes.is_main_process
-        self.progress = progress and self.is_main
-        if self.is_main:
-            last = plan.trainings[-1]
-            check_compile(last.config, last.method)
+        self.progress = progress
+        last = plan.trainings[-1]
+        check_compile(last.config, last.method)
         self.timings: dict[str, float] = {}
         self.prepared: dict[str, tuple[Dataset, dict[str, np.ndarray]]] = {}
 
@@ -81,24 +76,19 @@ class Execution:
         config = self.plan.config
         if corpus is None:
             raise InputError("no corpus to train on: give a file or folder of sentences")
-        with self._timed("sentences"):
-            if self.is_main:
-                with new_run(self.folder, given, config, overwrite=overwrite) as new:
-                    stored = store_sentences(
-                        corpus, new / "work", column=config.reading, progress=self.progress
-                    )
-                    warn_if_few(stored)
-                    for step in self.plan.trainings:
-                        check_batches(step.config, len(stored))
-                    method = self.plan.trainings[0].method
-                    check_language(stored, self.plan.backbones.fresh(method).tokenizer)
+        with self._timed("sentences"), new_run(self.folder, given, config, overwrite=overwrite) as new:
+            stored = store_sentences(corpus, new / "work", column=config.reading, progress=self.progress)
+            warn_if_few(stored)
+            for step in self.plan.trainings:
+                check_batches(step.config, len(stored))
+            method = self.plan.trainings[0].method
+            check_language(stored, self.plan.backbones.fresh(method).tokenizer)
 
     def finish(self) -> dict[str, Any]:
         """Run the steps that are not done, clear what was needed on the way, and return the record."""
         self.record = new_record(self.plan, self.sentences)
-        if self.is_main:
-            write_record(self.folder, self.record)
-            LOG.info("%s", "\n".join(describe_recipe(self.plan.config, len(self.sentences))))
+        write_record(self.folder, self.record)
+        LOG.info("%s", "\n".join(describe_recipe(self.plan.config, len(self.sentences))))
         run: dict[type, Any] = {
             TrainEncoder: self._train,
             EncodeTargets: self._encode_targets,
@@ -106,7 +96,6 @@ class Execution:
         }
         for step in self.plan.steps[1:]:  # `begin` stored the sentences
             done = (self.folder / step.output).exists() and not isinstance(step, EncodeTargets)
-            self.processes.wait_for_everyone()  # or a fast process would make what a slow one looks for
             if not done:
                 with self._timed(step.output):
                     run[type(step)](step)
@@ -123,10 +112,8 @@ class Execution:
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[None]:
-        """Take the time until all processes are through."""
         began = time.perf_counter()
         yield
-        self.processes.wait_for_everyone()
         self.timings[name] = time.perf_counter() - began
 
     def _train(self, step: TrainEncoder) -> None:
@@ -142,12 +129,10 @@ class Execution:
             targets=load_targets(self._teachers) if step.number == 2 else None,
             progress=self.progress,
         )
-        if self.is_main:
-            output = self.folder / step.output
-            self._write_about(step, trained.about)  # before the encoder, which says that the step is done
-            save_encoder(trained, output, step.config, self.sentences)
-            self._write_about(step, {**trained.about, "files": folder_entries(output)})
-        self.processes.wait_for_everyone()
+        output = self.folder / step.output
+        self._write_about(step, trained.about)  # before the encoder, which says that the step is done
+        save_encoder(trained, output, step.config, self.sentences)
+        self._write_about(step, {**trained.about, "files": folder_entries(output)})
         if trained.interrupted:
             raise KeyboardInterrupt
 
@@ -155,13 +140,12 @@ class Execution:
         """Return what a method's views and loss want of the sentences, made once: columns and vectors."""
         if method.name not in self.prepared:
             folder = self.work / f"companion-{method.name}"
-            with self.processes.main_process_first():
-                rows = method.prepare(
-                    self.sentences.rows, fingerprint=self.sentences.sha256, progress=self.progress
-                )
-                if self.is_main and not is_whole(folder) and (companion := method.companion(self.device)):
-                    source = EncodedSentences(companion, self.sentences)
-                    write_vectors(source, self.sentences, folder, progress=self.progress)
+            rows = method.prepare(
+                self.sentences.rows, fingerprint=self.sentences.sha256, progress=self.progress
+            )
+            if not is_whole(folder) and (companion := method.companion(self.device)):
+                source = EncodedSentences(companion, self.sentences)
+                write_vectors(source, self.sentences, folder, progress=self.progress)
             vectors = {"companion": load_vectors(folder)} if folder.exists() else {}
             self.prepared[method.name] = rows, vectors
         return self.prepared[method.name]
@@ -176,21 +160,18 @@ class Execution:
         own = {training.output: training.method for training in self.plan.trainings}
         student = self.plan.trainings[-1].method
         for source, folder in zip(step.teachers, self._teachers, strict=True):
-            if self.is_main:
-                encode_teacher(
-                    str(self.folder / source) if source in own else source,
-                    self.sentences,
-                    folder,
-                    references=step.references,
-                    method=own.get(source, student),
-                    device=self.device,
-                    progress=self.progress,
-                )
+            encode_teacher(
+                str(self.folder / source) if source in own else source,
+                self.sentences,
+                folder,
+                references=step.references,
+                method=own.get(source, student),
+                device=self.device,
+                progress=self.progress,
+            )
 
     def _write_rankencoder(self, step: WriteRankEncoder) -> None:
         """Write E2 with the reference corpus that was drawn for its teachers, encoded by itself (Eq. 7)."""
-        if not self.is_main:
-            return
         config, beside = self.plan.config, self.work / "own-reference"
         student = Encoder(self.folder / "encoder", device=self.device, batch_size=BATCH)
         drawn = Reference.load(self._teachers[0]).sentences
@@ -204,15 +185,12 @@ class Execution:
     def _close(self) -> None:
         """Write record and picture, and delete checkpoints and vectors."""
         abouts = [(step, read_json(self._about(step))) for step in self.plan.trainings]
-        self.processes.wait_for_everyone()  # until all have read
         history = close_record(self.record, abouts, self.timings)
-        if self.is_main:
-            if any("contrastive" in entry for entry in history):
-                title = f"{self.plan.config.method} on {Path(self.plan.config.backbone).name}"
-                draw_losses(history, self.folder / PICTURE, title=title)
-            write_record(self.folder, self.record)  # from now on the run is finished
-            shutil.rmtree(self.work)
-        self.processes.wait_for_everyone()
+        if any("contrastive" in entry for entry in history):
+            title = f"{self.plan.config.method} on {Path(self.plan.config.backbone).name}"
+            draw_losses(history, self.folder / PICTURE, title=title)
+        write_record(self.folder, self.record)  # from now on the run is finished
+        shutil.rmtree(self.work)
 
     def _write_about(self, step: TrainEncoder, about: dict[str, Any]) -> None:
         with new_file(self._about(step)) as path:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import importlib
 import sys
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.errors import InputError, MissingExtraError
 from rankencoder.training.config import Given, read_given
-from rankencoder.training.gather import is_first_process
 from rankencoder.training.run_settings import is_in_memory
 
 if TYPE_CHECKING:
@@ -82,7 +80,7 @@ def train(
     from rankencoder.training.plan import make_plan
     from rankencoder.training.run_folder import locked, resumed_settings
 
-    with locked(folder) if is_first_process() else nullcontext():
+    with locked(folder):
         if resume:
             given = resumed_settings(folder, given, read_given)
         plan = make_plan(given)

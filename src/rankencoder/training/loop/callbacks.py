@@ -37,17 +37,14 @@ class StopAtSignal(TrainerCallback):
     """At Ctrl-C, or when told to terminate: finishes the step, writes a checkpoint and stops.
 
     A second Ctrl-C ends the training at once.
-
-    :param enabled: Not for several processes, which would not all stop at the same step.
     """
 
-    def __init__(self, *, enabled: bool = True) -> None:
-        self.enabled = enabled
+    def __init__(self) -> None:
         self.stopped = False
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> StopAtSignal:
-        if self.enabled and threading.current_thread() is threading.main_thread():
+        if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._previous[number] = signal.signal(number, self._stop)
         return self

@@ -22,7 +22,6 @@ from transformers.trainer_callback import PrinterCallback
 from transformers.trainer_utils import IntervalStrategy
 
 from rankencoder.training.config import TrainConfig
-from rankencoder.training.gather import WAIT, world_size
 from rankencoder.training.loop.callbacks import ShowProgress, StopAtSignal
 from rankencoder.training.loop.trainer import DEV, EncoderTrainer, drop_incomplete, last_checkpoint
 from rankencoder.training.methods.method import Method
@@ -65,7 +64,7 @@ def train_stage(
     :raises KeyboardInterrupt: If it was interrupted; a checkpoint is written before.
     """
     args.eval_strategy = IntervalStrategy("steps" if settings.get("evaluator") else "no")
-    model, folder = loss.model, Path(str(args.output_dir))  # several processes wrap the one inside the loss
+    model, folder = loss.model, Path(str(args.output_dir))
     trainer = EncoderTrainer(
         model=model, args=args, train_dataset=rows, loss=loss, data_collator=collate, **settings
     )
@@ -76,16 +75,14 @@ def train_stage(
         trainer.add_callback(board)
     if title:
         trainer.add_callback(ShowProgress(title))
-    if args.process_index == 0:
-        drop_incomplete(folder)
-    trainer.accelerator.wait_for_everyone()
+    drop_incomplete(folder)
     checkpoint = last_checkpoint(folder)
     args.eval_on_start = trainer.evaluator is not None and checkpoint is None  # a checkpoint has that score
-    if args.eval_on_start and args.process_index == 0:
+    if args.eval_on_start:
         dev: Any = trainer.evaluator
         LOG.info("%s: %s choose the weights, by %s", name, dev.pairs, dev.metric)
     began = time.perf_counter()
-    with StopAtSignal(enabled=world_size() == 1) as stop:
+    with StopAtSignal() as stop:
         trainer.add_callback(stop)
         if checkpoint is None or not trainer.take_up(checkpoint):
             trainer.train(resume_from_checkpoint=checkpoint)
@@ -101,7 +98,7 @@ def train_stage(
     trainer.step = None
     gc.collect()  # frees the graphs and their memory now, not in the midst of the next stage
     about = _about(trainer, seconds, checkpoint)
-    if args.process_index == 0 and about["best"] and (trainer.smooth or not about["best"]["step"]):
+    if about["best"] and (trainer.smooth or not about["best"]["step"]):
         level = logging.INFO if about["best"]["step"] else logging.WARNING
         LOG.log(level, "%s: %s", name, describe_choice(about))
     return Trained(model, loss, about, stop.stopped)
@@ -136,11 +133,9 @@ def training_arguments(config: RunSettings, folder: Path, seed: int) -> Sentence
         report_to=config.report_to or "none",
         dataloader_num_workers=automatic if config.workers < 0 else config.workers,
         dataloader_pin_memory=gpu,
-        dataloader_drop_last=world_size() > 1,  # processes gather batches of one size
         disable_tqdm=True,
-        ddp_timeout=int(WAIT.total_seconds()),
     )
-    args._n_gpu = min(1, args.n_gpu)  # never DataParallel: several GPUs are for several processes
+    args._n_gpu = min(1, args.n_gpu)  # never DataParallel
     return args
 
 
@@ -157,8 +152,8 @@ def no_graphs(config: TrainConfig, method: Method) -> str | None:
         return "cuda_graphs is off"
     if not method.graphs:
         return f"those of {method.name!r} cannot be"
-    if world_size() > 1 or config.gradient_accumulation > 1:  # gradients are replaced, not added up
-        return "that takes one process, and one batch a step"
+    if config.gradient_accumulation > 1:  # gradients are replaced, not added up
+        return "that takes one batch a step"
     return None
 
 
@@ -182,7 +177,6 @@ def _about(trainer: EncoderTrainer, seconds: float, checkpoint: str | None) -> d
         "trained": max(trained, default=None),
         "best": {"step": best["step"], key: best["score"]} if best else None,
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-        "processes": world_size(),
         "history": [_entry(log, key) for log in state.log_history if "loss" in log or DEV in log],
     }
 

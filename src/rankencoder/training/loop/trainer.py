@@ -22,7 +22,6 @@ from transformers.trainer import TRAINER_STATE_NAME
 from rankencoder.errors import InputError, TrainingWarning, first_line
 from rankencoder.io.manifest import MANIFEST, check_manifest, write_manifest
 from rankencoder.io.storage import sync_tree, write_errors_named
-from rankencoder.training.gather import average_gradients
 from rankencoder.training.loop.graphs import GraphedStep, logged_parts
 from rankencoder.training.loop.unlabelled import UnlabelledEvaluator, smoothed
 
@@ -36,7 +35,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
     """Trains an encoder, and is able to go on from its checkpoints as if it had never stopped.
 
     Beyond sentence-transformers': gradients are clipped together with those of the loss' own layers, which
-    are averaged over the processes and kept in checkpoints; losses are logged part by part; the best encoder
+    are kept in checkpoints; losses are logged part by part; the best encoder
     by its dev score is kept, if there is an evaluator, or by the mean of a look at unlabelled text and its
     neighbours, for which the weights of the latest look are held; a loss that is NaN or infinite ends the
     training.
@@ -123,7 +122,6 @@ class EncoderTrainer(SentenceTransformerTrainer):
         return {**self._own_parameters, **self.loss.state()}
 
     def _clip_grad_norm(self, model: Any) -> Any:
-        average_gradients(self._own_parameters.values())
         return self.accelerator.clip_grad_norm_(self._trained_parameters, self.args.max_grad_norm)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
@@ -131,10 +129,8 @@ class EncoderTrainer(SentenceTransformerTrainer):
         folder = Path(str(self.args.output_dir)) / f"checkpoint-{self.state.global_step}"
         with write_errors_named(folder):
             super()._save_checkpoint(model, trial)
-        self.accelerator.wait_for_everyone()  # each process writes a part
-        if self.args.should_save:
-            sync_tree(folder)
-            write_manifest(folder)  # the last file: with it, the checkpoint is whole
+        sync_tree(folder)
+        write_manifest(folder)  # the last file: with it, the checkpoint is whole
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         assert output_dir is not None

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import nn
 
-from rankencoder.training.gather import gather, own_rows
 from rankencoder.training.losses.formulas import cosine_matrix, info_nce
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def mean_cosines(cosines: torch.Tensor) -> Features:
 
 @dataclass
 class Objective:
-    """What a method makes of one batch, of all processes."""
+    """What a method makes of one batch."""
 
     contrastive: torch.Tensor  # l_cl of Eq. 6
     vectors: torch.Tensor  # the encoder's, [views, N, dimension]
@@ -117,17 +116,15 @@ class ContrastiveLoss(nn.Module):
     def objective(self, features: Features) -> Objective:
         """Return what the method makes of a batch."""
         inputs = {name: features[name] for name in INPUTS}
-        own = self.encode(inputs, sentences=len(features["rows"]))
-        adjusted = self.adjust(own, inputs)
-        vectors = gather(own)
-        outputs = self.head(vectors if adjusted is own else gather(adjusted)).transpose(0, 1)
+        vectors = self.encode(inputs, sentences=len(features["rows"]))
+        outputs = self.head(self.adjust(vectors, inputs)).transpose(0, 1)
         contrastive, logged = self.contrast(outputs, features)
-        auxiliary = self.auxiliary(inputs, own_rows(outputs, dim=1), logged)
+        auxiliary = self.auxiliary(inputs, outputs, logged)
         logged.update({name: loss.detach() for name, loss in auxiliary.items()})
         return Objective(contrastive, vectors.transpose(0, 1), outputs, auxiliary, logged)
 
     def encode(self, inputs: Features, sentences: int) -> torch.Tensor:
-        """Return the encoder's vectors of this process' views, ``[N, views, dimension]``."""
+        """Return the encoder's vectors of all views, ``[N, views, dimension]``."""
         vectors: torch.Tensor = self.model(dict(inputs))["sentence_embedding"]
         return vectors.reshape(-1, sentences, vectors.shape[-1]).transpose(0, 1)
 
@@ -138,16 +135,16 @@ class ContrastiveLoss(nn.Module):
     def contrast(self, outputs: torch.Tensor, features: Features) -> tuple[torch.Tensor, Features]:
         """Return l_cl of the head's outputs, and figures to log.
 
-        :param outputs: Those of all processes, ``[views, N, dimension]``.
-        :param features: This process' batch, with what came along with the views.
+        :param outputs: ``[views, N, dimension]``.
+        :param features: The batch, with what came along with the views.
         """
         cosines = cosine_matrix(outputs[0], outputs[1])
         return info_nce(cosines, self.method.temperature), mean_cosines(cosines)
 
     def auxiliary(self, inputs: Features, outputs: torch.Tensor, logged: Features) -> Features:
-        """Return further losses of this process' views, already weighted.
+        """Return further losses of the views, already weighted.
 
-        :param outputs: The head's outputs of this process, ``[views, N, dimension]``.
+        :param outputs: The head's outputs, ``[views, N, dimension]``.
         :param logged: Figures to log; more can be added.
         """
         return {}

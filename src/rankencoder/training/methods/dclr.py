@@ -13,7 +13,6 @@ from torch.nn import functional
 from rankencoder.encoder_sources import check_encoder_name, encoder_folder, split_prompt
 from rankencoder.encoders import Encoder
 from rankencoder.training.backbones.backbone import Backbone, load_backbone
-from rankencoder.training.gather import gather
 from rankencoder.training.losses.contrastive import ContrastiveLoss, Features, mean_cosines
 from rankencoder.training.losses.formulas import cosine_matrix
 from rankencoder.training.methods.method import Traits, cite, needed, register
@@ -107,7 +106,7 @@ class DCLRLoss(ContrastiveLoss):
         noise = torch.randn(count, first.shape[1], device=first.device)
         noise = ascend(noise, first, cosines, method.temperature, method.ascent_steps, method.ascent_size)
         noise_cosines = cosine_matrix(first, noise)
-        kept = kept_negatives(gather(features["companion"]), method.threshold)
+        kept = kept_negatives(features["companion"], method.threshold)
         pairs, off_diagonal = kept.numel(), max(1, len(kept) * (len(kept) - 1))
         logged = {
             **mean_cosines(cosines),

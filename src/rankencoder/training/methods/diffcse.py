@@ -147,7 +147,7 @@ class DiffCSELoss(ContrastiveLoss):
         self.discriminator = Discriminator(backbone)
 
     def auxiliary(self, inputs: Features, outputs: torch.Tensor, logged: Features) -> Features:
-        """Return the weighted loss of the detection, a mean over this process' tokens."""
+        """Return the weighted loss of the detection, a mean over tokens."""
         real = inputs["attention_mask"].bool()
         edited = self.edit(inputs)
         replaced = edited != inputs["input_ids"]

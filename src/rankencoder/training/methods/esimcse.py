@@ -13,7 +13,6 @@ from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from rankencoder.training.backbones.backbone import Backbone
-from rankencoder.training.gather import gather
 from rankencoder.training.losses.contrastive import INPUTS, ContrastiveLoss, Features, Frozen, mean_cosines
 from rankencoder.training.losses.formulas import cosine_matrix, info_nce
 from rankencoder.training.methods.method import Rows, Share, Traits, Views, cite, register
@@ -101,7 +100,6 @@ class ESimCSELoss(ContrastiveLoss):
 
     def __init__(self, model: SentenceTransformer, method: ESimCSE, backbone: Backbone) -> None:
         super().__init__(model, method)
-        # a SentenceTransformer would be replaced by the trained one, when the trainer has several processes
         slow: list[Any] = copy.deepcopy(list(model))
         if method.momentum_init == "random":
             slow[0].model = type(slow[0].model)(slow[0].model.config)
@@ -135,7 +133,7 @@ class ESimCSELoss(ContrastiveLoss):
         """Move the slow encoder towards the other, and put its vectors of the plain view into the queue."""
         self.move(list(self.slow.parameters()), list(self.model.parameters()), None)
         inputs = {name: features[name][: len(features["rows"])] for name in INPUTS}
-        new = self.head(gather(self.slow(inputs)["sentence_embedding"]))
+        new = self.head(self.slow(inputs)["sentence_embedding"])
         rows = torch.cat([self.queue, new.to(self.queue)])
         self.queue.copy_(rows[len(new) :])
         self.queued.add_(len(new)).clamp_(max=len(self.queue))

@@ -121,7 +121,7 @@ class PromptBERTLoss(ContrastiveLoss):
         if not self.method.dev_bias:
             yield
             return
-        model: Any = getattr(self.model, "module", self.model)  # several processes wrap it
+        model: Any = self.model
         model.eval()
         with torch.no_grad():
             width = min(model.max_seq_length, _DEV_TOKENS + len(self.empty[0]))

@@ -15,7 +15,6 @@ from rankencoder.errors import TrainingWarning
 from rankencoder.training.backbones.backbone import Backbone, load_masked_language_model
 from rankencoder.training.backbones.masking import TokenMask
 from rankencoder.training.backbones.templates import check_mask_token
-from rankencoder.training.gather import gather, world_size
 from rankencoder.training.losses.contrastive import ContrastiveLoss, Features
 from rankencoder.training.methods.method import register
 from rankencoder.training.methods.simcse import SimCSE
@@ -64,14 +63,12 @@ class MlmContrastiveLoss(ContrastiveLoss):
         self.language_head = LanguageHead(backbone)
 
     def auxiliary(self, inputs: Features, outputs: torch.Tensor, logged: Features) -> Features:
-        """Return the weighted loss of guessing masked tokens, a mean over those of all processes."""
+        """Return the weighted mean loss of guessing masked tokens."""
         ids, selected = self.mask(inputs["input_ids"])
         states = self.model({**inputs, "input_ids": ids})["token_embeddings"][selected]
         logits = self.language_head(states)
         summed = functional.cross_entropy(logits.float(), inputs["input_ids"][selected], reduction="sum")
-        count = gather(selected.sum()[None]).sum().clamp(min=1)
-        # the mean over the processes' gradients shall be that of one process with the whole batch
-        return {"mlm": self.method.mlm_weight * summed * world_size() / count}
+        return {"mlm": self.method.mlm_weight * summed / selected.sum().clamp(min=1)}
 
 
 class LanguageHead(nn.Module):

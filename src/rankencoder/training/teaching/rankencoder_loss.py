@@ -8,7 +8,6 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from rankencoder.training.gather import gather
 from rankencoder.training.losses.contrastive import ContrastiveLoss, Features
 from rankencoder.training.losses.formulas import (
     Combine,
@@ -106,7 +105,7 @@ class RankEncoderLoss(nn.Module):
     def forward(self, features: list[dict[str, Any]], labels: torch.Tensor | None = None) -> torch.Tensor:
         """Return the loss of a batch; its parts are in ``logged`` then."""
         teachers = range(len(self.similarity.teachers))
-        targets = self.similarity([gather(features[0][f"teacher{i}"]) for i in teachers])
+        targets = self.similarity([features[0][f"teacher{i}"] for i in teachers])
         objective = self.base.objective(features[0])
         chosen = select_pairs(targets, self.lower, self.upper, self.diagonal)
         of = objective.vectors if self.student == "encoder" else objective.outputs
