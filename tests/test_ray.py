@@ -84,11 +84,15 @@ class Gated(SliceEncoder):
         return super()._table(piece)
 
 
+class GatedCluster(RayCluster):
+    def run(self, worker, *rest):
+        return super().run(Gated, *rest)
+
+
 def test_one_of_two_workers_is_killed(cluster, tiny_saved, corpus, tmp_path, monkeypatch):
     from ray import cloudpickle
 
     monkeypatch.setattr("rankencoder.scale.cluster_encoding.PIECE", 20)
-    monkeypatch.setattr("rankencoder.scale.cluster_encoding.SliceEncoder", Gated)
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import this file
     plain = encode_file(tiny_saved, corpus, tmp_path / "plain.parquet", skip_invalid=True)
     gate = tmp_path / "gate"
@@ -106,7 +110,7 @@ def test_one_of_two_workers_is_killed(cluster, tiny_saved, corpus, tmp_path, mon
     killer = threading.Thread(target=kill)
     killer.start()
     try:
-        with RayCluster(cluster.address) as connected:
+        with GatedCluster(cluster.address) as connected:
             counts = encode_with_ray(
                 tiny_saved, corpus, tmp_path / "vectors", connected, skip_invalid=True, batch_size=8
             )

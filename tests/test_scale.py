@@ -16,7 +16,6 @@ from rankencoder.io.corpus import read_sentences, read_slice
 from rankencoder.io.files import cut
 from rankencoder.io.read_options import ReadOptions
 from rankencoder.io.sampling import Sampler, sample_sentences
-from rankencoder.scale import cluster_encoding
 from rankencoder.scale.cluster import RayCluster
 from rankencoder.scale.cluster_encoding import SliceEncoder, encode_with_ray
 from rankencoder.scale.result_folder import ResultFolder
@@ -100,15 +99,14 @@ def test_something_else_is_not_touched(tmp_path):
 
 
 @pytest.fixture
-def worker(tiny_saved, tmp_path, monkeypatch):
+def worker(tiny_saved, tmp_path):
     """Make a worker whose files hold two sentences."""
-    monkeypatch.setattr(cluster_encoding, "PIECE", 2)
     (tmp_path / "in.txt").write_text("a cat\n\nb\nc\nd\n" + "x" * 20_000 + "\n")
 
     def make(invalid="skip"):
         result = ResultFolder(tmp_path / "out", KEY, overwrite=False)
         options = ReadOptions.of(None)
-        return SliceEncoder(str(tiny_saved), {}, cut(tmp_path / "in.txt"), options, invalid, result)
+        return SliceEncoder(str(tiny_saved), {}, cut(tmp_path / "in.txt"), options, invalid, 2, result)
 
     return make
 

@@ -89,12 +89,12 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(train):
 
 
 def test_written_settings_repeat_the_run(train, tmp_path, run_cli):
-    first = train("first", rank_loss_weight=3.0, combine="sum", stage2_seed=5, max_steps=2)
+    first = train("first", rank_loss_weight=3.0, combine="sum", seed=5, max_steps=2)
     code, out, err = run_cli(
         "train", "--config", first.folder / "train.yaml", "-o", tmp_path / "again", "--json"
     )
     assert code == 0, err
-    assert json.loads(out)["config"]["stage2_seed"] == 5
+    assert json.loads(out)["config"]["seed"] == 5
     assert same_weights(first.encoder, tmp_path / "again/encoder")
 
 
@@ -103,8 +103,8 @@ def test_a_settings_file_says_what_was_asked_for(train, tmp_path):
     again = {"config": first.folder / "train.yaml", "progress": False}
     other = rankencoder.train(output=tmp_path / "other", seed=7, method="promptbert", **again)
     config = other.record["config"]
-    assert (config["seed"], config["stage2_seed"], config["options"]["roberta_bias_offset"]) == (7, 7, 2)
-    assert "# stage2_seed: 42" in (first.folder / "train.yaml").read_text()
+    assert (config["seed"], config["options"]["dev_bias"]) == (7, False)
+    assert "# max_steps: 0" in (first.folder / "train.yaml").read_text()
 
 
 @pytest.mark.parametrize("method", ["simcse-mlm", "esimcse"])

@@ -289,7 +289,7 @@ class DistillationRun:
             loss,
             self.taught.rows,
             TextCollator(start, config.max_length, vectors),
-            training_arguments(config, self.work / "checkpoints", config.seed),
+            training_arguments(config, self.work / "checkpoints"),
             logs=self.folder / "logs",
             name="teaching",
             title="Teaching" if self.progress else "",

@@ -68,7 +68,7 @@ def distill(
         ``"intfloat/e5-small-v2?prompt=query: "``), a RankEncoder or its folder, a training run, a callable
         from a list of strings to an array, a file of vectors of the corpus, or ``"openai:MODEL"``.
     :param student: An encoder's folder or hub name, or "static".
-    :param config: A YAML or TOML file of settings, such as the ``distill.yaml`` of an earlier run.
+    :param config: A YAML file of settings, such as the ``distill.yaml`` of an earlier run.
     :param resume: Continue an interrupted run in ``output``; it ends as if it had never been interrupted.
     :param overwrite: Replace an earlier run in ``output``.
     :param progress: Show progress; by default on a terminal.

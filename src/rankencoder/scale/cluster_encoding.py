@@ -61,7 +61,7 @@ def encode_with_ray(
     slices = cluster.slices(source)
     counts = {"encoded": 0, "resumed": 0, "skipped": 0, "files": 0}
     settings = {"device": device, "batch_size": batch_size}
-    arguments = (name, settings, slices, options, "skip" if skip_invalid else "stop", result)
+    arguments = (name, settings, slices, options, "skip" if skip_invalid else "stop", PIECE, result)
     with Progress(len(slices), desc="Encoding", unit="slices", show=progress) as bar:
         for row in cluster.run(SliceEncoder, arguments, len(slices), device):
             if row["error"]:
@@ -96,10 +96,12 @@ class SliceEncoder:
         slices: list[Slice],
         options: ReadOptions,
         invalid: str,
+        size: int,
         result: ResultFolder,
     ) -> None:
         self.source, self.settings = model, settings
-        self.slices, self.options, self.invalid, self.result = slices, options, invalid, result
+        self.slices, self.options, self.invalid = slices, options, invalid
+        self.size, self.result = size, result
 
     @cached_property
     def model(self) -> RankEncoder | Encoder:
@@ -118,7 +120,7 @@ class SliceEncoder:
     def _encode(self, number: int, counts: dict[str, int]) -> None:
         found = read_slice(self.slices[number], column=self.options, max_chars=LONGEST, with_columns=True)
         rows = usable_sentences(found, counts, self.invalid)
-        for piece in iter(lambda: list(islice(rows, PIECE)), []):
+        for piece in iter(lambda: list(islice(rows, self.size)), []):
             name = f"part-{number:06d}-{counts['files']:05d}.parquet"
             finished = self.result.has(name)
             if not finished:

@@ -27,7 +27,6 @@ from rankencoder.training.run_settings import (
     Power,
     RunSettings,
     ScoredPairs,
-    Seed,
     setting,
     show_defaults,
 )
@@ -65,7 +64,6 @@ class TrainConfig(RunSettings):
     )
     only_base: bool = setting(False, "Stop after stage 1.", METHOD, common=True)
 
-    stage2_seed: Seed = setting(42, "Random seed of stage 2; by default the same.", TRAINING)
     max_seq_length: Count = setting(128, "Tokens of a sentence that the encoder reads.", TRAINING, ge=3)
 
     rank_loss_weight: float = setting(0.05, "Weight of the rank loss, λ_train of Eq. 6.", STAGE_2, ge=0)
@@ -84,8 +82,6 @@ class TrainConfig(RunSettings):
     listwise: Literal["none", "listnet"] = setting(
         "none", "Also learn the order of each sentence's similarities: listnet.", STAGE_2
     )
-    listwise_weight: float = setting(1.0, "Weight of the listwise loss.", STAGE_2, ge=0)
-    listwise_temperature: float = setting(0.05, "Temperature of the listwise loss.", STAGE_2, gt=0)
     reference_size: Count = setting(10_000, "Sentences of the reference corpus.", STAGE_2, ge=2)
     rank_weight: float = setting(0.1, "λ of Eq. 7, of the RankEncoder written.", STAGE_2, ge=0, le=1)
     form: Literal["exact", "compact", "linear"] = setting(
@@ -128,6 +124,9 @@ _REMOVED = {  # settings of earlier versions: the default, which may still be gi
     "rounds": (1, "further rounds gained nothing (see results/README.md)"),
     "neighbors": (0, "batches of neighbours gained nothing (see results/README.md)"),
     "reference_seed": (42, "the reference corpus is always drawn with seed 42"),
+    "stage2_seed": (42, "stage 2 has the seed of stage 1"),
+    "listwise_weight": (1.0, "ListNet's loss always has weight 1"),
+    "listwise_temperature": (0.05, "ListNet's temperature is always 0.05"),
 }
 
 
@@ -170,7 +169,6 @@ class Given(GivenSettings):
     def _merged(self, by_method: Mapping[str, Any], own: Mapping[str, Any]) -> TrainConfig:
         one = self.values.get("only_base") or self.values.get("base_encoder")
         merged = {**PRESETS[self.preset], **({"teachers": []} if one else {}), **by_method, **self.values}
-        merged.setdefault("stage2_seed", merged.get("seed", 42))
         values = {**merged, "preset": self.preset, **own}
         return TrainConfig.model_construct(**validate(values, TrainConfig, {}))
 

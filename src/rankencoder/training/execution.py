@@ -55,8 +55,7 @@ from rankencoder.training.teaching.teachers import (
 )
 
 LOG = logging.getLogger("rankencoder.training")
-_TAUGHT_BY = ("lower", "upper", "combine", "diagonal", "student", "target")
-_LISTWISE = ("listwise", "listwise_weight", "listwise_temperature")
+_LOSS_SETTINGS = ("lower", "upper", "combine", "diagonal", "student", "target", "listwise")
 
 
 class Execution:
@@ -214,16 +213,16 @@ def train_encoder(
 ) -> Trained:
     """Train E1 from a fresh backbone; or E2, which also learns its teachers' similarities (Eq. 5 and 6)."""
     config, method = step.config, step.method
-    set_seed(step.seed)
+    set_seed(config.seed)
     backbone = backbones.fresh(method)
     loss: Any = method.loss(method.encoder(backbone), backbone)
     if targets is not None:
-        chosen = {name: getattr(config, name) for name in _TAUGHT_BY + _LISTWISE}
+        chosen = {name: getattr(config, name) for name in _LOSS_SETTINGS}
         references = [torch.from_numpy(reference) for reference in targets.references]
         loss = RankEncoderLoss(loss, references, weight=config.rank_loss_weight, **chosen)
         vectors = {**vectors, **{f"teacher{i}": table for i, table in enumerate(targets.teachers)}}
     graphs = no_graphs(config, method) is None
-    args = training_arguments(config, checkpoints, step.seed)
+    args = training_arguments(config, checkpoints)
     args.dataloader_pin_memory = args.device.type == "cuda" and not graphs  # pinning would disturb a capture
     return train_stage(
         loss,

@@ -42,11 +42,6 @@ class TrainEncoder(Step):
     config: TrainConfig
     method: Method
 
-    @property
-    def seed(self) -> int:
-        """The seed of head, data order and dropout."""
-        return self.config.seed if self.number == 1 else self.config.stage2_seed
-
     def __str__(self) -> str:
         config = self.config
         length = f"{config.max_steps:,} steps" if config.max_steps else f"{config.epochs:g} epoch(s)"

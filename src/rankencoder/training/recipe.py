@@ -43,7 +43,7 @@ def _target(config: TrainConfig) -> str:
 def _loss(config: TrainConfig) -> str:
     parts = ["contrastive", f"{config.rank_loss_weight:g} × squared error"]
     loss = " + ".join(parts) if config.combine == "sum" else f"max({', '.join(parts)})"
-    listwise = f" + {config.listwise_weight:g} × ListNet" if config.listwise == "listnet" else ""
+    listwise = " + ListNet" if config.listwise == "listnet" else ""
     return f"{_title(config.method)}; loss: {loss}{listwise}"
 
 

@@ -104,13 +104,13 @@ def train_stage(
     return Trained(model, loss, about, stop.stopped)
 
 
-def training_arguments(config: RunSettings, folder: Path, seed: int) -> SentenceTransformerTrainingArguments:
+def training_arguments(config: RunSettings, folder: Path) -> SentenceTransformerTrainingArguments:
     """Return the trainer's arguments for our settings."""
     gpu = on_gpu(config)
     automatic = min(4, os.cpu_count() or 1) if gpu else 0
     args = SentenceTransformerTrainingArguments(
         output_dir=str(folder),
-        seed=seed,
+        seed=config.seed,
         num_train_epochs=config.epochs,
         max_steps=config.max_steps or -1,
         per_device_train_batch_size=config.batch_size,
