@@ -28,7 +28,7 @@ from rankencoder.distillation.dev_gain import measure_gain
 from rankencoder.distillation.distill_card import write_card
 from rankencoder.distillation.distill_config import IN_PLACE, DistillConfig, GivenDistillation, Kind
 from rankencoder.distillation.layer_student import drop_layers
-from rankencoder.distillation.sentence_vectors import SentenceVectors, describe_origin
+from rankencoder.distillation.sentence_vectors import SentenceVectors
 from rankencoder.distillation.static_student import make_static
 from rankencoder.distillation.student_sources import load_student
 from rankencoder.distillation.teacher_sources import (
@@ -92,21 +92,6 @@ class DistillationRun:
             if self.kind != "static":
                 self._write_start(new / "work", stored)
 
-    @property
-    def missing_teachers(self) -> list[int]:
-        """The teachers that still have something to encode."""
-        missing = {*range(len(self.config.teacher))} - self.vectors.encoded
-        if self.kind == "static" and not is_whole(self.work / "start"):
-            missing.add(static_teacher(self.config))
-        return sorted(missing)
-
-    @property
-    def is_student_missing(self) -> bool:
-        """Whether the student as it was given is still needed."""
-        return not is_whole(self.work / "start") or (
-            self.kind == "layers" and self.vectors.origin_folder is None
-        )
-
     @cached_property
     def sentences(self) -> Sentences:
         """The stored sentences."""
@@ -129,7 +114,6 @@ class DistillationRun:
             "format": 1,
             "finished": False,
             "kind": "distillation",
-            "student": {"kind": self.kind},  # a resumed run cannot tell once the student is deleted
             "config": self.config.model_dump(),
             **provenance(),
             "corpus": {
@@ -214,12 +198,12 @@ class DistillationRun:
     def _write_start(self, work: Path, sentences: Sentences) -> None:
         shutil.rmtree(work / "start", ignore_errors=True)
         set_seed(self.config.seed)
-        model = self._make_start(work, sentences)
+        model = self._make_start(sentences)
         with new_folder(work / "start") as new:
             model.save_pretrained(str(new), create_model_card=False)
             write_manifest(new)
 
-    def _make_start(self, work: Path, sentences: Sentences) -> SentenceTransformer:
+    def _make_start(self, sentences: Sentences) -> SentenceTransformer:
         if self.kind == "static":
             number = static_teacher(self.config)
             opened = open_teacher(self.config.teacher[number], self.objects.get(number), self.config)
@@ -239,10 +223,7 @@ class DistillationRun:
                 f"the student's tokenizer does not know {share:.0%} of the tokens: choose a student for the "
                 "language of the corpus"
             )
-        if self.kind != "layers":
-            return model
-        describe_origin(work, Encoder(model))
-        return drop_layers(model, self.config.layers)
+        return drop_layers(model, self.config.layers) if self.kind == "layers" else model
 
     def _scale(
         self, committee: Committee, held: np.ndarray, origin: np.ndarray | None

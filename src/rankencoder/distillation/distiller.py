@@ -89,22 +89,20 @@ def distill(
     names = {"corpus": "" if is_in_memory(corpus) else corpus, "output": output, "student": student}
     given = read_distillation({**settings, **names, "teacher": names_of(objects) or None}, config)
     folder = given.folder
-    from rankencoder.distillation.distill_checks import check_distillation, check_resumed, confirm_costs
+    from rankencoder.distillation.distill_checks import check_distillation, confirm_costs
     from rankencoder.distillation.distillation_run import DistillationRun
-    from rankencoder.distillation.student_sources import resumed_kind, student_kind
+    from rankencoder.distillation.student_sources import student_kind
     from rankencoder.training.run_folder import locked, resumed_settings
 
     with locked(folder):
         if resume:
             given = resumed_settings(folder, given, read_distillation)
-        kind = (resumed_kind(folder) if resume else None) or student_kind(given.draft)
+        kind = student_kind(given.draft)
         resolved = given.resolve(kind)
         progress = sys.stderr.isatty() if progress is None else progress
         run = DistillationRun(resolved, kind, folder, dict(enumerate(objects)), progress)
-        if resume:
-            apis = check_resumed(resolved, run.missing_teachers, run.is_student_missing)
-        else:
-            apis = check_distillation(resolved, kind)
+        apis = check_distillation(resolved, kind)
+        if not resume:
             source = corpus if is_in_memory(corpus) else resolved.corpus or None
             run.begin(source, given, overwrite=overwrite)
         confirm_costs(resolved, kind, run.sentences, run.taught, apis, confirm)

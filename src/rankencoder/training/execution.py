@@ -1,4 +1,4 @@
-"""Runs the plan of a training: one step after the other, from where an interrupted run stopped."""
+"""Run the plan of a training, from where an interrupted run stopped."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ from rankencoder.training.loop.stage import Trained, no_graphs, train_stage, tra
 from rankencoder.training.loop.unlabelled import unlabelled_evaluator
 from rankencoder.training.loss_picture import draw_losses
 from rankencoder.training.methods.method import Method
-from rankencoder.training.plan import BackboneShelf, EncodeTargets, Plan, TrainEncoder, WriteRankEncoder
-from rankencoder.training.recipe import describe_recipe
+from rankencoder.training.plan import BackboneShelf, Plan, TrainEncoder
 from rankencoder.training.run_folder import new_run
 from rankencoder.training.run_outputs import PICTURE, close_record, new_record, save_encoder, write_record
 from rankencoder.training.sentences import (
@@ -87,20 +86,20 @@ class Execution:
         """Run the steps that are not done, clear what was needed on the way, and return the record."""
         self.record = new_record(self.plan, self.sentences)
         write_record(self.folder, self.record)
-        LOG.info("%s", "\n".join(describe_recipe(self.plan.config, len(self.sentences))))
-        run: dict[type, Any] = {
-            TrainEncoder: self._train,
-            EncodeTargets: self._encode_targets,
-            WriteRankEncoder: self._write_rankencoder,
-        }
-        for step in self.plan.steps[1:]:  # `begin` stored the sentences
-            done = (self.folder / step.output).exists() and not isinstance(step, EncodeTargets)
-            if not done:
-                with self._timed(step.output):
-                    run[type(step)](step)
-            elif isinstance(step, TrainEncoder):
+        LOG.info("%s", self.plan)
+        for step in self.plan.trainings:
+            if step.number == 2:
+                with self._timed("work/targets"):
+                    self._encode_targets()
+            if (self.folder / step.output).exists():
                 saved = read_json(self._about(step)).get("files")
                 check_manifest(self.folder / step.output, known=saved, advice="train anew with `overwrite`")
+            else:
+                with self._timed(step.output):
+                    self._train(step)
+        if not self.plan.config.only_base and not (self.folder / "rankencoder").exists():
+            with self._timed("rankencoder"):
+                self._write_rankencoder()
         self._close()
         return self.record
 
@@ -152,34 +151,33 @@ class Execution:
     @cached_property
     def _teachers(self) -> list[Path]:
         """The folders of what the teachers made of the sentences."""
-        (step,) = (step for step in self.plan.steps if isinstance(step, EncodeTargets))
-        return [self.folder / step.output / f"teacher-{i}" for i, _ in enumerate(step.teachers)]
+        return [self.work / "targets" / f"teacher-{i}" for i, _ in enumerate(self.plan.teachers)]
 
-    def _encode_targets(self, step: EncodeTargets) -> None:
+    def _encode_targets(self) -> None:
         own = {training.output: training.method for training in self.plan.trainings}
         student = self.plan.trainings[-1].method
-        for source, folder in zip(step.teachers, self._teachers, strict=True):
+        for source, folder in zip(self.plan.teachers, self._teachers, strict=True):
             encode_teacher(
                 str(self.folder / source) if source in own else source,
                 self.sentences,
                 folder,
-                references=step.references,
+                references=self.plan.config.reference_size,
                 method=own.get(source, student),
                 device=self.device,
                 progress=self.progress,
             )
 
-    def _write_rankencoder(self, step: WriteRankEncoder) -> None:
+    def _write_rankencoder(self) -> None:
         """Write E2 with the reference corpus that was drawn for its teachers, encoded by itself (Eq. 7)."""
         config, beside = self.plan.config, self.work / "own-reference"
         student = Encoder(self.folder / "encoder", device=self.device, batch_size=BATCH)
         drawn = Reference.load(self._teachers[0]).sentences
         own = Reference.build(student, drawn, size=len(drawn), progress=self.progress, resume_beside=beside)
-        model = RankEncoder(student, own, form=config.form, rank_weight=step.rank_weight, progress=False)
+        model = RankEncoder(student, own, form=config.form, rank_weight=config.rank_weight, progress=False)
         if not config.normalize_reference:
             lengths = student.raw(own.sentences, progress=self.progress).norm(dim=1)
             model.form = ExactForm(model.form.reference, lengths)
-        model.save(self.folder / step.output)
+        model.save(self.folder / "rankencoder")
 
     def _close(self) -> None:
         """Write record and picture, and delete checkpoints and vectors."""
