@@ -247,22 +247,6 @@ def test_what_was_given_is_written_and_read_back(tmp_path):
     assert changed.values == {**given.values, "seed": 1}
 
 
-def test_a_file_of_the_version_before_is_read(tmp_path):
-    path = tmp_path / "train.yaml"
-    old = "preset: best\nmethod: consert\nteachers: [consert, promptbert]\nstage2_seed: null  # here 42\n"
-    path.write_text(old + "rounds: 1\nneighbors: 0\nreference_seed: 42\nlistwise: listnet\ndevice: null\n")
-    assert read_given({}, path).draft == read_given({}).draft
-    path.write_text(old + "listwise: null\n")
-    assert read_given({}, path).draft.listwise == "none"
-    path.write_text(old + "rounds: 3\n")
-    with pytest.raises(InputError, match=r"train\.yaml, line 5: rounds was removed: .*gained nothing"):
-        read_given({}, path)
-    with pytest.raises(InputError, match="^neighbors was removed"):
-        read_given({"neighbors": 2})
-    with pytest.raises(InputError, match="^listwise is 'listmle', but must be 'none' or 'listnet'"):
-        read_given({"listwise": "listmle"})
-
-
 def test_a_mistake_is_found_where_it_is(tmp_path):
     path = tmp_path / "train.yaml"
     path.write_text("corpus: a.txt\n\nlearning_rate: -1\n")

@@ -135,8 +135,6 @@ def _print_distilled(run: Distillation, teacher: Encoder, tasks: list[Function])
     ]
     print_table(rows, "encoder", "first", "MRR", "to teacher", "95% interval", "sentences/s", "MB")
     out.print("first: the right docstring is the nearest. MRR: its mean reciprocal rank.", style="dim")
-        "first: the right docstring is the nearest. MRR: mean reciprocal rank of the right one.", style="dim"
-    )
     share = results[-1].reciprocal_rank / results[0].reciprocal_rank
     out.print(f"[bold]{share:.0%} of the teacher's MRR at {speeds[-1] / speeds[0]:,.0f} times its speed.[/]")
 

@@ -1,4 +1,4 @@
-"""Fail-fast checks that run before a distillation starts, and the question of what APIs cost."""
+"""Fail-fast checks that run before distillation starts, and the confirmation of API costs."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def check_distillation(config: DistillConfig, kind: Kind) -> dict[int, ApiEncode
         static_teacher(config)
     if kind in IN_PLACE and len(config.teacher) == 1 and _is_own_teacher(config):
         raise InputError(
-            f"{config.student} would learn from itself, and one teacher alone has nothing new to say: add "
-            "other teachers, or choose a smaller student"
+            f"{config.student} is student and only teacher, so nothing can be learnt: add other teachers or "
+            "choose a smaller student"
         )
     return apis
 

@@ -1,4 +1,4 @@
-"""Runs a distillation: teachers' vectors, the student's start, teaching, and what came of it."""
+"""Run a distillation: encode by the teachers, train the student, measure it, write it."""
 
 from __future__ import annotations
 
@@ -44,12 +44,11 @@ from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.io.manifest import check_manifest, write_manifest
 from rankencoder.io.storage import new_folder
-from rankencoder.provenance import provenance
 from rankencoder.training.checks import check_batches
 from rankencoder.training.loop.dev_evaluator import make_evaluator
-from rankencoder.training.loop.stage import Trained, train_stage, training_arguments
+from rankencoder.training.loop.stage import StageResult, train_stage, training_arguments
 from rankencoder.training.run_folder import new_run
-from rankencoder.training.run_outputs import write_record
+from rankencoder.training.run_outputs import new_record, write_record
 from rankencoder.training.sentences import Sentences, load_sentences, store_sentences, unknown_share
 from rankencoder.training.teaching.distillation_loss import DistillationLoss
 from rankencoder.training.teaching.targets import TeacherSimilarity
@@ -110,18 +109,7 @@ class DistillationRun:
 
     def finish(self) -> dict[str, Any]:
         """Run what is not done, write encoder, card and record, and return the record."""
-        self.record: dict[str, Any] = {
-            "format": 1,
-            "finished": False,
-            "kind": "distillation",
-            "config": self.config.model_dump(),
-            **provenance(),
-            "corpus": {
-                "path": self.config.corpus or None,
-                "sha256": self.sentences.sha256,
-                **self.sentences.counts,
-            },
-        }
+        self.record = {"kind": "distillation", **new_record(self.config, self.sentences)}
         write_record(self.folder, self.record)
         with self._timed("teachers", f"Encoding {len(self.sentences):,} sentences by the teachers"):
             tables = [self._teacher(number) for number in range(len(self.config.teacher))]
@@ -252,7 +240,7 @@ class DistillationRun:
         similarity: TeacherSimilarity,
         tables: Sequence[np.ndarray],
         origin: np.ndarray | None,
-    ) -> Trained:
+    ) -> StageResult:
         config = self.config
         vectors = {f"teacher{number}": table for number, table in enumerate(tables)}
         learns_vectors = origin is not None and config.vector_weight > 0

@@ -1,4 +1,4 @@
-"""`distill`: any encoders in, one better or faster encoder out, on unlabelled text."""
+"""The public function `distill`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors of all sentences in ``work``: of each teacher, and of the encoder whose layers are kept."""
+"""Store the vectors of all training sentences by each teacher in ``work``."""
 
 from __future__ import annotations
 

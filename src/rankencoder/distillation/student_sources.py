@@ -1,4 +1,4 @@
-"""Students as they are before they are taught, and the scale that their cosines are to keep."""
+"""Load the student, and recognise its kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a recipe to a verdict: fetch, train, evaluate, compare."""
+"""Fetch data, train, evaluate and compare with a published result."""
 
 from __future__ import annotations
 

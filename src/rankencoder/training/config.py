@@ -1,4 +1,4 @@
-"""The settings of a training: each declared once, and the presets that choose among them.
+"""Settings of a training, declared once, and the presets that choose among them.
 
 The command line, settings files, their validation and the documentation's table are made from `TrainConfig`.
 """
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import model_validator
 
-from rankencoder.errors import InputError
 from rankencoder.training.presets import PRESETS, PRESETS_BY_METHOD
 from rankencoder.training.run_settings import (
     DATA,
@@ -64,7 +63,7 @@ class TrainConfig(RunSettings):
     )
     only_base: bool = setting(False, "Stop after stage 1.", METHOD, common=True)
 
-    max_seq_length: Count = setting(128, "Tokens of a sentence that the encoder reads.", TRAINING, ge=3)
+    max_seq_length: Count = setting(128, "Maximum tokens per sentence of the saved encoder.", TRAINING, ge=3)
 
     rank_loss_weight: float = setting(0.05, "Weight of the rank loss, λ_train of Eq. 6.", STAGE_2, ge=0)
     lower: Correlation = setting(-1.0, "τ_l: least similarity of a pair that stage 2 learns.", STAGE_2)
@@ -74,7 +73,7 @@ class TrainConfig(RunSettings):
         "auto", "Pair a sentence with itself: auto (by the bounds), always or never.", STAGE_2
     )
     student: Literal["encoder", "head"] = setting(
-        "encoder", "Whose cosines learn: the encoder's or the training head's.", STAGE_2
+        "encoder", "Train the cosines of the encoder or of the training head.", STAGE_2
     )
     target: Literal["ranks", "cosine"] | Power = setting(
         "ranks", "Similarity that E2 learns: ranks, cosine, or a power of the covariance (-0.25).", STAGE_2
@@ -118,16 +117,6 @@ class TrainConfig(RunSettings):
         if len(set(self.teachers)) < len(self.teachers):
             raise ValueError(f"a method can teach once: {', '.join(self.teachers)} names one twice")
         return self
-
-
-_REMOVED = {  # settings of earlier versions: the default, which may still be given, and why they went
-    "rounds": (1, "further rounds gained nothing (see results/README.md)"),
-    "neighbors": (0, "batches of neighbours gained nothing (see results/README.md)"),
-    "reference_seed": (42, "the reference corpus is always drawn with seed 42"),
-    "stage2_seed": (42, "stage 2 has the seed of stage 1"),
-    "listwise_weight": (1.0, "ListNet's loss always has weight 1"),
-    "listwise_temperature": (0.05, "ListNet's temperature is always 0.05"),
-}
 
 
 @dataclass(frozen=True)
@@ -175,20 +164,13 @@ class Given(GivenSettings):
 
 def read_given(values: Mapping[str, Any], file: str | Path | None = None) -> Given:
     """Return the settings of a file and those given, which go before; None stands for "not given"."""
-    chosen, places = merge_settings(values, file, {"listwise": "none"})  # as earlier versions wrote it
-    _drop_removed(chosen, places)
+    chosen, places = merge_settings(values, file)
     found = validate(chosen, TrainConfig, places)
     if found.get("options"):
         from rankencoder.training.methods.method import absolute_options
 
         found["options"] = absolute_options(Given(found).method, found["options"])
     return Given({name: found[name] for name in TrainConfig.model_fields if name in found})
-
-
-def _drop_removed(values: dict[str, Any], places: Mapping[str, str]) -> None:
-    for name, (default, why) in _REMOVED.items():
-        if values.pop(name, default) not in (default, None):
-            raise InputError(f"{places.get(name, '')}{name} was removed: {why}")
 
 
 def default_text(name: str) -> str:

@@ -27,7 +27,7 @@ from rankencoder.training.checks import check_batches, check_compile
 from rankencoder.training.config import Given
 from rankencoder.training.loop.collator import ViewCollator
 from rankencoder.training.loop.dev_evaluator import make_evaluator
-from rankencoder.training.loop.stage import Trained, no_graphs, train_stage, training_arguments
+from rankencoder.training.loop.stage import StageResult, train_stage, training_arguments, uses_graphs
 from rankencoder.training.loop.unlabelled import unlabelled_evaluator
 from rankencoder.training.loss_picture import draw_losses
 from rankencoder.training.methods.method import Method
@@ -84,7 +84,7 @@ class Execution:
 
     def finish(self) -> dict[str, Any]:
         """Run the steps that are not done, clear what was needed on the way, and return the record."""
-        self.record = new_record(self.plan, self.sentences)
+        self.record = new_record(self.plan.config, self.sentences)
         write_record(self.folder, self.record)
         LOG.info("%s", self.plan)
         for step in self.plan.trainings:
@@ -93,7 +93,7 @@ class Execution:
                     self._encode_targets()
             if (self.folder / step.output).exists():
                 saved = read_json(self._about(step)).get("files")
-                check_manifest(self.folder / step.output, known=saved, advice="train anew with `overwrite`")
+                check_manifest(self.folder / step.output, known=saved, advice="train again with `overwrite`")
             else:
                 with self._timed(step.output):
                     self._train(step)
@@ -208,7 +208,7 @@ def train_encoder(
     vectors: dict[str, np.ndarray],
     targets: Targets | None,
     progress: bool,
-) -> Trained:
+) -> StageResult:
     """Train E1 from a fresh backbone; or E2, which also learns its teachers' similarities (Eq. 5 and 6)."""
     config, method = step.config, step.method
     set_seed(config.seed)
@@ -219,7 +219,7 @@ def train_encoder(
         references = [torch.from_numpy(reference) for reference in targets.references]
         loss = RankEncoderLoss(loss, references, weight=config.rank_loss_weight, **chosen)
         vectors = {**vectors, **{f"teacher{i}": table for i, table in enumerate(targets.teachers)}}
-    graphs = no_graphs(config, method) is None
+    graphs = uses_graphs(config, method)
     args = training_arguments(config, checkpoints)
     args.dataloader_pin_memory = args.device.type == "cuda" and not graphs  # pinning would disturb a capture
     return train_stage(

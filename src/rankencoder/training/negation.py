@@ -1,4 +1,4 @@
-"""Turn sentences into their negations, the soft negatives of SNCSE; each corpus is parsed once."""
+"""Negate sentences for SNCSE with spaCy, and cache the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`train`: from unlabelled text to E1, E2 and a RankEncoder."""
+"""The public function `train`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training leaves behind: encoders with model cards, a record, a picture."""
+"""Write the encoders, model cards and record of a training."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any
 from rankencoder.io.storage import RUN, new_file, new_folder, write_json
 from rankencoder.provenance import provenance
 from rankencoder.training.config import TrainConfig
-from rankencoder.training.loop.stage import Trained
-from rankencoder.training.plan import Plan, TrainEncoder
+from rankencoder.training.loop.stage import StageResult
+from rankencoder.training.plan import TrainEncoder
+from rankencoder.training.run_settings import RunSettings
 from rankencoder.training.sentences import Sentences
 
 PICTURE = "losses.svg"
 
 
-def save_encoder(trained: Trained, folder: Path, config: TrainConfig, sentences: Sentences) -> None:
+def save_encoder(trained: StageResult, folder: Path, config: TrainConfig, sentences: Sentences) -> None:
     """Write an encoder with its model card, whole or not at all."""
     _fill_card(trained.model.model_card_data, trained.loss, config, sentences)
     # how the last batch was cut and filled up is not saved: a resumed stage had another one
@@ -68,9 +69,8 @@ def rank_share(history: list[dict[str, Any]]) -> float | None:
     return len(larger) / len(entries) if entries else None
 
 
-def new_record(plan: Plan, sentences: Sentences) -> dict[str, Any]:
+def new_record(config: RunSettings, sentences: Sentences) -> dict[str, Any]:
     """Return the record of a run that has only begun."""
-    config = plan.config
     return {
         "format": 1,
         "finished": False,

@@ -47,15 +47,13 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def merge_settings(
-    values: Mapping[str, Any], file: str | Path | None, nulls: Mapping[str, Any] | None = None
+    values: Mapping[str, Any], file: str | Path | None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the settings of a file and those given, which go before, and where those of the file are.
 
     :param values: None stands for "not given".
-    :param nulls: What the file means by null, where that is a value.
     """
     stored, places = read_settings(Path(file)) if file is not None else ({}, {})
-    stored |= {name: value for name, value in (nulls or {}).items() if stored.get(name, value) is None}
     given = {name: value for name, value in values.items() if value is not None}
     chosen = {name: value for name, value in {**stored, **given}.items() if value is not None}
     return chosen, {name: place for name, place in places.items() if name not in given}

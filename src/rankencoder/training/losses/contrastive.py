@@ -1,4 +1,4 @@
-"""The loss of stage 1, and the part of stage 2's that does not know of ranks."""
+"""The contrastive loss of stage 1, and its part of stage 2."""
 
 from __future__ import annotations
 

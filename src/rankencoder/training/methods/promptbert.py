@@ -1,4 +1,4 @@
-"""PromptBERT: the sentence inside two templates, the state of [MASK], less what the template alone says."""
+"""PromptBERT: the state of [MASK] in two templates, minus the bias of the template."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loss of distillation: the student's cosines follow what its teachers agree on."""
+"""The loss of distillation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from torch import nn
 from torch.nn import functional
 
 from rankencoder.training.losses.formulas import cosine_matrix, rank_loss, select_pairs
-from rankencoder.training.methods.method import cite
 from rankencoder.training.teaching.targets import TeacherSimilarity
 
 SCALE = 100.0  # squared differences of cosines are small numbers
@@ -70,13 +69,3 @@ class DistillationLoss(nn.Module):
     def state(self) -> dict[str, torch.Tensor]:
         """Return what changes without a gradient: nothing."""
         return {}
-
-    def get_config_dict(self) -> dict[str, Any]:
-        """Return the options, for the model card."""
-        teachers = {"target": self.similarity.target, "teachers": len(self.similarity.teachers)}
-        return {**teachers, "scale": SCALE, "vector_weight": self.vector_weight, "dropout": self.dropout}
-
-    @property
-    def citation(self) -> str:
-        """The BibTeX entry of RankEncoder, for the model card."""
-        return cite("seonwoo-etal-2023-ranking")

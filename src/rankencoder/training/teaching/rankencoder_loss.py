@@ -1,4 +1,4 @@
-"""The loss of stage 2: E2 learns E1's rank similarities beside the contrastive loss."""
+"""The loss of stage 2 (Eq. 5 and 6)."""
 
 from __future__ import annotations
 

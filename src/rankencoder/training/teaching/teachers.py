@@ -1,4 +1,4 @@
-"""What teachers make of the training sentences, on disk: each one's vectors and reference corpus."""
+"""Encode the training sentences by each teacher, on disk."""
 
 from __future__ import annotations
 
