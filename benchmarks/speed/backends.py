@@ -72,7 +72,7 @@ def _transformer(number: int, rounds: int) -> dict[str, Any]:
         except Exception as error:  # not installed, or not converted
             skipped[name] = str(error)
             continue
-        works[f"ours, {name}"] = lambda encoder=encoders[name]: encoder(sentences)
+        works[f"ours, {name}"] = partial(encoders[name], sentences)
     works |= _ranked(encoders, sentences)
     rows = _rows(works, PEER, rounds, number)
     exact = torch.nn.functional.normalize(works[PEER]().float(), dim=1)[:1000].cpu().numpy()
@@ -89,7 +89,7 @@ def _ranked(encoders: dict[str, Encoder], sentences: list[str]) -> Works:
     for name in ("torch", "openvino:bf16"):
         for n in REFERENCES if name in encoders else ():
             ranked = RankEncoder(encoders[name], reference(encoders[name], sentences, n), progress=False)
-            works[f"RankEncoder, {name}, n = {n:,}"] = lambda ranked=ranked: ranked.encode(sentences)
+            works[f"RankEncoder, {name}, n = {n:,}"] = partial(ranked.encode, sentences)
     return works
 
 
@@ -102,9 +102,9 @@ def _no_fastembed() -> str:
     """Return why fastembed is not among the peers; nothing where it could be."""
     if importlib.util.find_spec("fastembed") is None:
         return "not installed"
-    from fastembed import TextEmbedding
-
     try:
+        from fastembed import TextEmbedding
+
         TextEmbedding("sentence-transformers/all-MiniLM-L6-v2")
     except Exception as error:  # its models are on the hub alone
         return f"its model cannot be fetched: {type(error).__name__}"
