@@ -46,6 +46,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "base": {},
     "lr1e-5": {"learning_rate": 1e-5},
     "lr5e-5": {"learning_rate": 5e-5},
+    "lr1e-4": {"learning_rate": 1e-4},
     "drop0": {"options": {"dropout_rate": 0.0}},
     "drop0.2": {"options": {"dropout_rate": 0.2}},
     "b256": {"batch_size": 256},
@@ -128,9 +129,9 @@ def final_losses(folder: Path) -> dict[str, dict[str, Any]]:
 def measure(run: Run, encoders: dict[str, Path]) -> None:
     """Score encoders by cosine, ranks, Eq. 7 and centred −¼, overall and by group (Table 5)."""
     import torch
+    from pair_groups import similar_pairs
 
     from rankencoder.encoders import Encoder
-    from rankencoder.evaluation.pair_groups import similar_pairs
     from rankencoder.evaluation.pairwise import encode_pairs
     from rankencoder.evaluation.sts_data import SEVEN, read_sts
     from rankencoder.evaluation.vector_cache import CachedEncoder
@@ -183,7 +184,8 @@ def similarities(encoded: Any, ranks: Any, centred: Any) -> dict[str, np.ndarray
 
 def scores(sets: dict[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, float]:
     """Return Spearman's correlation ×100 by set, and the average of the seven."""
-    from rankencoder.evaluation.curve_figures import with_average
+    from sts_curves import with_average
+
     from rankencoder.evaluation.statistics import spearman
 
     found = {name: [100 * spearman(gold, values)] for name, (gold, values) in sets.items()}

@@ -14,10 +14,10 @@ from typing import Any
 
 from encoder_profile import draw_references, profile
 from jobs import BACKBONE, COMMON, STS, corpus_file, summary
+from paper_sections import SECTIONS, measure_sections, measure_transfer
 from sts import SHARED
 
 TRANSFER = SHARED / "data/senteval"
-SECTIONS = ("similar-pairs", "space", "neighbours", "curves", "cost", "transfer")
 ENTRIES = 60  # of a stage's losses that are kept
 BERT_BASE: dict[str, Any] = {
     "hidden_size": 768,
@@ -65,20 +65,25 @@ class Run:
     def evaluate(self, model: Path, tasks: list[str], role: str = "", **more: Any) -> None:
         """Score a model and keep what tables need: no similarities of single pairs, no texts."""
         import rankencoder
+        from rankencoder.evaluation.sts_data import DEV, SEVEN, read_sts
+        from rankencoder.evaluation.subjects import open_subjects
 
-        for data, of in ((STS, [t for t in tasks if t != "transfer"]), (TRANSFER, ["transfer"])):
-            if not of or (data == TRANSFER and "transfer" not in tasks):
-                continue
-            with self.timed("transfer" if data == TRANSFER else "evaluate"):
-                options = {"cache": self.folder / "vectors", "batch_size": 256, "progress": False, **more}
-                found = rankencoder.evaluate(model, data=data, tasks=of, **options)
-            scores = {f"{role} {row.system}".strip(): row.values for row in found.rows()}
-            for system, values in scores.items():
-                single = {name: value[0] for name, value in values.items()}
-                self.result.setdefault("scores", {})[system] = single
-            self.result |= {s: found.results[0][s] for s in SECTIONS if s in found.results[0]}
-            self.result["machine"] = found.results[0]["machine"]
-            self.result["versions"] = found.results[0]["versions"]
+        options = {"cache": self.folder / "vectors", "batch_size": 256, "progress": False, **more}
+        with self.timed("evaluate"):
+            scored = [task for task in tasks if task not in (*SECTIONS, "transfer")]
+            if scored:
+                found = rankencoder.evaluate(model, data=STS, tasks=scored, **options)
+                for row in found.rows():
+                    single = {name: value[0] for name, value in row.values.items()}
+                    self.result.setdefault("scores", {})[f"{role} {row.system}".strip()] = single
+                kept = {"cost", "machine", "versions"} & set(found.results[0])
+                self.result |= {key: found.results[0][key] for key in kept}
+            opened = open_subjects(model, **options)
+            names = [name for name in (*SEVEN, *DEV) if name in tasks] or (*SEVEN, *DEV)
+            self.result |= measure_sections(opened, read_sts(STS, names), tasks)
+        if "transfer" in tasks:
+            with self.timed("transfer"):
+                self.result["transfer"] = measure_transfer(opened, TRANSFER)
 
     def profile(self, model: Path, role: str) -> None:
         """Describe an encoder in brief."""

@@ -70,7 +70,7 @@ def make_jobs(options: argparse.Namespace) -> list[Job]:
 
 
 def make_job(name: str, seed: int, options: argparse.Namespace) -> Job:
-    """Return the training of a family, with a look after each twentieth of it."""
+    """Return the training of a family, with evenly spread looks."""
     settings = {**KNOWN[name], **json.loads(options.set)}
     from rankencoder.training.methods import find_method
     from rankencoder.training.methods.method import Family
@@ -87,7 +87,7 @@ def make_job(name: str, seed: int, options: argparse.Namespace) -> Job:
         "backbone": str(options.backbone),
         "only_base": True,
         "patience": 0,
-        "eval_steps": max(1, steps // LOOKS),
+        "eval_steps": max(1, steps // options.looks),
         "max_steps": steps,
     }
     return Job(name, seed, settings, group=options.backbone.name)
@@ -110,7 +110,8 @@ def run_job(job: dict[str, Any]) -> None:
     folder, result = Path(job["folder"]), Path(job["result"])
     run = rankencoder.train(job["about"]["corpus"], folder, overwrite=True, progress=False, **settings)
     trained = time.perf_counter()
-    recorder.look_at_averages()
+    if job["about"]["averages"]:
+        recorder.look_at_averages()
     record = run.record
     losses = [
         {key: entry[key] for key in ("step", "loss", "contrastive") if key in entry}
@@ -143,6 +144,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=KNOWN, metavar="NAME", help=", ".join(KNOWN))
     parser.add_argument("--backbone", type=Path, default=BACKBONE)
     parser.add_argument("--set", default="{}", help="settings of all jobs, as JSON, for a try")
+    parser.add_argument("--looks", type=int, default=LOOKS, help="in each training")
+    parser.add_argument("--no-averages", action="store_true", help="leave averages of weights out")
     parser.add_argument("--sample", type=int, default=1_000, help="sentences to look at without labels")
     parser.add_argument("--pairs", type=int, help="of each dev set, for a try; by default all")
     options = parser.parse_args()
@@ -161,6 +164,7 @@ def main() -> None:
     for job in jobs:
         job.about |= {"corpus": str(corpus), "sample": str(sample)}
         job.about |= {"sentences": options.sentences, "pairs": options.pairs}
+        job.about["averages"] = not options.no_averages
     until = time.perf_counter() + 60 * options.minutes
     run_all(jobs, __file__, work, options.output.resolve(), options.lanes, until)
 

@@ -19,8 +19,9 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import SentenceEvaluator
 from torch import nn
 from torch.nn import functional
+from vector_spaces import alignment, uniformity
 
-from rankencoder.evaluation.statistics import alignment, spearman, uniformity
+from rankencoder.evaluation.statistics import spearman
 from rankencoder.evaluation.sts_data import PairSet
 from rankencoder.io.pairs import read_scored_pairs
 

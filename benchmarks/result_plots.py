@@ -12,8 +12,8 @@ import matplotlib.colors
 import numpy as np
 from matplotlib.figure import Figure
 from result_runs import NAMES, SEEN, Runs, encoders, gain_of
+from sts_curves import POWERS
 
-from rankencoder.evaluation.curve_figures import POWERS
 from rankencoder.training.loss_picture import draw_losses
 
 COLOURS = ("#0072B2", "#D55E00", "#007A5A", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito's

@@ -29,7 +29,7 @@ import torch
 from rankencoder.demo.docstrings import sentences, standard_library
 from rankencoder.demo.encoder import bundled_encoder
 
-MODES = {"batched": list[str](), "one by one": ["--batch-sentences", "1", "--batch-wait-ms", "0"]}
+MODES = {"batched": list[str](), "one by one": ["--batch-size", "1"]}
 
 
 @contextmanager

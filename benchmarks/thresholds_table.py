@@ -60,6 +60,27 @@ def promises(cells: list[Cell]) -> str:
     return pages.table([*head, *(f"recall kept, {look}" for look in LOOKS)], rows)
 
 
+def bounds(cells: list[Cell]) -> str:
+    """Return the recall that is kept at 120 answers beside what is possible, by set and precision."""
+    found = json.loads((RESULTS / "threshold-bound.json").read_text("utf-8"))
+    bounded = {(cell["encoder"], cell["set"], cell["target"]): cell["looks"]["120"] for cell in found}
+    rows = []
+    for name in SETS:
+        for target in (0.8, 0.9):
+            of = [
+                (cell["looks"]["120"], bounded[key])
+                for cell in cells
+                if (cell["way"], cell["set"], cell["target"]) == ("chosen", name, target)
+                and (key := (cell["encoder"], name, target)) in bounded
+                and cell["looks"]["120"]["oracle"] >= 0.05
+            ]
+            if of:
+                shares = [[_kept(ours) for ours, _ in of], *([b[k] for _, b in of] for k in ("one", "any"))]
+                rows.append([name, f"{target:g}", str(len(of)), *(f"{100 * fmean(s):.0f}" for s in shares)])
+    head = ["set", "precision", "cells", "recall kept", "best single threshold", "bound of any method"]
+    return pages.table(head, rows)
+
+
 def ways(cells: list[Cell]) -> str:
     """Return the width of the interval of precision, by how questions are chosen and answered."""
     rows = []
@@ -102,6 +123,7 @@ def updated(page: str) -> str:
     """Return the page with these tables made anew."""
     cells = read()
     made = {"coverage": coverage(cells), "promises": promises(cells), "answers": ways(cells)}
+    made["bounds"] = bounds(cells)
     return pages.replaced(page, {f"thresholds: {name}": table for name, table in made.items()})
 
 

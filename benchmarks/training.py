@@ -16,13 +16,18 @@ import argparse
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from paper_sections import measure_sections
 from sts import SHARED
 
 from rankencoder.evaluation.result_rows import rows
 from rankencoder.evaluation.results import read_results
+from rankencoder.evaluation.sts_data import read_sts
+from rankencoder.evaluation.subjects import open_subjects
+from rankencoder.io.storage import cache_root
 from rankencoder.training.backbones.backbone import load_backbone
 from rankencoder.training.methods import find_method
 
@@ -41,19 +46,22 @@ def save_untrained(folder: Path, options: list[str]) -> None:
     find_method(value.get("--method", "simcse"))().encoder(backbone).save_pretrained(str(folder))
 
 
-def summary(folder: Path) -> dict[str, Any]:
+def summary(folder: Path, models: Sequence[Path], data: str | Path, corpus: Path) -> dict[str, Any]:
     """Return the scores of each system and run, those of power −¼, and what the spaces look like."""
     results = read_results([folder])
-    scores = {f"{row.label}, {row.system}": row.values for row in rows(results)}
     powers: dict[str, Any] = {}
-    for result in results:
-        for role, curves in result["curves"].items():
+    spaces = {}
+    for path in models:
+        model = open_subjects(path, corpus=corpus, cache=cache_root("vectors"), batch_size=256)
+        found = measure_sections(model, read_sts(data), ("curves", "space"))
+        spaces[model.label] = found["space"]
+        for role, curves in found["curves"].items():
             i = curves["power"]["x"].index(-0.25)
             for how in ("plain", "centred"):
-                found = {name: values[i] for name, values in curves["power"][how].items()}
-                powers.setdefault(result["model"]["label"], {})[f"{role} {how}".strip()] = found
-    spaces = {result["model"]["label"]: result["space"] for result in results}
+                of = {name: values[i] for name, values in curves["power"][how].items()}
+                powers.setdefault(model.label, {})[f"{role} {how}".strip()] = of
     about = {key: results[0][key] for key in ("versions", "machine")}
+    scores = {f"{row.label}, {row.system}": row.values for row in rows(results)}
     return {**about, "spearman_all": scores, "power_-0.25": powers, "space": spaces}
 
 
@@ -80,7 +88,8 @@ def main() -> None:
     where = ("--data", settings.data, "-o", settings.output, "--batch-size", 256)
     command("evaluate", *runs, untrained, "--corpus", settings.corpus, *where)
     if settings.json:
-        found = {"options": extra, "seeds": settings.seeds, **summary(settings.output)}
+        scored = summary(settings.output, [*runs, untrained], settings.data, settings.corpus)
+        found = {"options": extra, "seeds": settings.seeds, **scored}
         settings.json.write_text(json.dumps(found, indent=1) + "\n")
 
 

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
+from senteval_scores import score_transfer
+from senteval_tasks import TRANSFER_TASKS, read_transfer_task
 from sts import SHARED
 
 from rankencoder.demo.encoder import bundled_encoder
-from rankencoder.evaluation.transfer import score_transfer
-from rankencoder.evaluation.transfer_data import TRANSFER_TASKS, read_transfer_task
 
 
 def score(model: SentenceTransformer, folder: Path, name: str) -> dict[str, Any]:

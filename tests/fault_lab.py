@@ -107,7 +107,7 @@ class Lab:
             return ["train", corpus, "-o", output, *settings, *replace]
         if name == "index":
             return ["index", self.model, corpus, "--column", "text", "-o", output]
-        sections = ["-t", "sts", "-t", "space"]
+        sections = ["-t", "sts", "-t", "choice"]
         return ["evaluate", self.model, "--dev", self.inputs / "pairs.tsv", *sections, "-o", output]
 
     def undisturbed(self, name, *, older=False):

@@ -20,10 +20,8 @@ WEB = httpx.Client(timeout=300)
 def serving(model, index=None, **settings):
     """Serve a model in a thread; yield the address."""
     from rankencoder.server.server_app import create_app
-    from rankencoder.server.server_settings import ServerSettings
 
-    given = ServerSettings(**settings)
-    with running(create_app(model, given, index=index)) as url:
+    with running(create_app(model, index=index, **settings)) as url:
         yield url
 
 

@@ -4,12 +4,13 @@ import json
 import lzma
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rankencoder.errors import InputError
-from rankencoder.io.corpus import check_sentences, read_sentences
+from rankencoder.io.corpus import check_sentences, estimate_sentences, read_sentences
 
 
 def texts(corpus, **options):
@@ -189,3 +190,24 @@ def test_any_unicode_text_survives(tmp_path_factory, rows):
 def test_sentences_no_encoder_can_make_sense_of(sentence, message):
     with pytest.raises(InputError, match=message):
         check_sentences(["fine", sentence])
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".jsonl", ".csv", ".parquet", ".txt.gz"])
+def test_how_much_there_is_to_read_is_estimated(tmp_path, monkeypatch, suffix):
+    monkeypatch.setattr("rankencoder.io.corpus.SAMPLE", 100)
+    texts = [f"sentence number {i:05d}" for i in range(5000)]
+    path = tmp_path / f"corpus{suffix}"
+    frame = pd.DataFrame({"text": texts})
+    if suffix == ".parquet":
+        frame.to_parquet(path)
+    elif suffix == ".csv":
+        frame.assign(more='two\nlines, "quoted"').to_csv(path, index=False)
+    elif suffix == ".jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    else:
+        frame.to_csv(path, header=False, index=False)
+    estimated = estimate_sentences(path)
+    assert estimated is None if suffix == ".txt.gz" else abs(estimated - 5000) <= 250
+    assert estimate_sentences(texts) is None
+    (tmp_path / "short.txt").write_text("a\n\nb\n")
+    assert estimate_sentences(tmp_path / "short.txt") == 2

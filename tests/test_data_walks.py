@@ -69,7 +69,7 @@ def test_a_table_walks_through_every_command(tickets, tiny_folder, tmp_path, run
 
     usable = frame[frame["question"].notna()]
     encoded = ("encode", out["model"], path, *reads, "--skip-invalid", "-o")
-    for name in ("v.parquet", "v.jsonl", "v.npy"):
+    for name in ("v.parquet", "v.jsonl", "v.csv", "v.npy"):
         code, _, err = run_cli(*encoded, tmp_path / name, "--id", "ticket")
         assert code == 0, err
     table = pq.read_table(tmp_path / "v.parquet")
@@ -80,6 +80,12 @@ def test_a_table_walks_through_every_command(tickets, tiny_folder, tmp_path, run
     lines = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
     check(lines, frame, ("code", "price", "urgent", "lang"))
     assert [line["day"] for line in lines] == [day and day.isoformat() for day in usable["day"]]
+    cells = pd.read_csv(tmp_path / "v.csv", dtype={"code": str})
+    assert cells["ticket"].dtype == "int64"
+    assert list(cells["ticket"]) == list(usable["ticket"])
+    assert list(cells["code"]) == list(usable["code"])
+    assert list(cells["text"]) == list(usable["question"])
+    assert np.allclose(np.array([*map(json.loads, cells["vector"])]), table["vector"].to_pylist(), atol=1e-6)
     assert json.loads((tmp_path / "v.npy.json").read_text())["ids"] == list(usable["ticket"])
     assert "a .npy file has no columns: code, day, price, urgent, lang left out" in err
     assert np.allclose(np.load(tmp_path / "v.npy"), np.array(table["vector"].to_pylist()), atol=1e-5)
@@ -94,6 +100,7 @@ def test_a_table_walks_through_every_command(tickets, tiny_folder, tmp_path, run
     hits = pq.read_table(tmp_path / "hits.parquet")
     assert {name: str(hits.schema.field(name).type) for name in TYPES} == TYPES
     check(hits.to_pylist(), frame)
+    assert hits["id"].equals(hits["ticket"])
     expected = usable[(usable["ticket"] > 1500) & (usable["ticket"] <= 1900) & (usable["lang"] == "en")]
     assert sorted(hits["ticket"].to_pylist()) == list(expected["ticket"])
     for typed, number in (
@@ -169,8 +176,9 @@ def test_ids_that_change_type_are_written_as_text(tmp_path, monkeypatch):
         RankIndex.build(letters, tmp_path / "in.jsonl", tmp_path / "index")
 
 
-def test_repeated_ids_are_named(tmp_path):
+def test_repeated_ids_are_named(tmp_path, monkeypatch):
     rows = [{"id": i % 8, "text": f"sentence {i}"} for i in range(10)]
+    monkeypatch.setattr("rankencoder.search.index_rows._WATCHED", 3)  # held otherwise from there on
     with pytest.warns(
         UserWarning,
         match="2 rows repeat an earlier id .first: '0', .*, line 9.; the last row of each id is kept",
@@ -339,11 +347,31 @@ def test_duplicates_of_documents_are_documents(tmp_path, run_cli, tiny_folder, s
     run_cli("duplicates", tmp_path / "index", "--threshold", "0.5", "-o", tmp_path / "found")
     code, shown, err = run_cli("duplicates", tmp_path / "found", "--json")
     assert len(json.loads(shown)["pairs"]) == len(expected), err
-    kept = ("--kept", tmp_path / "kept.csv", "--threshold", "0.9999")
-    assert run_cli("duplicates", tmp_path / "index", *kept)[0] == 0
-    assert sorted(pd.read_csv(tmp_path / "kept.csv")["id"]) == sorted(
-        [*(f"10#{i}" for i in range(4)), *(f"12#{i}" for i in range(4))]
-    )
+    files = ("--kept", tmp_path / "kept.csv", "--removed", tmp_path / "removed.parquet")
+    options = (*files, "--threshold", "0.9999", "--groups")
+    code, shown, err = run_cli("duplicates", tmp_path / "index", *options)
+    assert code == 0, err
+    assert shown.count("2 documents\n") == 1
+    assert shown.count("keep ") == shown.count("remove ") == 1
+    assert "among 4 documents" in shown.replace("\n", " ")
+    kept, removed = pd.read_csv(tmp_path / "kept.csv"), pq.read_table(tmp_path / "removed.parquet")
+    # whole documents; 13 is a quarter of 12, which is too little to take them for the same
+    assert list(kept["id"]) == [*(f"{i}#{j}" for i in (10, 12) for j in range(4)), "13#0"]
+    assert removed["id"].to_pylist() == ["11#0", "11#1", "11#2"]
+    assert {row["duplicate_of_place"][:2] for row in removed.to_pylist()} == {"10"}
+    longest = ("--kept", tmp_path / "longest.csv", "--representative", "longest", "--threshold", "0.9999")
+    assert run_cli("duplicates", tmp_path / "index", *longest)[0] == 0
+    assert {*pd.read_csv(tmp_path / "longest.csv")["document"]} == {10, 12, 13}
+
+
+def test_windows_of_tokens_are_compared(documents, tiny_folder, tmp_path, run_cli):
+    path, rows = documents
+    path.write_text("".join(json.dumps({**row, "id": i}) + "\n" for i, row in enumerate([*rows, rows[0]])))
+    options = ("--model", tiny_folder, "--split", "16-tokens", "--threshold", "0.9999", "--json")
+    code, shown, err = run_cli("duplicates", path, *options)
+    assert code == 0, err
+    (group,) = json.loads(shown)["groups"]
+    assert [(one["document"], one["stays"]) for one in group] == [(0, True), (7, False)]
 
 
 def test_documents_without_ids_are_named_by_file_and_line(tmp_path):

@@ -88,13 +88,21 @@ def test_meanings_are_shares_of_the_pairs_of_reference_sentences(state, model):
         assert found == pytest.approx(100 * (matrix < similarity).mean(), rel=0.01)
 
 
-def test_examples_are_told_apart_by_cosine_and_ranks(state, model):
+def test_examples_are_near_but_not_equal(state, model):
     examples = state.pairs.examples
     assert len(examples) > 5
     for a, b, c in examples:
-        first, second = model.explain(a, b), model.explain(a, c)
-        assert first.cosine > second.cosine
-        assert first.rank_similarity < second.rank_similarity
+        assert a in model.reference.sentences  # the user's own
+        near = [found.sentence for found in model.neighbors(a, 2)]
+        assert near == [a, b]
+        assert c not in ("", a, b)
+
+    def shared(a, b, _):
+        left, right = (set(re.findall(r"\w+", text.lower())) for text in (a, b))
+        return len(left & right) / len(left | right)
+
+    assert shared(*examples[0]) <= 0.6
+    assert len({text for a, b, _ in examples for text in (a, b)}) == 2 * len(examples)
 
 
 @pytest.fixture(scope="module")
@@ -104,15 +112,17 @@ def plain(model):
 
 
 def test_an_encoder_whose_ranks_say_the_same_as_cosine_has_an_example_too(plain):
-    example = plain.pairs.examples[0]
-    assert example.c == ""
-    assert plain.model.neighbors(example.a, 2)[1].sentence == example.b  # the first is itself
+    a, b, c = plain.pairs.examples[0]
+    assert [found.sentence for found in plain.model.neighbors(a, 3)] == [a, b, c]
     seen = compare(plain, (A, B), 0.5, 10)
     assert [line.name for line in seen.pairs[0].lines] == ["cosine", "power +0", "blend, λ 0.50"]
 
 
-def test_the_order_is_told_truly(state, plain):
-    a, b, c = state.pairs.examples[0]
+def test_the_order_is_told_truly(state, plain, model):
+    def is_disputed(a, b, c):
+        return model.explain(a, c).rank_similarity > model.explain(a, b).rank_similarity
+
+    a, b, c = next(example for example in state.pairs.examples if is_disputed(*example))
     for weight, follows in ((0.0, "cosine"), (1.0, "rank similarity")):
         told = compare(state, (a, b, c), weight, 5).finding
         assert told.startswith("They disagree. Most similar first, by cosine: ")
@@ -165,6 +175,38 @@ def test_maps_are_principal_components_of_both_spaces(model):
     kept = np.mean([len(np.intersect1d(a, b)) for a, b in zip(*near, strict=True)])
     told = re.search(r"([\d.]+) of a sentence’s 10 nearest", drawn["about"])[1]
     assert float(told) == pytest.approx(kept, abs=0.07)
+
+
+@pytest.mark.filterwarnings("ignore::rankencoder.errors.ReferenceWarning")
+@pytest.mark.parametrize("is_installed", [True, False])
+def test_maps_of_neighborhoods_find_the_clusters_that_are_there(is_installed, monkeypatch):
+    """Four topics, each with words of its own, by UMAP or by what scikit-learn has."""
+    if is_installed:
+        pytest.importorskip("umap")
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        space_maps.importlib.util, "find_spec", lambda n: find(n) if is_installed or n != "umap" else None
+    )
+    topics = {"apples": 0, "rivers": 1, "violins": 2, "bridges": 3}
+    texts = [f"{topic} number {i}" for i in range(60) for topic in topics]
+
+    def encode(sentences):
+        rows = np.random.default_rng(0).normal(scale=0.05, size=(len(sentences), 8))
+        for row, text in zip(rows, sentences, strict=True):
+            row[topics[text.split()[0]]] += 1
+        return rows.astype(np.float32)
+
+    drawn = space_maps.draw(RankEncoder(encode, texts, progress=False), space_maps.neighbor_map())
+    assert drawn["about"].startswith("UMAP" if is_installed else "t-SNE")
+    assert np.abs(np.array(drawn["points"]["base"])).max() == 1
+    found = {}
+    for text, cluster in zip(drawn["sentences"], drawn["clusters"], strict=True):
+        found.setdefault(cluster, set()).add(text.split()[0])
+    found.pop(-1, None)  # in no cluster
+    assert all(len(of) == 1 for of in found.values())
+    assert set.union(*found.values()) == set(topics)
+    for cluster, (topic,) in found.items():
+        assert topic in drawn["names"][cluster]
 
 
 def test_duplicates_of_an_index_are_limited(model, tmp_path, monkeypatch):
@@ -327,7 +369,7 @@ def test_command_shows_the_page_and_ends_at_ctrl_c(tiny_saved, tmp_path):
         explorer.process.send_signal(signal.SIGINT)
         assert explorer.wait() == 0
         lines = explorer.text().splitlines()
-        assert [line.split(" ", 3)[3].partition(" http")[0] for line in lines] == ["ready at", "ended"]
+        assert [line.split(" ", 3)[3].partition(" http")[0] for line in lines] == ["ready at", "stopped"]
 
 
 def test_the_space_shows_a_model(tiny_saved, monkeypatch):

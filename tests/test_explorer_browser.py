@@ -207,8 +207,8 @@ def opacity(canvas, number):
 
 def test_maps_tell_a_sentence_and_list_a_region(open_page, state):
     page = open_page("Maps")
-    drawn = state.maps["sentences"]
-    expect(page.locator("[data-about]")).to_have_text(state.maps["about"])
+    drawn = state.maps()["sentences"]
+    expect(page.locator("[data-about]")).to_have_text(state.maps()["about"])
     base, ranks = page.locator("canvas").all()
     points = places(base, len(drawn))
     apart = np.linalg.norm(points[:, None] - points[None], axis=2) + 1e3 * np.eye(len(points))
@@ -263,7 +263,7 @@ def test_maps_by_keyboard_and_by_a_word(open_page, state):
     word = page.get_by_label("Mark the sentences that contain")
     expect(word).to_be_focused()
     page.keyboard.type("PAINTS")
-    expected = [text for text in state.maps["sentences"] if "paints" in text]
+    expected = [text for text in state.maps()["sentences"] if "paints" in text]
     expect(page.locator(".re-list h3")).to_contain_text(f"{len(expected)} sentences with “PAINTS”")
     assert items.all_text_contents() == expected[:200]
     base.focus()

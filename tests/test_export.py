@@ -83,6 +83,8 @@ def test_the_export_is_a_copy_and_its_card_says_what_it_is(tiny_model, tmp_path)
     exported.save_pretrained(str(tmp_path / "m"))
     card = (tmp_path / "m" / "README.md").read_text()
     assert "RankEncoder on" in card
+    assert "trust_remote_code" not in card
+    assert str(tmp_path) not in card
     assert "Spearman" in card
 
 

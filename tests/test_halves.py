@@ -11,7 +11,7 @@ from rankencoder.evaluation.halves import (
     HARDLY,
     LEAST_SHARE,
     Halves,
-    half_advice,
+    describe_halves,
     halved,
     score_half_matching,
 )
@@ -60,13 +60,13 @@ def test_a_direction_that_means_nothing_speaks_for_a_power(sentences):
     white = found.powers[-0.5]
     assert found.power in (-0.5, -0.375)
     assert white > found.cosine + 20
-    assert f"centred power −{abs(found.power):g}" in half_advice(found)
+    assert f"Try centred power −{abs(found.power):g}" in describe_halves(found)
 
 
 def test_a_power_must_be_clearly_better():
     assert Halves(600, 50.0, {0.0: 50.0 + HARDLY, -0.25: 49.0}, 0.5).power is None
     assert Halves(600, 50.0, {0.0: 50.0, -0.25: 50.1 + HARDLY}, 0.5).power == -0.25
-    assert "speaks for plain cosine" in half_advice(Halves(600, 50.0, {0.0: 49.0}, 0.5))
+    assert "Keep plain cosine" in describe_halves(Halves(600, 50.0, {0.0: 49.0}, 0.5))
 
 
 def test_where_no_few_directions_hold_much_plain_cosine_is_safer():
@@ -74,8 +74,7 @@ def test_where_no_few_directions_hold_much_plain_cosine_is_safer():
     assert found.power is None
     assert found.is_clear
     assert found.to_dict()["power"] is None
-    assert "first ten directions hold 23.0% of the variance" in half_advice(found)
-    assert half_advice(found).endswith("plain cosine.")
+    assert "Keep plain cosine" in describe_halves(found)
 
 
 def test_the_share_of_the_first_ten_directions_is_scikit_learns(sentences):
@@ -87,7 +86,7 @@ def test_the_share_of_the_first_ten_directions_is_scikit_learns(sentences):
 
 def test_short_sentences_cannot_be_halved():
     assert score_half_matching(encoder(1), ["two words"] * 500, torch.zeros(500, TOPICS + 1)) is None
-    assert "Too few" in half_advice(None)
+    assert "too few sentences" in describe_halves(None)
 
 
 def test_halves_that_cannot_be_encoded_say_nothing(sentences):

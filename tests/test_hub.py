@@ -56,11 +56,11 @@ def test_a_rankencoder_there_and_back(hub, run_cli, tiny_saved, capsys):
     hub.log.clear()
     for loaded in (
         RankEncoder.load("me/tiny"),
-        RankEncoder.load("me/tiny", revision="v1"),
+        RankEncoder.load("me/tiny@v1"),
         open_model("me/tiny"),
     ):
         np.testing.assert_array_equal(loaded.encode(TEXTS), before.encode(TEXTS))
-        assert loaded.name == "me/tiny"
+        assert loaded.name.startswith("me/tiny")
     assert "evil.bin" not in hub.downloads()
     assert any("/v1" in path for _, path, _ in hub.log), hub.log
 
@@ -82,9 +82,13 @@ def test_commands_take_a_hub_name(hub, run_cli, tiny_saved, corpus_file, tmp_pat
 def test_an_encoder_there_and_back(hub, tiny_folder):
     push_folder(tiny_folder, "me/plain", private=False)
     assert not hub.created["me/plain"]["private"]
-    plain = open_model("me/plain")
-    assert isinstance(plain, Encoder)
-    np.testing.assert_array_equal(plain.encode(TEXTS), Encoder(tiny_folder).encode(TEXTS))
+    for name in ("me/plain", "me/plain@v1"):
+        hub.log.clear()
+        plain = open_model(name)
+        assert isinstance(plain, Encoder)
+        assert plain.name == name
+        np.testing.assert_array_equal(plain.encode(TEXTS), Encoder(tiny_folder).encode(TEXTS))
+        assert any("/v1" in path for _, path, _ in hub.log) == name.endswith("@v1"), hub.log
 
 
 def test_fused_models_and_reference_corpora(hub, tiny_folder, tmp_path, sentences):

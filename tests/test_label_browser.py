@@ -174,7 +174,7 @@ def test_page_and_another_process_label_by_turns(open_page, labels):
     with Sitting.resume(labels) as terminal:
         page.keyboard.press("y")
         message = page.locator("[data-message]")
-        expect(message).to_contain_text("labels.tsv is being labelled by another process: label into")
+        expect(message).to_contain_text("labels.tsv is locked by another labeller: label into")
         assert pair_of(page) == mine
         assert len(given(labels)) == 1
         terminal.answer(False)

@@ -123,9 +123,9 @@ def test_keys_answer_at_once_without_enter(open_terminal, labels, tiny_saved):
     terminal.see("3 of 120")
     assert [one.a for one in Sitting.resume(labels).skipped] == [before.a]
     terminal.press("x")
-    terminal.see("'x' is no answer")
+    terminal.see("'x' is not an answer")
     terminal.press("yn")  # two at once are none
-    terminal.see("'yn' is no answer")
+    terminal.see("'yn' is not an answer")
     assert given(labels) == [1, 0]
     terminal.press("q")
     assert terminal.end() == 0
@@ -187,7 +187,7 @@ def test_a_second_terminal_waits_its_turn(open_terminal, labels, run_cli, tiny_s
     terminal.see("1 of 120")
     code, _, said = run_cli("label", tiny_saved, corpus_file, "-o", labels)
     assert (code, said.count("\n")) == (2, 1)
-    assert "labels.tsv is being labelled by another process" in said
+    assert "labels.tsv is locked by another labeller" in said
     assert "--merge it" in said
     terminal.press("y")
     terminal.see("2 of 120")
@@ -199,7 +199,7 @@ def test_without_a_terminal_answers_are_lines(run_cli, tiny_saved, corpus_file, 
     monkeypatch.setattr("sys.stdin", io.StringIO("yes\nno\n\nmaybe\ns\nn\nu\n"))
     code, out, said = run_cli("label", tiny_saved, corpus_file, "-o", path)
     assert code == 0
-    assert "'m' is no answer" in said
+    assert "'m' is not an answer" in said
     assert "\x1b" not in out
     assert f"{path}: 2 answers" in out
     assert given(path) == [1, 0]

@@ -164,7 +164,7 @@ def test_a_labeller_who_contradicts_themselves_is_told(pool, tmp_path):
 def test_two_labellers_on_one_file(pool, tmp_path):
     path = tmp_path / "labels.tsv"
     with Sitting(path, pool) as first:
-        with pytest.raises(InputError, match="being labelled by another process: .* then `merge` it"):
+        with pytest.raises(InputError, match="locked by another labeller: .* then `merge` it"):
             Sitting(path, pool).__enter__()
         sit(first, 10)
     labelled(tmp_path / "other.tsv", pool, 15, lambda a, b: not means_the_same(a, b))
@@ -360,7 +360,7 @@ def test_label_stops_resumes_and_undoes(run_cli, answer, model, corpus_file, tmp
     answer("ynx?uysq")
     code, out, err = run_cli(*command)
     assert code == 0
-    assert "'x' is no answer" in err
+    assert "'x' is not an answer" in err
     assert "2 answers" in out
     assert "run the same command to go on" in out
     answer("yyyyyyyy")
@@ -370,7 +370,7 @@ def test_label_stops_resumes_and_undoes(run_cli, answer, model, corpus_file, tmp
     assert (code, "belongs to the model" in err) == (2, True)
     (tmp_path / "own.tsv").write_text("1\ta\tb\n")
     code, _, err = run_cli("label", model, corpus_file, "-o", tmp_path / "own.tsv")
-    assert (code, "is no file of labels to resume" in err) == (2, True)
+    assert (code, "is not a file of labels to resume" in err) == (2, True)
 
 
 def test_threshold_is_stored_and_shown_everywhere(run_cli, labels, model, corpus_file, tmp_path):
@@ -419,7 +419,7 @@ def test_another_rank_weight_makes_a_curve_invalid(run_cli, labels, model):
 def test_a_promise_that_cannot_be_kept(run_cli, labels, model):
     code, out, _ = run_cli("threshold", model, labels, "--precision", 0.99)
     assert code == 1
-    assert "no threshold has precision at least 0.99, 90% sure, by these 40 answers" in out
+    assert "no threshold has precision at least 0.99, 90% sure, on 40 answers" in out
     assert "the best: from similarity" in out
     assert ("more answers may be enough" in out) != ("more answers will hardly help" in out)
     code, out, _ = run_cli("threshold", model, labels, "--precision", 0.99, "--json")

@@ -34,17 +34,8 @@ LAYERS = (
 
 CORE = {
     *("ranks", "blend", "batching", "encoders", "encoder_sources", "fingerprints", "reference", "model"),
-    *(
-        "backends",
-        "explain",
-        "persistence",
-        "forms",
-        "modules",
-        "vector_files",
-        "fusion",
-        "fused_encoder",
-        "text_fit",
-    ),
+    *("explain", "persistence", "forms", "modules", "vector_files", "fusion", "fused_encoder", "text_fit"),
+    *("backends", "model_card"),
 }
 """The paper's objects: flat modules and `forms`, one layer, in which modules make no cycle."""
 

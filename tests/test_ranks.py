@@ -235,7 +235,7 @@ def test_rank_similarity_of_two_sets():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: rank_vectors(np.array([[1.0, np.nan]])), "row 0 are not all finite"),
+        (lambda: rank_vectors(np.array([[1.0, np.nan]])), "row 0 of the similarities contains NaN"),
         (lambda: rank_vectors(np.array([[1.0, 2.0], [np.inf, 0.0]])), "row 1"),
         (lambda: rank_vectors(np.zeros((2, 0))), "shape"),
         (lambda: rank_vectors(np.zeros((2, 2, 2))), "shape"),

@@ -101,7 +101,7 @@ def plain(pairs_file):
     """The result of an encoder without a reference corpus."""
     from conftest import letters
 
-    return evaluate(letters, dev=pairs_file, tasks=["sts", "space"], cache=False, progress=False).results[0]
+    return evaluate(letters, dev=pairs_file, tasks=["sts"], cache=False, progress=False).results[0]
 
 
 def a_run(result, seed):
@@ -125,12 +125,8 @@ def a_run(result, seed):
             for values in new["scores"].values():
                 values["all"] += float(rng.normal(0, 0.5))
             run["sts"][f"{role} {name}"] = new
-    for part in ("neighbours", "curves", "choice", "changed", "map", "cost"):
+    for part in ("choice", "cost"):
         run[part] = {role: copy.deepcopy(result[part][""]) for role in ("E1", "E2")}
-    run["space"] = {n: {r: copy.deepcopy(s[""]) for r in ("E1", "E2")} for n, s in result["space"].items()}
-    for groups in run["similar-pairs"].values():
-        for group in groups.values():
-            group["scores"] = {f"{r} {n}": s for r in ("E1", "E2") for n, s in group["scores"].items()}
     return run
 
 
@@ -184,7 +180,6 @@ def test_three_seeds_are_one_row_with_mean_and_std(several, several_text):
     expected = f"{printed(np.mean(scores))} ± {printed(np.std(scores, ddof=1))}"
     row = next(r for r in page.cells if r[0].strip() == "my-run (3 runs), E1" and r[1].strip() == "cosine")
     assert row[2].strip() == expected
-    assert "E2 blend: retrained, weighted inference" in page.texts["similar"]
 
 
 def test_models_of_one_name_are_told_apart(ranked):
@@ -196,19 +191,17 @@ def test_models_of_one_name_are_told_apart(ranked):
 
 
 def test_one_model_given_twice_is_no_second_run(ranked):
-    parts = [{key: value for key, value in ranked.items() if key != without} for without in ("curves", "map")]
+    parts = [
+        {key: value for key, value in ranked.items() if key != without} for without in ("choice", "cost")
+    ]
     assert report(parts, format="md") == report(ranked, format="md")
 
 
 def test_another_power_is_not_called_ranks(ranked):
     result = copy.deepcopy(ranked)
     result["sts"] = {name.replace("ranks", "power -0.25"): system for name, system in result["sts"].items()}
-    for groups in result["similar-pairs"].values():
-        for group in groups.values():
-            group["scores"]["power -0.25"] = group["scores"].pop("ranks")
     page = unplotted(result)
     assert "power −0.25" in page.texts["answer"]
-    assert "Power −0.25 put these pairs" in page.texts["pairs"]
     assert "ranks" not in page.texts["answer"]
 
 
@@ -218,7 +211,7 @@ def test_text_of_users_stays_text(page_text, ranked):
     hostile = copy.deepcopy(ranked)
     hostile["model"]["label"] = "</title><script>alert(1)</script>"
     hostile["model"]["path"] = '"><img src=x onerror=alert(1)>'
-    hostile["changed"][""]["ranks"]["improved"][0]["a"] = HOSTILE[0]
+    hostile["choice"][""]["sentence"] = HOSTILE[0]
     text = report(hostile)
     assert text.count("<script") == 1
     assert "<img" not in text
@@ -237,14 +230,14 @@ def test_commands_and_circumstances(ranked):
         "evaluate a -t sts" in unplotted({**bare, "command": "rankencoder evaluate a -t sts"}).texts["origin"]
     )
     about = {key: ranked[key] for key in ("created", "versions", "machine")}
-    made = {"sts": {**about, "command": "evaluate <1>"}, "space": {**about, "command": "evaluate <1>"}}
+    made = {"sts": {**about, "command": "evaluate <1>"}, "choice": {**about, "command": "evaluate <1>"}}
     page = unplotted({**bare, "made": made})
     assert page.texts["origin"].count("evaluate <1>") == 1
     made["cost"] = {**about, "command": "evaluate 2", "versions": {"torch": "0.0"}}
     page = unplotted([{**bare, "made": made}])
     label = ranked["model"]["label"]
     assert page.row(f"{label}: cost")[1] == "evaluate 2"
-    assert page.row(f"{label}: sts, space")[1] == "evaluate <1>"
+    assert page.row(f"{label}: sts, choice")[1] == "evaluate <1>"
     # of one model in two parts, the circumstances of both are kept
     parts = [{**bare, "made": {name: about_}} for name, about_ in made.items()]
     assert unplotted(parts).texts["origin"] == page.texts["origin"]
@@ -300,7 +293,7 @@ def test_command(run_report, ranked, tmp_path, monkeypatch):
     (tmp_path / "mine.md").write_text("my notes")
     code, _, err = run_report("evaluation", "-o", "mine.md")
     assert code == 2
-    assert "mine.md already exists and is no report" in err
+    assert "mine.md already exists and is not a report" in err
     assert (tmp_path / "mine.md").read_text() == "my notes"
     assert run_report("evaluation", "-o", "mine.md", "--overwrite")[0] == 0
     assert run_report("evaluation", "-o", "evaluation")[0] == 2

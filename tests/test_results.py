@@ -7,6 +7,7 @@ import labelfree_table
 import numpy as np
 import pytest
 import result_tables
+import threshold_bound
 import thresholds_table
 from methods_table import PAPER, read, updated
 from pages import MISSING
@@ -71,3 +72,17 @@ def test_raw_results_say_what_they_are_and_not_where_they_were_made():
 def test_the_tables_of_thresholds_are_made_of_the_raw_results():
     page = PAGE.read_text(encoding="utf-8")
     assert thresholds_table.updated(page) == page
+
+
+def test_the_bound_on_promises_is_what_simulated_tests_keep():
+    """Draws without replacement, and an exact test by counting: how often the promise is made."""
+    random = np.random.default_rng(0)
+    same = np.arange(600) < 540  # precision 0.9 of 600 pairs
+    drawn = np.array([random.choice(same, 120, replace=False).sum() for _ in range(4000)])
+    worst = np.arange(600) < 479  # the most same pairs at which precision is below 0.8
+    null = np.array([random.choice(worst, 120, replace=False).sum() for _ in range(20_000)])
+    needed = min(k for k in range(121) if (null >= k).mean() <= 0.1)
+    found = threshold_bound.power(np.array([600]), np.array([540]), 0.8, 120)[0]
+    assert found == pytest.approx((drawn >= needed).mean(), abs=0.03)
+    assert threshold_bound.power(np.array([100]), np.array([80]), 0.8, 120)[0] == 1  # all are labelled
+    assert threshold_bound.power(np.array([10_000]), np.array([7999]), 0.8, 120)[0] <= 0.1

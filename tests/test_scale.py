@@ -113,7 +113,7 @@ def test_something_else_is_not_touched(tmp_path):
     (tmp_path / "mine/file").write_text("keep me")
     with pytest.raises(InputError, match="already exists"):
         Output(tmp_path / "mine", {}, overwrite=False)
-    with pytest.raises(InputError, match="folder of something else"):
+    with pytest.raises(InputError, match="no output of rankencoder"):
         Output(tmp_path / "mine", {}, overwrite=True)
     fs = fsspec.filesystem("memory")
     fs.pipe("/mine/file", b"keep me")

@@ -403,7 +403,7 @@ def test_a_missing_table_is_told(index):
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "notes.txt").write_text("mine", encoding="utf-8")
     for path in (tmp_path, tmp_path / "notes.txt"):
-        with pytest.raises(InputError, match="is something else"):
+        with pytest.raises(InputError, match="is not an index"):
             RankIndex.create(letters, path)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 

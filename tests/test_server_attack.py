@@ -1,12 +1,11 @@
 """A real server under attack: who behaves is served all the while, and the log tells no secret."""
 
 import json
-import resource
 import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 
 import httpx
 import openai
@@ -21,17 +20,9 @@ GOOD = {"Authorization": f"Bearer {KEY}"}
 @pytest.fixture(scope="module")
 def server(tiny_saved, tmp_path_factory):
     command = ("-m", "rankencoder", "serve", tiny_saved, "--port", 0, "--name", "tiny")
-    limits = ("--timeout", 4, "--max-body-mb", 1)
     log = tmp_path_factory.mktemp("attack") / "log"
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with Process(*command, *limits, log=log, RANKENCODER_API_KEY=KEY) as server:
-        for process in (0, server.process.pid):  # 1,500 connections, here and there
-            resource.prlimit(process, resource.RLIMIT_NOFILE, (most, most))
+    with Process(*command, log=log, RANKENCODER_API_KEY=KEY) as server:
         yield server
-
-
-def ask(url, **options):
-    return httpx.post(f"{url}/v1/embeddings", json={"input": SECRET}, headers=GOOD, timeout=300, **options)
 
 
 @contextmanager
@@ -66,7 +57,8 @@ def connect(url):
 
 def until_closed(connection):
     received = b""
-    with suppress(ConnectionError):  # hung up on without reading on
+    connection.settimeout(10)  # half a request is waited for: how long is the proxy's affair
+    with suppress(ConnectionError, TimeoutError):
         while chunk := connection.recv(65536):
             received += chunk
     return received
@@ -119,20 +111,18 @@ REQUESTS = {
     ),
     "a folded header": (
         HEAD + b"Transfer-Encoding:\r\n chunked\r\n" + LENGTH + CLOSE + b"\r\n" + BODY,
-        (b"200", b"400", b"408"),
+        (b"200", b"400"),
     ),
     "a blank in a header's name": (HEAD + b"Content-Length : 3\r\n\r\n{} ", (b"400",)),
     "no host": (b"GET /health HTTP/1.1\r\n\r\n", (b"400",)),
-    "a huge chunk": (CHUNKED + CLOSE + b"\r\nffffffffffffffff\r\n{}", (b"400", b"408")),
     "a negative chunk": (CHUNKED + b"\r\n-1\r\n{}\r\n", (b"400",)),
     "a chunk's long extension": (CHUNKED + b"\r\n2;" + b"a" * 200_000 + b"\r\n", (b"400",)),
-    "half a chunk": (CHUNKED + CLOSE + b"\r\n10\r\n{", (b"408",)),
     "a websocket": (
         b"GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n"
         b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n",
         (b"401",),
     ),
-    "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", (b"400", b"401", b"505")),
+    "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", (b"400", b"404", b"505")),
     "a newline in a header": (
         HEAD + b"X-A: a\nX-B: b\r\n" + LENGTH + CLOSE + b"\r\n" + BODY,
         (b"200", b"400"),
@@ -141,7 +131,6 @@ REQUESTS = {
 
 
 def test_requests_that_are_hardly_any(server):
-    # side by side: some are answered after the timeout only
     with served_all_the_while(server.url), ThreadPoolExecutor(4) as pool:
         answers = pool.map(lambda sent: exchange(server.url, sent[0]), REQUESTS.values())
         for (name, (_, expected)), answer in zip(REQUESTS.items(), answers, strict=True):
@@ -151,39 +140,6 @@ def test_requests_that_are_hardly_any(server):
             assert answer.count(b"HTTP/1.1 200") <= 1, name  # a second request was smuggled in
             assert KEY.encode() not in answer
             assert b"Traceback" not in answer
-
-
-def test_slow_clients_hold_nobody_up(server):
-    begun = b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\n"
-    slow_body = HEAD + b"Content-Length: 50000\r\n\r\n"
-    with ExitStack() as stack:
-        heads = [stack.enter_context(connect(server.url)) for _ in range(60)]
-        bodies = [stack.enter_context(connect(server.url)) for _ in range(60)]
-        for connection in heads:
-            connection.sendall(begun)
-        for connection in bodies:
-            connection.sendall(slow_body)
-        with served_all_the_while(server.url):
-            for _ in range(8):  # a drop at a time
-                for connection, drop in [*((c, b"X-A: b\r\n") for c in heads), *((c, b" ") for c in bodies)]:
-                    with suppress(OSError):  # hung up on already
-                        connection.sendall(drop)
-                time.sleep(0.4)
-            told = [until_closed(connection) for connection in bodies]
-            assert all(not answer or answer.split()[1] == b"408" for answer in told)
-
-
-def test_bodies_beyond_the_limit(server):
-    large = json.dumps({"input": "a" * 20_000_000}).encode()
-    chunks = chunked(*(large[i : i + 10_000] for i in range(0, len(large), 10_000)), b"")
-    with served_all_the_while(server.url):
-        for content in (
-            HEAD + CLOSE + b"Content-Length: %d\r\n\r\n" % len(large) + large,
-            HEAD + CLOSE + b"Content-Length: 99999999999999999999\r\n\r\n" + large,
-            CHUNKED + CLOSE + b"\r\n" + chunks,
-        ):
-            answer = exchange(server.url, content)
-            assert not answer or answer.split()[1] in (b"413", b"400")
 
 
 def test_the_key_is_asked_for(server):
@@ -199,7 +155,7 @@ def test_the_key_is_asked_for(server):
     )
     for header in wrong:
         headers = {} if header is None else {"Authorization": header}
-        for method, path in (("POST", "/v1/embeddings"), ("GET", "/metrics"), ("GET", "/nowhere")):
+        for method, path in (("POST", "/v1/embeddings"), ("GET", "/metrics"), ("GET", "/v1/models")):
             refused = WEB.request(method, server.url + path, headers=headers)
             assert refused.status_code == 401, (header, path)
             assert refused.headers["WWW-Authenticate"] == "Bearer"
@@ -224,18 +180,6 @@ def test_a_flood_of_wrong_keys(server):
         ThreadPoolExecutor(8) as pool,
     ):
         assert {answer.status_code for answer in pool.map(try_key, range(10, 210))} == {401}
-
-
-def test_more_connections_than_are_let_in(server):
-    """Beyond the limit all are turned away, as SECURITY.md says, until who holds them open has gone."""
-    with ExitStack() as stack:
-        for _ in range(1500):
-            stack.enter_context(connect(server.url))
-        wait_for(lambda: ask(server.url).status_code == 503)
-    wait_for(lambda: ask(server.url).status_code == 200)
-    with served_all_the_while(server.url):
-        pass
-    assert server.process.poll() is None
 
 
 def test_the_log_of_all_this_tells_no_secret(server):

@@ -27,7 +27,7 @@ class Index:
 
 @pytest.fixture(scope="module")
 def api(tiny_model):
-    with serving(tiny_model, index=Index(), name="tiny", max_body_mb=1) as url:
+    with serving(tiny_model, index=Index(), name="tiny") as url:
         yield schemathesis.openapi.from_url(f"{url}/openapi.json")
 
 

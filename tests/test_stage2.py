@@ -31,7 +31,7 @@ def test_several_teachers_teach_together(train, base, tiny_folder, run_cli, tmp_
     assert same_weights(one.encoder, twice.encoder)  # the mean of a number with itself
     both = train("both", base_encoder=[str(base), str(tiny_folder)], **LEARNS)
     assert not same_weights(one.encoder, both.encoder)
-    assert '"teachers": 2' in (both.encoder / "README.md").read_text()
+    assert "teachers 2" in (both.encoder / "README.md").read_text()
     # the same by the command line
     config = tmp_path / "one/train.yaml"
     given = ["--base-encoder", base, "--base-encoder", tiny_folder]
@@ -49,7 +49,7 @@ def test_the_target_makes_a_difference(train, base, tmp_path):
     ranks, cosine, power = (run.encoder for run in runs.values())
     assert not same_weights(ranks, cosine)
     assert not same_weights(cosine, power)
-    assert '"target": -0.25' in (power / "README.md").read_text()
+    assert "target -0.25" in (power / "README.md").read_text()
     with pytest.raises(InputError, match=r"target is 5, but must be .* less than or equal to 2"):
         train("no", target=5)
     with pytest.raises(InputError, match=r"target is 'cosin'.*did you mean 'cosine'\?"):

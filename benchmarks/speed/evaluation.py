@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
+from senteval_classifier import L2_WEIGHTS, Fold, fit_classifiers
+from senteval_tasks import TRANSFER_TASKS, read_transfer_task
 from sklearn.model_selection import StratifiedKFold
 from sts import SHARED
 
 from rankencoder.encoders import Encoder
-from rankencoder.evaluation.classifier import L2_WEIGHTS, Fold, fit_classifiers
 from rankencoder.evaluation.pairwise import encode_pairs, pair_similarities
 from rankencoder.evaluation.statistics import spearman
 from rankencoder.evaluation.sts_data import SEVEN, PairSet, read_sts
-from rankencoder.evaluation.transfer_data import TRANSFER_TASKS, read_transfer_task
 from speed.models import load, model_folder
 from speed.timing import compare
 

@@ -1,4 +1,4 @@
-"""The inference blend (Eq. 7): rank similarity and cosine similarity, as one number and as one vector."""
+"""The inference blend of rank similarity and cosine (Eq. 7), as a score and as a vector."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Number = TypeVar("Number", "float", "torch.Tensor", "np.ndarray")
 
 
 def check_rank_weight(rank_weight: float) -> float:
-    """Return λ as a float, once it is between 0 and 1."""
+    """Check that λ is between 0 and 1."""
     if not 0 <= rank_weight <= 1:
         raise InputError(
             f"rank_weight must be between 0 (cosine alone) and 1 (ranks alone), not {rank_weight}"
@@ -34,7 +34,7 @@ def blend(rank_similarity: Number, cosine: Number, rank_weight: float) -> Number
 def blend_vectors(ranks: torch.Tensor, vectors: torch.Tensor, rank_weight: float) -> torch.Tensor:
     """Return [√λ · z ; √(1−λ) · ê], unit vectors whose plain cosine is Eq. 7.
 
-    A part of weight 0 is left out.
+    Parts with weight 0 are omitted.
 
     :param ranks: Unit rank vectors z, ``[B, r]``.
     :param vectors: Unit sentence vectors ê, ``[B, d]``.
@@ -49,7 +49,7 @@ def blend_vectors(ranks: torch.Tensor, vectors: torch.Tensor, rank_weight: float
 
 
 def blended_dimension(rank_dimension: int, dimension: int, rank_weight: float) -> int:
-    """Return the dimensions of blended vectors.
+    """Return the dimension of blended vectors.
 
     >>> blended_dimension(256, 384, 0.1), blended_dimension(256, 384, 0), blended_dimension(256, 384, 1)
     (640, 384, 256)
@@ -58,13 +58,11 @@ def blended_dimension(rank_dimension: int, dimension: int, rank_weight: float) -
 
 
 def reweight_vectors(blended: torch.Tensor, rank_dimension: int, old: float, new: float) -> torch.Tensor:
-    """Return blended vectors as they would be with another λ."""
+    """Change λ of blended vectors."""
     if old == new:
         return blended
     if old in (0, 1):
         gone = "cosine" if old else "rank"
-        raise InputError(
-            f"vectors encoded with rank_weight {old} hold no {gone} part to weight: encode again"
-        )
+        raise InputError(f"vectors encoded with rank_weight {old} have no {gone} part: encode again")
     ranks, vectors = blended[:, :rank_dimension], blended[:, rank_dimension:]
     return blend_vectors(ranks / old**0.5, vectors / (1 - old) ** 0.5, new)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _PROMPT = "?prompt="
 _MOST_LAYERS = 10_000
-_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
+_HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
 FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.md"]  # to fetch and to push
 _READ = [
     *("*config*.json", "modules.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json"),
@@ -41,6 +41,16 @@ def split_prompt(name: str) -> tuple[str, str]:
 def join_prompt(name: str, prompt: str) -> str:
     """Return a name that carries a prompt."""
     return f"{name}{_PROMPT}{prompt}" if prompt else name
+
+
+def split_revision(name: str, revision: str | None = None) -> tuple[str, str | None]:
+    """Return the repository of a hub name and its revision; other names stay as they are.
+
+    >>> split_revision("me/my-encoder@v1"), split_revision("my-encoder")
+    (('me/my-encoder', 'v1'), ('my-encoder', None))
+    """
+    found = None if Path(name).exists() else _HUB_NAME.fullmatch(name)
+    return (name, revision) if found is None else (found[1], revision or found[2])
 
 
 def absolute_name(name: Any) -> Any:
@@ -150,8 +160,9 @@ def load_sentence_transformer(name: str, *, revision: str | None, device: str | 
     check_readable(folder)
     try:
         check_layers(folder)
+        repository, revision = split_revision(name, revision)
         model = SentenceTransformer(
-            name, revision=revision, device=device, model_kwargs={"use_safetensors": True}
+            repository, revision=revision, device=device, model_kwargs={"use_safetensors": True}
         )
         model.encode("Warm up.", show_progress_bar=False)  # what does not fit together fails here
         return model
@@ -203,6 +214,7 @@ def _snapshot(name: str, patterns: list[str], revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
 
     cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")  # as sentence-transformers has it
+    name, revision = split_revision(name, revision)
     with quiet_hub():
         found = snapshot_download(
             name, revision=revision, cache_dir=cache, allow_patterns=patterns, etag_timeout=5

@@ -1,4 +1,4 @@
-"""Errors and warnings about the input, in words that say what to do."""
+"""Errors and warnings about user input."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ _INSTALL = "run pip install -c constraints.txt '.[{}]' in a clone of rankencoder
 
 
 class InputError(ValueError):
-    """Wrong input from outside (text, vectors, folders, options): says what, where, and what to do.
+    """Invalid input (text, vectors, folders, options). The message says what is wrong, where, and what to do.
 
-    The command line prints its message as one line and exits with code 2. What input says of itself may be of
-    any length: of a long message beginning and end are kept.
+    The command line prints the message as one line and exits with code 2. Long messages lose their middle.
     """
 
     def __init__(self, message: str) -> None:
@@ -24,9 +23,9 @@ class InputError(ValueError):
 
 
 class MissingExtraError(InputError):
-    """A package that an extra installs is missing.
+    """A missing package that an extra installs.
 
-    :param what: What needs which package.
+    :param what: Which feature needs which package.
     """
 
     def __init__(self, what: str, extra: str) -> None:
@@ -34,7 +33,7 @@ class MissingExtraError(InputError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Ctrl-C in a run whose folder it can be resumed in."""
+    """Ctrl-C in a run that can be resumed from its folder."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(f"the run in {folder} can be resumed")
@@ -42,11 +41,11 @@ class Interrupted(KeyboardInterrupt):
 
 
 class ReferenceWarning(UserWarning):
-    """The reference corpus is usable, but smaller than rank vectors like."""
+    """A reference corpus that is too small for good rank vectors."""
 
 
 class TextWarning(UserWarning):
-    """The text is usable, but the model reads only a part of it, or may not know its language."""
+    """Text that the model truncates or whose language it may not know."""
 
 
 class BackendWarning(UserWarning):
@@ -54,15 +53,15 @@ class BackendWarning(UserWarning):
 
 
 class TrainingWarning(UserWarning):
-    """The training data is usable, but not what a method was made for."""
+    """Training data or settings that a method was not designed for."""
 
 
 class LabelWarning(UserWarning):
-    """Labels, or a curve that was made of them, are not usable as they were meant."""
+    """Labels, or a curve fitted to them, that do not apply as given."""
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return " did you mean 'x'?" where a name resembles one of those that exist, otherwise list these.
+    """Return " did you mean 'x'?" for the most similar known name, or the list of known names.
 
     >>> nearest("batchsize", ["batch_size", "epochs"])
     " did you mean 'batch_size'?"
@@ -74,7 +73,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 
 def find_name(name: str, names: Iterable[str]) -> str | None:
-    """Return the one of some names that is meant, whatever its case, spaces and hyphens.
+    """Return the matching name, ignoring case, spaces and hyphens.
 
     >>> find_name("STSB", ["STS12", "STS-B"]), find_name("sts", ["STS12"])
     ('STS-B', None)
@@ -87,7 +86,7 @@ def find_name(name: str, names: Iterable[str]) -> str | None:
 
 
 def resembling(name: str, names: Iterable[str]) -> str:
-    """Return " did you mean 'x'?" where a name resembles one of those that exist, otherwise nothing."""
+    """Return " did you mean 'x'?" for the most similar known name, or an empty string."""
     lowered = {known.lower(): known for known in names}
     found = get_close_matches(name.lower(), lowered, n=1)
     return f" did you mean {lowered[found[0]]!r}?" if found else ""
@@ -99,13 +98,13 @@ def first_line(error: BaseException) -> str:
 
 
 def shorten(text: str, width: int = 60) -> str:
-    """Return a text cut to a width, with an ellipsis where it was cut."""
+    """Truncate text to a width, with an ellipsis."""
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
 @contextmanager
 def located(place: str) -> Iterator[None]:
-    """Let an error say where it was."""
+    """Prefix input errors with their location."""
     try:
         yield
     except InputError as error:

@@ -1,4 +1,4 @@
-"""Why two sentences are similar: their neighbours in the reference corpus, and which of them they share."""
+"""Explanations of a similarity: the reference neighbors of two sentences, and those they share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Neighbor:
-    """A reference sentence near to a sentence. The nearest has rank 1."""
+    """A reference sentence near a query sentence. Rank 1 is the nearest."""
 
     rank: int
     similarity: float
@@ -23,7 +23,7 @@ class Neighbor:
 
 @dataclass(frozen=True)
 class SharedNeighbor:
-    """A reference sentence near to both sentences of a pair."""
+    """A reference sentence near both sentences of a pair."""
 
     sentence: str
     rank_a: int
@@ -34,7 +34,7 @@ class SharedNeighbor:
 
 @dataclass(frozen=True)
 class Explanation:
-    """How similar two sentences are, and what they have in common."""
+    """The similarity of two sentences and the neighbors they share."""
 
     a: str
     b: str
@@ -53,7 +53,7 @@ class Explanation:
 
 
 def nearest(vector: torch.Tensor, reference: torch.Tensor, sentences: list[str], k: int) -> list[Neighbor]:
-    """Return the k reference sentences with the largest cosine, largest first."""
+    """Return the k reference sentences with the highest cosine, in descending order."""
     if k < 1:
         raise InputError(f"k must be at least 1, not {k}")
     values, order = (reference @ vector).topk(min(k, len(sentences)))
@@ -63,7 +63,7 @@ def nearest(vector: torch.Tensor, reference: torch.Tensor, sentences: list[str],
 
 @dataclass(frozen=True, eq=False)
 class Described:
-    """A sentence as explanations see it: its vector, its rank part and its nearest reference sentences."""
+    """A sentence with its vector, rank vector and nearest reference sentences."""
 
     sentence: str
     vector: torch.Tensor
@@ -72,7 +72,7 @@ class Described:
 
 
 def explain_described(a: Described, b: Described, rank_weight: float, k: int) -> Explanation:
-    """Explain a pair of sentences by their k nearest neighbours, nothing being encoded again."""
+    """Explain a pair by its k nearest neighbors, without encoding anything."""
     near_a, near_b = a.neighbors[:k], b.neighbors[:k]
     cosine, rank_similarity = float(a.vector @ b.vector), float(a.ranks @ b.ranks)
     by_sentence = {n.sentence: n for n in near_b}

@@ -257,12 +257,14 @@ class RankEncoder:
         near = [nearest(vector, self.form.reference, self.reference.sentences, k) for vector in vectors]
         return [Described(*row) for row in zip(sentences, vectors, self.form(vectors), near, strict=True)]
 
-    def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
-        """Write encoder, reference corpus and form to a folder (safetensors and JSON), whole or not at all.
+    def save(self, folder: str | Path, *, overwrite: bool = False, measured: Sequence[str] = ()) -> None:
+        """Write encoder, reference corpus, form and model card to a folder, whole or not at all.
 
         An encoder that is a callable cannot be written: give it to `load` again.
+
+        :param measured: Lines to add to what the model card says was measured.
         """
-        persistence.save(self._parts(), Path(folder), overwrite=overwrite)
+        persistence.save(self._parts(), Path(folder), overwrite=overwrite, measured=measured)
 
     @classmethod
     def load(

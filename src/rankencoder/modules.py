@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,11 +19,11 @@ from rankencoder.forms.fidelity import Fidelity, measure
 from rankencoder.forms.form import held_out
 from rankencoder.fused_encoder import FusedEncoder
 from rankencoder.fusion import fuse_vectors
+from rankencoder.persistence import ModelParts, make_card
 from rankencoder.ranks import in_double
 
 if TYPE_CHECKING:
     from rankencoder.encoders import Encoder
-    from rankencoder.persistence import ModelParts
 
 _PROMPT = "rankencoder"
 
@@ -155,13 +156,12 @@ def to_sentence_transformer(model: ModelParts) -> SentenceTransformer:
         closeness = f"of its ranks to the exact ones: {model.fidelity}"
     for module in added:
         exported.append(module.to(exported.device))
-    card = exported.model_card_data
-    card.set_base_model(model.encoder.name)
-    card.tags = ["rankencoder", *(card.tags or [])]
-    card.model_name = (
-        f"RankEncoder on {model.encoder.name} ({model.form.name} form, rank_weight {model.rank_weight}, "
-        f"{len(model.reference):,} reference sentences; closeness {closeness})"
-    )
+    card = make_card(model, [f"Closeness of these vectors {closeness}"])
+    is_custom = any(type(module).__module__.startswith("rankencoder") for module in exported)
+    loading = "trust_remote_code=True" if is_custom else ""
+    limits = ["Needs rankencoder installed."] if is_custom else []
+    card = replace(card, library="sentence-transformers", loading=loading, limits=limits)
+    cast(Any, exported)._model_card_text = card.text()  # sentence-transformers would write one of its own
     return exported
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ from rankencoder.io.storage import (
     write_json,
     write_tensors,
 )
+from rankencoder.model_card import ModelCard, short_name
 from rankencoder.reference import Reference
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ class ModelParts:
         }
 
 
-def save(model: ModelParts, folder: Path, *, overwrite: bool) -> None:
+def save(model: ModelParts, folder: Path, *, overwrite: bool, measured: Sequence[str] = ()) -> None:
     """Write a RankEncoder to a folder (see `RankEncoder.save`)."""
     with new_folder(folder, overwrite=overwrite) as new:
         _save_encoder(model.encoder, new / "encoder")
@@ -70,6 +72,38 @@ def save(model: ModelParts, folder: Path, *, overwrite: bool) -> None:
         write_tensors(new / "form.safetensors", tensors)
         write_json(new / CONFIG, model.config())
         write_manifest(new)
+        make_card(model, measured).write(new)  # not in the manifest: it may be edited
+
+
+def make_card(model: ModelParts, measured: Sequence[str] = ()) -> ModelCard:
+    """Return the model card of a RankEncoder.
+
+    :param measured: Lines to add to what was measured.
+    """
+    config = model.config()
+    names = [one["encoder"] for one in config.get("members", [config])]
+    shown = " and ".join(map(short_name, names))
+    settings = ", ".join(f"{key} {value}" for key, value in config["form"]["settings"].items())
+    counts = model.reference.counts
+    fused = f"A fusion of the encoders {shown}: one unit vector per sentence."
+    one = f"A RankEncoder (ACL 2023) on {shown}: similarities blend cosine with rank similarity (Eq. 7)."
+    return ModelCard(
+        title=f"Fusion of {shown}" if len(names) > 1 else f"RankEncoder on {shown}",
+        about=fused if len(names) > 1 else one,
+        figures=[f"Fidelity of the {model.form.name} form to exact ranks: {model.fidelity}", *measured],
+        recipe={
+            "encoder": ", ".join(f"`{short_name(name)}`" for name in names),
+            "dimensions": f"{config['dimension']:,}",
+            "form": model.form.name + (f" ({settings})" if settings else ""),
+            "rank weight": f"{model.rank_weight:g}",
+            "reference corpus": f"{len(model.reference):,} of {counts.get('seen', 0):,} sentences",
+        },
+        limits=["The folder holds the reference sentences as text: whoever has it can read them."],
+        sources=[*map(short_name, names), "the reference corpus"],
+        bases=names,
+        tags=["sentence-similarity"],
+        library="rankencoder",
+    )
 
 
 def _describe_encoder(encoder: Encoder) -> dict[str, Any]:

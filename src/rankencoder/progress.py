@@ -103,9 +103,12 @@ class Progress:
         self.next, self.lines = now + EVERY, self.lines + 1
         seconds = now - self.began
         left = self._left(seconds)
+        if self.total and self.done > self.total:  # it was an estimate
+            self.total = self.bar.total = None
         shown = [f"{self.done:,}{f' of {self.total:,}' if self.total else ''} {self.unit}"]
         shown += [f"{name} {value:.4g}" for name, value in self.values.items()]
-        shown += [f"{(self.done - self.initial) / max(1e-9, seconds):.3g}/s"]
+        rate = (self.done - self.initial) / max(1e-9, seconds)
+        shown += [f"{rate:,.0f}/s" if rate >= 100 else f"{rate:.3g}/s"]
         shown += [] if left is None else [f"about {tqdm.format_interval(left)} left"]
         text = ", ".join(shown)
         if self.lines == 1 and seconds + (left or 0) > _LONG:

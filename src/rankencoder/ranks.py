@@ -1,9 +1,8 @@
-"""Rank vectors (Eq. 2-3 of the paper): a sentence described by how it ranks a reference corpus.
+"""Rank vectors (Eq. 2-3 of the paper): a sentence represented by how it ranks a reference corpus.
 
-Two ways to the same ranks. The *exact* path sorts each row. The *counting* path sorts nothing: it counts each
-row into thousands of bins, as even as a sample of the row can make them, and gives every value the average
-rank of its bin. The counts tell what that loses (`_cubes_limit`, `_bursts_limit`); a row that would lose too
-much is sorted instead.
+There are two algorithms. The *exact* one sorts each row. The *counting* one counts each row into thousands of
+roughly equal bins and gives every value the average rank of its bin. The counts bound the error
+(`_cubes_limit`, `_bursts_limit`); rows that exceed it are sorted instead.
 """
 
 from __future__ import annotations
@@ -21,41 +20,40 @@ Array = TypeVar("Array", np.ndarray, torch.Tensor)
 Method = Literal["auto", "exact", "counting"]
 
 MEMORY_BUDGET = 256 * 2**20
-"""Bytes of scratch memory that ranking may use beside its input and output (a single row may need more)."""
+"""Bytes of scratch memory for ranking, besides input and output (a single row may need more)."""
 
 TOLERANCE = 1e-5
-"""How far a correlation of counted ranks may be from Spearman's."""
+"""Largest error of a correlation of counted ranks."""
 
 COARSE = 1e-4
-"""The tolerance where more digits are lost anyway, as in what is projected on a few directions."""
+"""Tolerance where later steps lose more digits anyway, such as a projection to few dimensions."""
 
-_COUNTING_MIN = 10_000  # with fewer references the bins would have to outnumber them: a sort is as fast
-_COARSE_MIN = 4096  # the same for a coarse tolerance
+_COUNTING_MIN = 10_000  # below this, a sort is as fast
+_COARSE_MIN = 4096  # likewise at a coarse tolerance
 _FEWEST_BINS = 2**11
 _SORTING_SCRATCH = 64  # bytes per value: sorted values, int64 indices, ranks, tie groups
 _COUNTING_SCRATCH = 24  # bytes per value or bin: position, int64 index, and as much again for float64
 _CACHED_VALUES = 2**19  # on a CPU, chunks of about this many values stay in its caches
-_SAMPLE = 256  # values per row that place the bins
-_BELOW_1 = 0.9999998  # of the bins: never one too many
+_SAMPLE = 256  # values per row that determine the bins
+_BELOW_1 = 0.9999998  # keeps the last index below the number of bins
 _SIGMAS = 7.0  # see _cubes_limit
 _BURSTS = 1.1  # see _bursts_limit
-_CHANCE = 5.0  # likewise: standard deviations
+_CHANCE = 5.0  # standard deviations; see _bursts_limit
 
 
 def rank_vectors(similarities: Array, *, method: Method = "auto", tolerance: float = TOLERANCE) -> Array:
-    """Return the normalised rank vector of each row of similarities (Eq. 2-3).
+    """Return the normalized rank vector of each row of similarities (Eq. 2-3).
 
     Eq. 2 replaces a sentence's similarities to the ``n`` reference sentences by their ranks; Eq. 3 shifts and
     scales these to zero mean and unit norm, so that the inner product of two rank vectors is Spearman's rank
-    correlation. Equal values have their average rank. A constant row has no order: its rank vector is zero.
+    correlation. Ties share their average rank. The rank vector of a constant row is zero.
 
     :param similarities: ``[B, n]`` (or one row, ``[n]``), a numpy array or a torch tensor on any device.
-    :param method: "exact" sorts; "counting" counts into bins and sorts the rows whose counts say that their
-        correlations could be off by more than the tolerance; "auto" counts where that is faster. The counts
-        cannot see all: rows built on purpose, such as tens of thousands of tiny clusters at even distances
-        that another row orders, came out off by 3e-5, and only "exact" is proof against them.
-    :param tolerance: How far correlations of counted ranks may be off. 1e-4 takes an eighth of the bins,
-        which is several times faster at 10,000 similarities.
+    :param method: "exact" sorts; "counting" counts into bins and sorts only rows whose error may exceed the
+        tolerance; "auto" counts where that is faster. Adversarial rows (tens of thousands of evenly spaced
+        tiny clusters) reached an error of 3e-5; use "exact" if that matters.
+    :param tolerance: Largest error of correlations of counted ranks. 1e-4 needs an eighth of the bins and is
+        several times faster at 10,000 similarities.
     :return: Rank vectors of the same shape, kind and device; float64 for float64 and integers, else float32.
     :raises InputError: If a similarity is NaN or infinite, or an option is unknown.
 
@@ -72,7 +70,7 @@ def rank_vectors(similarities: Array, *, method: Method = "auto", tolerance: flo
 
 
 def rank_similarity(similarities: Array, others: Array | None = None) -> Array:
-    """Return Spearman's correlation of every row with every row of ``others``: rank vectors' inner products.
+    """Return Spearman's correlation of every row with every row of ``others``.
 
     :param similarities: ``[A, n]`` similarities to the reference corpus.
     :param others: ``[B, n]`` similarities to the same reference corpus; the first argument if omitted.
@@ -90,8 +88,8 @@ def rank_similarity(similarities: Array, others: Array | None = None) -> Array:
         raise InputError("similarities must both be numpy arrays or both torch tensors")
     if ranks.shape[-1] != other_ranks.shape[-1]:
         raise InputError(
-            f"rows of {ranks.shape[-1]} and of {other_ranks.shape[-1]} similarities cannot be compared: "
-            "both must be taken to the same reference corpus"
+            f"cannot compare rows of {ranks.shape[-1]} and {other_ranks.shape[-1]} similarities: both need "
+            "the same reference corpus"
         )
     if not isinstance(ranks, np.ndarray) and ranks.dtype != other_ranks.dtype:
         ranks, other_ranks = ranks.double(), other_ranks.double()
@@ -99,11 +97,10 @@ def rank_similarity(similarities: Array, others: Array | None = None) -> Array:
 
 
 def training_rank_vectors(similarities: torch.Tensor) -> torch.Tensor:
-    """Return the rank vectors of a training batch without ever making a GPU wait for the host.
+    """Return the rank vectors of a training batch without synchronizing the GPU.
 
-    From 10,000 similarities on they are counted, and nobody looks whether a row would better be sorted:
-    smooth rows are right to 1e-5, and nothing is learnt from more digits. Equal similarities of shorter rows
-    get ranks in the order of the reference corpus, whose sentences all differ.
+    Rows of 10,000 similarities or more are counted, without checking the error: smooth rows are correct to
+    1e-5. Ties in shorter rows are ranked in the order of the reference corpus.
 
     :param similarities: ``[B, n]`` finite similarities to the reference corpus.
     """
@@ -121,19 +118,19 @@ def training_rank_vectors(similarities: torch.Tensor) -> torch.Tensor:
 
 
 def in_double(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor as float64; on the CPU if its device knows none, as Apple's do."""
+    """Convert to float64, on the CPU for devices without it (Apple's)."""
     return tensor.cpu().double() if tensor.device.type == "mps" else tensor.double()
 
 
 def _as_tensor(array: np.ndarray) -> torch.Tensor:
-    """Return a tensor on an array's own memory, wherever possible."""
+    """Return a tensor that shares an array's memory where possible."""
     array = np.asarray(array)
     if array.dtype.kind not in "fiub":
         raise InputError(f"similarities must be numbers, not {array.dtype}")
     if array.dtype.kind == "u" or array.dtype.itemsize > 8 or any(stride < 0 for stride in array.strides):
         array = array.astype(np.float64)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*not writable")  # it is only read
+        warnings.filterwarnings("ignore", message=".*not writable")  # read-only use
         return torch.from_numpy(array)
 
 
@@ -160,12 +157,12 @@ def _rank_rows(rows: torch.Tensor, method: Method, tolerance: float) -> torch.Te
 
 
 def _count_or_sort(rows: torch.Tensor, out: torch.Tensor, start: int, tolerance: float) -> None:
-    """Write the rank vectors of all rows: by counting, then by sorting where counting would not do."""
+    """Write the rank vectors of all rows by counting, then sort rows whose error is too large."""
     n = rows.shape[1]
     bins = _number_of_bins(n, tolerance)
     cubes, bursts = _rank_by_counting(rows, out, bins)
     limits = _cubes_limit(n, tolerance), _bursts_limit(n, bins)
-    # one look at the device answers all questions: on a GPU each look costs as much as several steps
+    # one transfer for all checks: on a GPU each costs as much as several kernels
     *found, total = torch.cat([cubes, bursts, rows.sum()[None]]).tolist()
     _check_finite(total, rows, start)
     if max(found[: len(rows)]) > limits[0] or max(found[len(rows) :]) > limits[1]:
@@ -177,16 +174,16 @@ def _count_or_sort(rows: torch.Tensor, out: torch.Tensor, start: int, tolerance:
 
 
 def _check_finite(total: float, rows: torch.Tensor, start: int) -> None:
-    """Say which row is not finite, if their sum is not (which may also have overflowed)."""
+    """Raise for the first non-finite row, if any; an infinite total may also be overflow."""
     if not math.isfinite(total):
         bad = (~torch.isfinite(rows)).any(dim=1).nonzero()
         if len(bad):
             row = start + int(bad[0])
-            raise InputError(f"similarities of row {row} are not all finite: NaN and infinity have no rank")
+            raise InputError(f"row {row} of the similarities contains NaN or infinity, which have no rank")
 
 
 def _rows_at_a_time(rows: torch.Tensor, *, bins: int) -> int:
-    """Return how many rows keep the scratch memory within MEMORY_BUDGET, at least one."""
+    """Return how many rows fit into MEMORY_BUDGET, at least one."""
     values = MEMORY_BUDGET // (_COUNTING_SCRATCH if bins else _SORTING_SCRATCH)
     if bins and rows.device.type == "cpu":
         values = min(values, _CACHED_VALUES)
@@ -194,47 +191,47 @@ def _rows_at_a_time(rows: torch.Tensor, *, bins: int) -> int:
 
 
 def _rank_exactly(rows: torch.Tensor, out: torch.Tensor, *, average: bool = True) -> None:
-    """Write the rank vectors of all rows, by sorting; equal values get ranks by position if not average."""
+    """Write the rank vectors of all rows by sorting. Without ``average``, ties are ranked by position."""
     ordered, order = rows.sort(dim=1, stable=True)
     n = rows.shape[1]
-    centred = torch.arange(n, dtype=rows.dtype, device=rows.device).expand_as(rows) - (n - 1) / 2
+    centered = torch.arange(n, dtype=rows.dtype, device=rows.device).expand_as(rows) - (n - 1) / 2
     cubes = torch.full((len(rows),), n, dtype=torch.float64)
     equal = ordered[:, 1:] == ordered[:, :-1]
     if average and bool(equal.any()):
         group = torch.zeros_like(order)
         group[:, 1:] = (~equal).cumsum(dim=1)
         size = _count(group, n, rows.dtype)
-        centred = _centred_average_ranks(size, n).gather(1, group)
+        centered = _centered_average_ranks(size, n).gather(1, group)
         cubes = _sum_of_cubes(in_double(size))
     inverse_norm = _inverse_norm(cubes, n).nan_to_num(0.0, posinf=0.0)  # of a constant row
-    out.scatter_(1, order, centred * inverse_norm[:, None].to(rows))
+    out.scatter_(1, order, centered * inverse_norm[:, None].to(rows))
 
 
 def _rank_by_counting(rows: torch.Tensor, out: torch.Tensor, bins: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Write the rank vectors of all rows, by counting; return what tells whether that was good enough.
+    """Write the rank vectors of all rows by counting; return the statistics that bound the error.
 
-    On a GPU the steps here cost as much to start as to do: few and in place.
+    On a GPU launching a kernel costs as much as running it, so there are few, in place.
     """
     n = rows.shape[1]
     index = _even_bins(rows, bins)
     size = _count(index, bins, rows.dtype)
     cubes = _sum_of_cubes(size)
-    table = _centred_average_ranks(size, n).mul_(_inverse_norm(cubes, n)[:, None])
+    table = _centered_average_ranks(size, n).mul_(_inverse_norm(cubes, n)[:, None])
     torch.gather(table, 1, index, out=out)
     return cubes, torch.linalg.vector_norm(size[:, 0::2] - size[:, 1::2], dim=1)
 
 
 def _even_bins(rows: torch.Tensor, bins: int) -> torch.Tensor:
-    """Return a bin for each value, increasing with it; roughly as many of a row's values in each bin.
+    """Return a bin index for each value, monotonic, with roughly equal counts per bin.
 
-    Mean and deviation of a sample of the row place the bins along a logistic curve, whose tails hold outliers
-    (as those of an arc tangent do, which takes six times as long on a CPU).
+    The bins follow a logistic curve with the mean and standard deviation of a sample of the row. (Its tails
+    hold outliers as well as an arctangent's, in a sixth of the time on a CPU.)
     """
     stride = max(1, rows.shape[1] // _SAMPLE)
     deviation, mean = torch.std_mean(rows[:, stride // 2 :: stride], dim=1, keepdim=True, correction=0)
     position = (rows - mean).div_(deviation).sigmoid_().mul_(bins * _BELOW_1)
-    # NaN: of a sample without deviation, which puts all else into the outer bins, too many for any limit; or
-    # of NaN in the input, which is told of once all is done
+    # NaN comes from a constant sample, whose counts exceed every limit, or from NaN in the input, which is
+    # reported at the end
     return position.nan_to_num_(0).long()
 
 
@@ -243,7 +240,7 @@ def _counting_min(tolerance: float) -> int:
 
 
 def _number_of_bins(n: int, tolerance: float) -> int:
-    """Return how many bins keep smooth rows within the tolerance: the error goes with 1 over their number."""
+    """Return the number of bins for a tolerance; the error of smooth rows is proportional to 1/bins."""
     bins = 2**15 if n < 2**16 else 2**14
     while bins > _FEWEST_BINS and tolerance >= 2 * TOLERANCE:
         bins, tolerance = bins // 2, tolerance / 2
@@ -256,37 +253,36 @@ def _count(index: torch.Tensor, bins: int, dtype: torch.dtype) -> torch.Tensor:
     return zeros.scatter_add_(1, index, zeros.new_ones(()).expand_as(index))
 
 
-def _centred_average_ranks(size: torch.Tensor, n: int) -> torch.Tensor:
-    """Return the average rank of the members of each group, groups ascending, less the mean of all ranks."""
+def _centered_average_ranks(size: torch.Tensor, n: int) -> torch.Tensor:
+    """Return the average rank of each group, in ascending order, minus the mean of all ranks."""
     return size.cumsum(dim=1).sub_(size, alpha=0.5).sub_(n / 2)
 
 
 def _sum_of_cubes(size: torch.Tensor) -> torch.Tensor:
-    """Return Σ c³ over the groups of each row: it tells what equal ranks take from the ranks' norm."""
+    """Return Σ c³ over the groups of each row: what ties take from the norm of the ranks."""
     return size.pow(3).sum(dim=1)
 
 
 def _inverse_norm(cubes: torch.Tensor, n: int) -> torch.Tensor:
-    """Return 1 over the norm of the centred ranks, which is √((n³ − Σ c³) / 12)."""
+    """Return the inverse norm of the centered ranks, 1/√((n³ − Σ c³) / 12)."""
     return torch.add(torch.tensor(n**3 / 12, dtype=cubes.dtype), cubes, alpha=-1 / 12).rsqrt_()
 
 
 def _cubes_limit(n: int, tolerance: float) -> float:
-    """Return the Σ c³ up to which counting is within the tolerance, for smooth rows.
+    """Return the largest Σ c³ at which counting stays within the tolerance, for smooth rows.
 
-    (Σ c³ − n) / (n³ − n) of the ranks' variance lies inside the bins and is lost. It is orthogonal to all
-    that is constant in each bin, so it acts as noise against another row's ranks: the correlation is off by
-    about √(lost/n), and by seven times that for the worst of a million pairs (measured: 0.9 of it at most).
+    Counting loses the share (Σ c³ − n) / (n³ − n) of the ranks' variance, which lies within the bins. It acts
+    as noise against another row's ranks: the error of a correlation is about √(lost/n), and seven times that
+    for the worst of a million pairs (measured: at most 0.9 of this bound).
     """
     lost = n * (tolerance / _SIGMAS) ** 2
     return n + lost * (float(n) ** 3 - n)
 
 
 def _bursts_limit(n: int, bins: int) -> float:
-    """Return the norm of the differences of neighbouring bins' counts up to which a row is smooth.
+    """Return the largest norm of the differences between adjacent bins' counts for a smooth row.
 
-    Values that fall independently on a smooth density give √n. Clusters give more, and in a cluster another
-    row's order may well go with this row's: what the bins lose is no noise then. Chance alone spreads the
-    square of the norm by √(4/bins) of it.
+    Independent values with a smooth density give √n. Clusters give more, and within a cluster the lost order
+    may correlate with another row's. Chance alone varies the squared norm by a factor of √(4/bins).
     """
     return math.sqrt(max(_BURSTS, 1 + _CHANCE * math.sqrt(4 / bins)) * n)

@@ -1,4 +1,4 @@
-"""The reference corpus: the sentences that every other sentence is ranked against, and their vectors."""
+"""The reference corpus: the sentences that every sentence ranks, with their vectors."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class Reference:
 
     :param sentences: The sentences, all different.
     :param vectors: Their unit vectors, ``[n, dimension]``, float32.
-    :param probe: The encoder's fingerprint: its vectors of a few fixed sentences.
-    :param encoder: The encoder's name, for people.
+    :param probe: The encoder's vectors of a few fixed sentences, which identify it.
+    :param encoder: The encoder's name, for display.
     :param seed: The seed of the sample.
-    :param counts: How many sentences were seen, and dropped as empty, over-long or duplicates.
+    :param counts: Number of sentences seen, and dropped as empty, too long or duplicate.
 
     >>> import numpy as np
     >>> def letters(texts):  # any function from strings to vectors is an encoder
@@ -91,20 +91,19 @@ class Reference:
     ) -> Reference:
         """Sample a corpus and encode the sample.
 
-        The same sentences are drawn whatever their order in the corpus. A corpus larger than memory is read
-        in one pass.
+        The sample does not depend on the order of the corpus. The corpus is streamed in one pass.
 
         :param encoder: Whatever `Encoder` opens, or a list of encoders to fuse.
         :param corpus: A text, ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet`` file, a folder of them, a
-            ``datasets`` dataset, or an iterable of strings; files also at fsspec's addresses. Or a sample
-            that was drawn from one, with this size and seed.
-        :param size: How many sentences to draw (the paper: 100,000; its gains level off at 10,000).
-        :param seed: Draws another sample.
+            ``datasets`` dataset, or an iterable of strings. Paths may be fsspec URLs. A `Sample` is
+            used as is.
+        :param size: Number of sentences to sample (the paper uses 100,000; its gains level off at 10,000).
+        :param seed: Random seed of the sample.
         :param column: The column that holds the sentences, or all `ReadOptions`.
-        :param max_chars: Longer lines are dropped, and counted.
-        :param resume_beside: Keep finished parts beside this path, so that interrupted work can be taken up
-            again; `rankencoder.io.parts.clear_parts` removes them.
-        :raises InputError: If fewer than 2 sentences are usable, or the corpus or encoder is at fault.
+        :param max_chars: Longer lines are dropped and counted.
+        :param resume_beside: Keep finished parts next to this path, so that interrupted work can resume;
+            `rankencoder.io.parts.clear_parts` removes them.
+        :raises InputError: If fewer than 2 sentences are usable, or the corpus or encoder is invalid.
         """
         if size < 2:
             raise InputError(f"a reference corpus needs at least 2 sentences, not {size}")
@@ -117,7 +116,7 @@ class Reference:
             sample = sample_sentences(rows, size, seed)
         _check_number(sample, max_chars)
         encode = open_encoder(encoder)
-        if not isinstance(encode, FusedEncoder):  # which has no ranks unless a rank weight is given
+        if not isinstance(encode, FusedEncoder):  # fused encoders use no ranks by default
             warn_if_small(len(sample.sentences))
         probe = encode.probe()
         if resume_beside is None:
@@ -125,44 +124,42 @@ class Reference:
         else:
             vectors = _encode_in_parts(sample.sentences, encode, resume_beside, progress)
         if np.ptp(vectors, axis=0).max() < 1e-6:
-            raise InputError(
-                f"encoder {encode.name!r} gives all sentences the same vector: nothing can be ranked"
-            )
+            raise InputError(f"encoder {encode.name!r} gives all sentences the same vector: check the model")
         fit = TextFit(encode)
         fit.add(sample.sentences)
         fit.warn()
         return cls(sample.sentences, vectors, probe, encode.name, seed, sample.counts)
 
     def check_encoder(self, encoder: Encoder) -> None:
-        """Check that these vectors came from this encoder."""
+        """Check that this encoder made these vectors."""
         encoder.check_probe(self.probe, f"the reference corpus was encoded by {self.encoder!r}")
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
-        """Write sentences and vectors to a folder, whole or not at all."""
+        """Write sentences and vectors to a folder, atomically."""
         with new_folder(folder, overwrite=overwrite) as new:
             self.write(new)
             write_manifest(new)
 
     def write(self, folder: Path) -> None:
-        """Write the files of a reference corpus into a folder that something else completes."""
+        """Write the reference files into an existing folder."""
         write_tensors(folder / "reference.safetensors", {"vectors": self.vectors, "probe": self.probe})
         about = {"format": _FORMAT, "encoder": self.encoder, "seed": self.seed, "counts": self.counts}
         write_json(folder / _ABOUT, {**about, "sentences": self.sentences})
 
     @classmethod
     def load(cls, folder: str | Path, *, revision: str | None = None) -> Reference:
-        """Read a saved reference corpus from a folder, or by its name on the hub (at a revision)."""
+        """Load a reference corpus from a folder or by hub name."""
         folder = fetch_folder(folder, _ABOUT, revision) or Path(folder)
         about = read_about(folder)
         check_manifest(folder)
         tensors = read_tensors(folder / "reference.safetensors")
         if len(tensors["vectors"]) != len(about["sentences"]):
-            raise InputError(f"{folder} is damaged: not as many sentences as vectors; build it again")
+            raise InputError(f"{folder} is damaged: sentences and vectors differ in number; build it again")
         return cls(vectors=tensors["vectors"], probe=tensors["probe"], **about)
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """Return what a saved reference corpus says of itself, its sentences among it."""
+    """Return the metadata and sentences of a saved reference corpus."""
     path = folder / _ABOUT
     about = read_json(path, _FORMAT)
     check_kinds(about, path, sentences=list, encoder=str, seed=int, counts=dict)
@@ -175,16 +172,16 @@ def _check_number(sample: Sample, max_chars: int) -> None:
         raise InputError(
             f"too few usable sentences: {number} of {counts['seen']} lines ({counts['empty']} empty, "
             f"{counts['overlong']} longer than {max_chars} characters, {counts['duplicates']} duplicates): "
-            "rank vectors need at least 2, and work well from 1,000"
+            "rank vectors need at least 2, better 1,000 or more"
         )
 
 
 def warn_if_small(number: int) -> None:
-    """Warn of a reference corpus that is too small for good rank vectors."""
+    """Warn if a reference corpus is too small for good rank vectors."""
     if number < _FEW:
         warnings.warn(
-            f"a reference corpus of {number} sentences is small: rank vectors want 1,000 or more, and the "
-            "paper's gains level off at 10,000",
+            f"a reference corpus of {number} sentences is small: use 1,000 or more (the paper's gains level "
+            "off at 10,000)",
             ReferenceWarning,
             stacklevel=3,
         )
@@ -193,7 +190,7 @@ def warn_if_small(number: int) -> None:
 def _encode_in_parts(
     sentences: list[str], encoder: Encoder, beside: str | Path, progress: bool
 ) -> np.ndarray:
-    """Return the vectors of sentences; finished parts are kept beside a path, and not made again."""
+    """Encode sentences in parts; finished parts are kept on disk and reused."""
     key = {"part": _PART, "sentences": digest(sentences), "encoder": encoder.fingerprint()}
     parts = Parts(beside, key)
     vectors = np.empty((len(sentences), encoder.dimension), dtype=np.float32)

@@ -88,7 +88,7 @@ def core_tokenizer(encoder: Any) -> Any:
     return own
 
 
-def with_tokenizer(column: str | ReadOptions | None, model: Any) -> ReadOptions:
+def with_tokenizer(column: Any, model: Any) -> ReadOptions:
     """Return options that split by a model's tokens, where they say "128-tokens"."""
     options = ReadOptions.of(column)
     encoder: Any = getattr(model, "encoder", model)

@@ -1,4 +1,4 @@
-"""Files of vectors: a corpus of any size is encoded part by part, and interrupted work can be resumed."""
+"""Encode corpora of any size to files, part by part; interrupted work resumes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from rankencoder.fingerprints import digest
 from rankencoder.io.corpus import (
     LONGEST,
     Sentence,
-    count_sentences,
     digest_line,
+    estimate_sentences,
     read_sentences,
     usable_sentences,
 )
 from rankencoder.io.files import Place, fingerprint, is_address, list_files, whereabouts
-from rankencoder.io.parts import Parts, clear_leftover_parts, clear_parts, join_vectors
+from rankencoder.io.parts import Parts, clear_parts, join_vectors
 from rankencoder.io.read_options import ReadOptions
-from rankencoder.io.row_files import as_text, carried_arrays, plain, to_json
+from rankencoder.io.row_files import as_cells, as_text, carried_arrays, plain, to_json
 from rankencoder.io.storage import check_free, import_pyarrow, new_file, write_json
 from rankencoder.model import RankEncoder, open_model
 from rankencoder.progress import FASTER, Progress
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from rankencoder.encoders import Encoder, EncoderLike
 
 PART = 2048  # sentences that are encoded and written together
-FORMATS = (".npy", ".parquet", ".jsonl")
+FORMATS = (".npy", ".parquet", ".jsonl", ".csv")
 
 
 def encode_file(
@@ -56,9 +56,9 @@ def encode_file(
 
     :param model: Whatever `open_model` opens.
     :param source: What `read_sentences` reads.
-    :param target: A ``.parquet`` or ``.jsonl`` file (with text, file, line and the columns of the table), or
-        a ``.npy`` file (vectors alone; ``NAME.npy.json`` beside it says of which sentences, by their ids
-        where they have some).
+    :param target: A ``.parquet``, ``.jsonl`` or ``.csv`` file (text, file, line, vector and the columns of
+        the table; in CSV the vector is JSON), or a ``.npy`` file (vectors alone; ``NAME.npy.json`` beside it
+        names their sentences by id, where there are ids).
     :param column: The column that holds the sentences, or all `ReadOptions`.
     :param opening: How to run a model that is loaded by name, as for `open_model`.
     :param skip_invalid: Skip and count empty and over-long sentences, instead of stopping at one.
@@ -67,7 +67,6 @@ def encode_file(
         same model, input and column.
     """
     target = Path(target)
-    clear_leftover_parts(target)
     _check_target(target, source, overwrite)
     stamp = source_stamp(source)
     opened = open_model(model, **opening)
@@ -81,7 +80,7 @@ def encode_file(
     paths: list[Path] = []
     sha256, fit = hashlib.sha256(), TextFit(opened)
     identity, ids, left_out = options.id_name, list[Any](), dict[str, None]()  # beside a .npy file
-    total = count_sentences(source, reading) if progress else None
+    total = estimate_sentences(source, reading) if progress else None
     with Progress(total, desc="Encoding", faster=FASTER, show=progress) as bar:
         for number, part in enumerate(iter(lambda: list(islice(rows, PART)), [])):
             paths.append(parts.path(number))
@@ -183,12 +182,16 @@ def _write_target(paths: list[Path], target: Path, about: dict[str, Any]) -> Non
 
 
 def _join(paths: list[Path], suffix: str, dimension: int, target: Path) -> None:
-    if suffix == ".parquet":
+    if suffix in (".parquet", ".csv"):
         _, pq = import_pyarrow()
+        from pyarrow.csv import CSVWriter
+
         schema = _joined_schema([pq.read_schema(path) for path in paths])
-        with pq.ParquetWriter(target, schema) as writer:
+        made = pq.ParquetWriter(target, schema) if suffix == ".parquet" else None
+        with made or CSVWriter(target, as_cells(schema.empty_table()).schema) as writer:
             for path in paths:
-                writer.write_table(_conform(pq.read_table(path), schema))
+                part = _conform(pq.read_table(path), schema)
+                writer.write_table(part if made else as_cells(part))
     elif suffix == ".npy":
         join_vectors(paths, target, "<f4", dimension)
     else:

@@ -1,4 +1,4 @@
-"""A web application as a process: its socket, its limits, its log and its end."""
+"""A web application as a process: its socket, its log and its end."""
 
 from __future__ import annotations
 
@@ -17,18 +17,13 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 def bind(host: str, port: int) -> socket.socket:
     """Take a port, 0 for any free one; clients that connect wait until `run` answers."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, kind, protocol)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(2048)  # until then another process may bind it, too
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
         raise InputError(
-            f"cannot listen on {host}:{port}: {reason}; choose another `host` or `port`"
+            f"cannot listen on {host}:{port}: {error.strerror}; choose another `host` or `port`"
         ) from error
-    return listener
 
 
 def address(listener: socket.socket) -> str:
@@ -38,7 +33,7 @@ def address(listener: socket.socket) -> str:
 
 
 class WebServer(uvicorn.Server):
-    """uvicorn with a limit on connections, and an end that finishes requests.
+    """uvicorn that logs its address, and finishes requests at the end.
 
     :param grace: Seconds to wait at the end for requests in flight.
     """
@@ -51,8 +46,6 @@ class WebServer(uvicorn.Server):
             lifespan="on",
             log_config=None,
             access_log=False,
-            server_header=False,
-            proxy_headers=False,
             limit_concurrency=1000,  # requests on more connections are answered 503
             timeout_keep_alive=75,  # longer than a proxy reuses a connection (nginx: 60)
             timeout_graceful_shutdown=int(grace),
@@ -68,10 +61,10 @@ class WebServer(uvicorn.Server):
         """Start, and log the address."""
         await super().startup(sockets)
         if self.started and sockets:
-            LOG.info("ready at %s (Ctrl-C ends it)", address(sockets[0]))
+            LOG.info("ready at %s (Ctrl-C to stop)", address(sockets[0]))
 
 
 def run(app: Any, listener: socket.socket, *, grace: float) -> None:
     """Answer until SIGTERM or Ctrl-C, then finish the requests in flight; a second Ctrl-C does not wait."""
     WebServer(app, grace=grace).run(sockets=[listener])
-    LOG.info("ended")
+    LOG.info("stopped")

@@ -8,6 +8,7 @@ import sys
 
 import typer
 
+from rankencoder.cli.advise import advise
 from rankencoder.cli.build import build
 from rankencoder.cli.compare import explain, neighbors, similarity
 from rankencoder.cli.console import OneLineCommand, fail, with_log_option
@@ -33,7 +34,7 @@ from rankencoder.cli.tune import tune
 
 app = typer.Typer(
     name="rankencoder",
-    help="Sentence vectors that know how a sentence ranks a reference corpus.",
+    help="Unlabelled text in, a better or faster sentence encoder out.",
     epilog="Start with: rankencoder demo",
     no_args_is_help=True,
     rich_markup_mode="markdown",
@@ -41,6 +42,7 @@ app = typer.Typer(
 )
 app.callback()(version)
 _COMMANDS = (
+    advise,
     distill,
     train,
     methods,

@@ -25,7 +25,9 @@ from rankencoder.io.read_options import DEFAULTS, ReadOptions
 @partial(reads_corpus, left_out=("id_column", "keep"))
 @opens_models
 def build(
-    encoder: Annotated[str, typer.Argument(help="A SentenceTransformer: folder or hub name.")],
+    encoder: Annotated[
+        str, typer.Argument(help="A SentenceTransformer: folder or hub name, also owner/name@revision.")
+    ],
     corpus: Annotated[
         str,
         typer.Argument(
@@ -36,10 +38,10 @@ def build(
     output: Output,
     others: Annotated[
         list[str] | None,
-        typer.Option("--with", metavar="ENCODER", help="Another encoder to fuse with the first; repeatable."),
+        typer.Option("--with", metavar="ENCODER", help="Another encoder to fuse with the first. Repeatable."),
     ] = None,
     size: Size = 10_000,
-    seed: Annotated[int, typer.Option(help="Draws another sample.")] = 42,
+    seed: Annotated[int, typer.Option(help="Random seed of the sample.")] = 42,
     form: Annotated[str, typer.Option(help="exact, compact or linear.")] = "compact",
     dim: Annotated[int | None, typer.Option(help="Dimensions of the compact form (256).")] = None,
     power: Annotated[float | None, typer.Option(help="Power of the linear form (0.5).")] = None,
@@ -47,14 +49,13 @@ def build(
         float | None, typer.Option(help="Weight of the ranks, 0 to 1 (0.1; with several encoders 0).")
     ] = None,
     reading: ReadOptions = DEFAULTS,
-    max_chars: Annotated[int, typer.Option(min=1, help="Drop longer lines.")] = 2000,
-    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub name.")] = None,
+    max_chars: Annotated[int, typer.Option(min=1, help="Drop sentences with more characters.")] = 2000,
     opening: Opening = HERE,
     ray: Ray = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """Make a RankEncoder of an encoder, or of several, and a corpus, and write it to a folder.
+    """Make a RankEncoder from one or several encoders and a corpus.
 
     After an interruption, run the same command again to resume.
 
@@ -69,10 +70,9 @@ def build(
     from rankencoder.blend import check_rank_weight
     from rankencoder.cli.info import describe, print_description
     from rankencoder.forms import check_settings
-    from rankencoder.io.parts import clear_leftover_parts, clear_parts
+    from rankencoder.io.parts import clear_parts
     from rankencoder.io.storage import check_free
 
-    clear_leftover_parts(output)
     check_free(output, overwrite=overwrite)
     check_rank_weight(rank_weight or 0)
     check_settings(form, dim=dim, power=power)
@@ -82,7 +82,7 @@ def build(
     from rankencoder.reference import Reference
 
     named = [encoder, *others] if others else encoder
-    loaded = open_encoder(named, revision=revision, **opening)
+    loaded = open_encoder(named, **opening)
     source: Any = corpus
     with connected(ray, None) as cluster:
         if cluster is not None:

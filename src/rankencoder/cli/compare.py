@@ -1,4 +1,4 @@
-"""``rankencoder similarity``, ``neighbors`` and ``explain``: questions about sentences."""
+"""``rankencoder similarity``, ``neighbors`` and ``explain``: similarities and neighbors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rankencoder.model import RankEncoder
 
 Model = Annotated[str, typer.Argument(help="A RankEncoder, or the folder of a training run.")]
-RankWeight = Annotated[float | None, typer.Option(help="Another rank weight than the stored one.")]
+RankWeight = Annotated[float | None, typer.Option(help="Override the stored rank weight.")]
 
 
 @opens_models
@@ -30,14 +30,14 @@ def similarity(
     model: AnyModel,
     a: Annotated[str | None, typer.Argument(help="A sentence.")] = None,
     b: Annotated[str | None, typer.Argument(help="Another sentence.")] = None,
-    pairs: Annotated[Path | None, typer.Option(help="Pairs, also with scores: .tsv, .csv, .jsonl.")] = None,
+    pairs: Annotated[Path | None, typer.Option(help="File of pairs: .tsv, .csv, .jsonl.")] = None,
     rank_weight: RankWeight = None,
     output: RowFile = None,
     overwrite: Overwrite = False,
     opening: Opening = HERE,
     as_json: Json = False,
 ) -> None:
-    """Say how similar two sentences are, or the pairs of a file.
+    """Score the similarity of two sentences, or of the pairs of a file.
 
     Examples:
     - `rankencoder similarity my-encoder "A man plays guitar." "Someone makes music."`
@@ -50,6 +50,7 @@ def similarity(
     from rankencoder.io.corpus import check_sentences
     from rankencoder.io.pairs import Pair, read_pairs
     from rankencoder.io.row_files import check_row_file, write_rows
+    from rankencoder.report.formatting import plural
 
     if output is not None:
         check_row_file(output, overwrite=overwrite)
@@ -70,7 +71,9 @@ def similarity(
     given = [Pair(*check_sentences([str(a), str(b)]))] if pairs is None else read_pairs(pairs)
     rows = _score(loaded, given, curve)
     if output is not None:
-        write_rows(output, list(rows), overwrite=overwrite)
+        listed = list(rows)
+        write_rows(output, listed, overwrite=overwrite)
+        console().print(f"{output}: {plural(len(listed), 'pair')}", markup=False)
         return
     if as_json:
         print_json(list(rows))
@@ -96,12 +99,14 @@ def neighbors(
     from dataclasses import asdict
 
     from rankencoder.io.row_files import check_row_file, write_rows
+    from rankencoder.report.formatting import plural
 
     if output is not None:
         check_row_file(output, overwrite=overwrite)
     found = load(model, None, opening).neighbors(sentence, k)
     if output is not None:
         write_rows(output, [asdict(neighbor) for neighbor in found], overwrite=overwrite)
+        console().print(f"{output}: {plural(len(found), 'reference sentence')}", markup=False)
         return
     if as_json:
         print_json([asdict(neighbor) for neighbor in found])
@@ -115,13 +120,13 @@ def explain(
     model: Model,
     a: Annotated[str, typer.Argument(help="A sentence.")],
     b: Annotated[str, typer.Argument(help="Another sentence.")],
-    k: Annotated[int, typer.Option("-k", min=1, help="Neighbours of each to look at.")] = 100,
+    k: Annotated[int, typer.Option("-k", min=1, help="Nearest sentences of each to compare.")] = 100,
     show: Annotated[int, typer.Option(min=0, help="Shared neighbours to print.")] = 10,
     rank_weight: RankWeight = None,
     opening: Opening = HERE,
     as_json: Json = False,
 ) -> None:
-    """Say why two sentences are similar: the reference sentences that both are near to.
+    """Explain a similarity by the reference sentences that are near to both.
 
     Example: `rankencoder explain my-encoder "A man plays guitar." "Someone makes music."`
     """

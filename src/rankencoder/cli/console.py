@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _REPEATED = ("build", "encode", "evaluate", "index", "label", "reproduce")  # they resume if run again
 _SERVERS = ("serve", "explore")
-_LOGGED = (*_REPEATED, *_SERVERS, "distill", "duplicates", "train", "tune")
+_LOGGED = (*_REPEATED, *_SERVERS, "advise", "distill", "duplicates", "train", "tune")
 _LogJson = Annotated[bool, typer.Option("--log-json", help="Log one JSON object a line.")]
 _json_lines = False  # of the log
 LOG = logging.getLogger("rankencoder.cli")

@@ -24,7 +24,7 @@ def _group() -> None:
 def fetch(
     what: Annotated[
         list[str] | None,
-        typer.Argument(help="senteval (STS and transfer tasks), wiki1m (training sentences)."),
+        typer.Argument(help="senteval (STS and classification sets), wiki1m (training sentences)."),
     ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder; by default RANKENCODER_DATA or the cache.")

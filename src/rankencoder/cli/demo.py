@@ -61,8 +61,8 @@ def demo(
     prepare()
     from rankencoder.demo import docstrings
     from rankencoder.demo.encoder import bundled_encoder
-    from rankencoder.distillation.distill_summary import short_name
     from rankencoder.encoders import Encoder
+    from rankencoder.model_card import short_name
 
     folder = code or docstrings.standard_library()
     tasks = docstrings.spread_functions(docstrings.functions(folder), FUNCTIONS)

@@ -145,7 +145,8 @@ def _print_groups(found: Duplicates, show: int, rule: str) -> None:
     (best, _), places = found.representatives(rule), found.places
     for group in found.groups()[:show]:
         number = sum(len(places[i]) for i in group)
-        console().print(f"{number} sentences, {len(group)} different", markup=False)
+        title = f"{number} sentences, {len(group)} different"
+        console().print(f"{number} documents" if found.records.has_passages else title, markup=False)
         for i in sorted(group, key=lambda i: best[i] >= 0):
             first, *more = places[i]
             times = f" (and {len(more)} times more)" if more else ""
@@ -157,6 +158,8 @@ def _print_summary(found: Duplicates, *, by_default: bool) -> None:
     from rankencoder.report.formatting import plural
 
     size = f"{len(found.sentences):,} different sentences"
+    if found.records.has_passages:
+        size = f"{found.records.documents.max() + 1:,} documents"
     among = f"of {size} with {len(found.against.texts):,} others" if found.against else f"among {size}"
     meaning = f"{found.calibration.describe(found.threshold)} of {found.calibration.source}"
     pairs = plural(len(found.pairs), "pair")

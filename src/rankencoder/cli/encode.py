@@ -33,7 +33,7 @@ def encode(
         typer.Option(
             "--output",
             "-o",
-            help="A .npy, .parquet or .jsonl file to write; with --ray a folder of Parquet files.",
+            help="File to write: .parquet, .jsonl, .csv or .npy; with --ray a folder of Parquet files.",
         ),
     ],
     reading: ReadOptions = DEFAULTS,

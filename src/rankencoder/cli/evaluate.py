@@ -9,16 +9,7 @@ import typer
 
 from rankencoder.backends.opening import Opening
 from rankencoder.cli.console import prepare, print_json, print_table
-from rankencoder.cli.options import (
-    HERE,
-    Aggregation,
-    Corpus,
-    Dev,
-    Json,
-    Output,
-    Size,
-    opens_models,
-)
+from rankencoder.cli.options import HERE, Corpus, Dev, Json, Output, Size, opens_models
 from rankencoder.errors import InputError
 
 
@@ -29,31 +20,27 @@ def evaluate(
     ],
     data: Annotated[
         str | None,
-        typer.Option(help="Folder of STS and transfer data; by default what was fetched."),
+        typer.Option(help="Folder of STS sets. By default what `data fetch` got."),
     ] = None,
     dev: Dev = None,
     task: Annotated[
         list[str] | None,
         typer.Option(
-            "--task", "-t", help="all, sts, transfer, space, …, or a set such as STS12; repeatable."
+            "--task", "-t", help="sts, choice, cost, or a set such as STS12. By default all. Repeatable."
         ),
     ] = None,
     corpus: Corpus = None,
     size: Size = 10_000,
     output: Output = Path("evaluation"),
-    aggregation: Aggregation = "all",
-    projection: Annotated[str, typer.Option(help="Of the map: pca or tsne.")] = "pca",
-    mteb: Annotated[
-        list[str] | None, typer.Option(help="Run this mteb task, through mteb, instead; repeatable.")
-    ] = None,
-    cache: Annotated[bool, typer.Option(help="Keep vectors for the next time.")] = True,
+    mteb: Annotated[list[str] | None, typer.Option(help="Run this task of mteb instead. Repeatable.")] = None,
+    cache: Annotated[bool, typer.Option(help="Reuse vectors of earlier evaluations.")] = True,
     opening: Opening = HERE,
     as_json: Json = False,
 ) -> None:
-    """Measure encoders on STS and transfer tasks, and what rank vectors make of them.
+    """Score encoders on STS sets and on your pairs, by cosine, ranks and their blend.
 
-    Several models are compared; trainings that differ only in seeds become one row with mean ± std.
-    Repeated evaluation reuses stored vectors, also after an interruption.
+    Compares any number of models. Trainings that differ only in their seeds become one row, mean ± std.
+    No sentence is encoded twice, not even after an interruption.
 
     Examples:
     - `rankencoder evaluate my-encoder`
@@ -62,7 +49,7 @@ def evaluate(
 
     - `rankencoder evaluate sentence-transformers/all-MiniLM-L6-v2 --corpus corpus.txt --dev my-pairs.tsv`
 
-    - `rankencoder evaluate my-encoder --task transfer`
+    - `rankencoder evaluate my-encoder --mteb Banking77Classification`
 
     """
     if mteb:
@@ -74,11 +61,10 @@ def evaluate(
         return
     prepare()
     from rankencoder.cli.scores import as_data, print_evaluation
-    from rankencoder.evaluation.evaluator import SECTIONS, check_aggregation
+    from rankencoder.evaluation.evaluator import SECTIONS
     from rankencoder.evaluation.evaluator import evaluate as run
     from rankencoder.evaluation.sts_data import MissingDataError
 
-    how = check_aggregation(aggregation)
     try:
         evaluation = run(
             list(models),
@@ -88,7 +74,6 @@ def evaluate(
             corpus=corpus,
             size=size,
             output=output,
-            projection=projection,
             cache=cache,
             **opening,
             progress=True,
@@ -96,9 +81,9 @@ def evaluate(
     except MissingDataError as error:
         raise InputError(f"{error}; `rankencoder data fetch` gets the public sets") from error
     if as_json:
-        print_json(as_data(evaluation, how))
+        print_json(as_data(evaluation))
     else:
-        print_evaluation(evaluation, how)
+        print_evaluation(evaluation)
 
 
 def _run_mteb(

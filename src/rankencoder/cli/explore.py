@@ -24,15 +24,15 @@ def explore(
     index: Index = None,
     labels: Annotated[
         Path | None,
-        typer.Option(help="Label pairs of the index into this file: .tsv, new or to resume."),
+        typer.Option(help="Label pairs of the index into this file (.tsv), new or to resume."),
     ] = None,
     host: Host = "127.0.0.1",
     port: Port = 7860,
     opening: Opening = HERE,
 ) -> None:
-    """Show a model on a page: compare sentences live, maps of both spaces, search, labelling.
+    """Explore a model on a web page: compare sentences, maps, search, labelling.
 
-    Without a model, it first distils one on the docstrings of your Python, once. Ctrl-C ends it.
+    Without a model, distils one on the docstrings of your Python first, once. Ctrl-C stops it.
 
     Examples:
     - `rankencoder explore`

@@ -112,7 +112,7 @@ def search(
     condition = parse_filter(where or ())
     if output is not None:
         check_row_file(output, overwrite=overwrite)
-    prepare()
+    prepare(model)
     found = opened.search(queries, k, where=condition, exact=exact, documents=documents)
     if output is not None:
         rows = [hit.to_row(query) for query, hits in zip(queries, found, strict=True) for hit in hits]
@@ -130,7 +130,10 @@ def search(
 
 
 def _print_hits(opened: RankIndex, hits: list[Hit]) -> None:
+    from rich.table import Column
+
     from rankencoder.errors import shorten
+    from rankencoder.search.index_rows import content_id
 
     if not hits:
         console().print("nothing found")
@@ -138,11 +141,14 @@ def _print_hits(opened: RankIndex, hits: list[Hit]) -> None:
     calibration = opened.calibration
     columns = [name for name in opened.columns if any(hit.columns.get(name) is not None for hit in hits)]
     rows = []
+    # ids that say something, and are in no column
+    own = any(hit.id != content_id(hit.text) and hit.id not in hit.columns.values() for hit in hits)
     for hit in hits:
         values = ("" if hit.columns[name] is None else shorten(str(hit.columns[name])) for name in columns)
         meaning = [calibration.percent(hit.score) if calibration else ""]
         if hit.probability is not None:
             meaning.insert(0, f"{hit.probability:.2f}")
-        rows.append((f"{hit.score:.4f}", *meaning, hit.text, *values))
-    headings = ["P(same)", "random pairs below"][-len(meaning) :]
-    print_table(rows, "score", *headings, "text", *columns)
+        rows.append((f"{hit.score:.4f}", *meaning, *([hit.id] if own else []), hit.text, *values))
+    headings = [*["P(same)", "random pairs below"][-len(meaning) :], *(["id"] if own else [])]
+    more = (Column(name, no_wrap=True) for name in columns)
+    print_table(rows, "score", *headings, Column("text", min_width=30), *more)

@@ -24,7 +24,7 @@ def version(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Sentence vectors that know how a sentence ranks a reference corpus."""
+    """Unlabelled text in, a better or faster sentence encoder out."""
 
 
 def info(
@@ -32,7 +32,7 @@ def info(
     device: Device = None,
     as_json: Json = False,
 ) -> None:
-    """Say what a RankEncoder is made of, and how faithful its form is to exact rank vectors.
+    """Describe a RankEncoder: encoder, reference corpus, form and fidelity to exact ranks.
 
     Example: `rankencoder info my-encoder`
     """
@@ -51,7 +51,7 @@ def info(
 
 
 def describe(folder: Path) -> dict[str, Any]:
-    """Return what a saved RankEncoder says of itself and of its reference corpus."""
+    """Return the description of a saved RankEncoder."""
     from rankencoder.persistence import read_config
     from rankencoder.reference import read_about
 

@@ -26,18 +26,14 @@ _KEYS = "[y] same   [n] different   [s] skip   [u] undo   [q] stop"
 @partial(opens_models, left_out=("precision",))
 def label(
     model: AnyModel,
-    corpus: Annotated[
-        Path, typer.Argument(help="Sentences: a file or folder, as for build; or an index of the model.")
-    ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="File of labels, new or to be resumed: .tsv.")
-    ],
-    pairs: Annotated[int, typer.Option(min=1, help="Answers to ask for.")] = 120,
+    corpus: Annotated[Path, typer.Argument(help="Sentences: a file or folder, or an index of the model.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File of labels (.tsv), new or to resume.")],
+    pairs: Annotated[int, typer.Option(min=1, help="Number of answers to collect.")] = 120,
     precision: Annotated[
-        float, typer.Option(min=0.5, max=0.99, help="Precision to look for a threshold at.")
+        float, typer.Option(min=0.5, max=0.99, help="Precision at which you want a threshold.")
     ] = 0.9,
     merge: Annotated[
-        list[Path] | None, typer.Option(help="Also take the answers of this file of labels. Repeatable.")
+        list[Path] | None, typer.Option(help="Add the answers of this file of labels. Repeatable.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the pairs.")] = 0,
     reading: ReadOptions = DEFAULTS,
@@ -82,7 +78,7 @@ def label(
 
 
 def _ask(sitting: Sitting, pairs: int) -> None:
-    """Ask until there are enough answers, nothing is left to ask, or the labeller stops."""
+    """Ask until there are enough answers, no pair is left, or the labeller stops."""
     from rankencoder.labels.sitting import EVERY
 
     while len(sitting.given) < pairs and (asked := sitting.question()):
@@ -104,7 +100,7 @@ def _print_question(asked: Candidate, number: int, pairs: int) -> None:
 
 
 def _read_key() -> str:
-    """Return the next key that means something; the end of the input means stop."""
+    """Return the next valid key; the end of the input means stop."""
     while True:
         try:
             key = (typer.getchar() if sys.stdin.isatty() else input().strip()[:1]).lower()
@@ -113,7 +109,7 @@ def _read_key() -> str:
         if len(key) == 1 and key in "ynsuq":
             return key
         if key:
-            sys.stderr.write(f"{harmless(repr(key))} is no answer: {_KEYS}\n")
+            sys.stderr.write(f"{harmless(repr(key))} is not an answer: {_KEYS}\n")
 
 
 def _print_end(sitting: Sitting, model: str, pairs: int) -> None:

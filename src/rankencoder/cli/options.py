@@ -17,7 +17,7 @@ import typer
 
 from rankencoder.io.read_options import ReadOptions
 
-_NO_HEADER = "The first row of a CSV file holds no names of columns."
+_NO_HEADER = "The CSV file has no header row."
 
 
 def _text(help: str, *flags: str) -> Any:
@@ -25,6 +25,7 @@ def _text(help: str, *flags: str) -> Any:
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Sentences per call of the encoder.")]
 Device = Annotated[str | None, typer.Option(help="Where to run the encoder, e.g. cpu or cuda.")]
 Column = Annotated[
     str | None,
@@ -34,7 +35,7 @@ _READING: dict[str, tuple[Any, Any]] = {
     "column": (None, Column),
     "id_column": (None, _text("Column that holds the ids. By default id, if there is one.", "--id")),
     "keep": (None, _text("Columns to carry along, such as id,date. By default all.")),
-    "delimiter": (None, _text("What separates the cells of a CSV file. By default recognised.")),
+    "delimiter": (None, _text("Separator of a CSV file. By default detected.")),
     "no_header": (False, Annotated[bool, typer.Option("--no-header", help=_NO_HEADER)]),
     "split": (None, _text("Split long texts: sentences, sentences:de (another language), or 128-tokens.")),
 }
@@ -53,11 +54,10 @@ Output = Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")
 AnyModel = Annotated[str, typer.Argument(help="A RankEncoder, the folder of a training run, or any encoder.")]
 Dev = Annotated[
     list[Path] | None,
-    typer.Option(help="Your pairs, scored or labelled yes/no: .tsv, .csv, .jsonl; repeatable."),
+    typer.Option(help="Your pairs, scored or labelled yes/no: .tsv, .csv, .jsonl. Repeatable."),
 ]
-Corpus = Annotated[Path | None, typer.Option(help="Draw a plain encoder's reference corpus from here.")]
+Corpus = Annotated[Path | None, typer.Option(help="Corpus of a plain encoder's reference sentences.")]
 Size = Annotated[int, typer.Option(min=2, help="Sentences of the reference corpus.")]
-Aggregation = Annotated[str, typer.Option(help="Of sub-sets: all (the field's), mean or wmean.")]
 Index = Annotated[Path | None, typer.Option(help="An index to search, made with the same model.")]
 Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of them.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")]
@@ -65,7 +65,7 @@ Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free 
 
 _OPENING: dict[str, tuple[Any, Any]] = {
     "device": (None, Device),
-    "batch_size": (32, Annotated[int, typer.Option(min=1, help="Sentences per call of the encoder.")]),
+    "batch_size": (32, BatchSize),
     "backend": (
         "torch",
         Annotated[

@@ -7,18 +7,17 @@ from typing import Annotated
 
 import typer
 
-from rankencoder.cli.options import Aggregation, Overwrite
+from rankencoder.cli.options import Overwrite
 from rankencoder.errors import InputError
 
 
 def report(
     results: Annotated[
-        list[Path], typer.Argument(help="What rankencoder evaluate wrote: JSON files, or folders of them.")
+        list[Path], typer.Argument(help="Results of evaluate: JSON files, or folders of them.")
     ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="File to write; one that ends in .md is Markdown.")
-    ] = Path("report.html"),
-    aggregation: Aggregation = "all",
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write: .html or .md.")] = Path(
+        "report.html"
+    ),
     papers: Annotated[
         bool, typer.Option("--papers", help="Add the paper's published figures, of BERT-base.")
     ] = False,
@@ -40,7 +39,9 @@ def report(
     from rankencoder.report.rendering import is_report
 
     if output.exists() and not overwrite and not is_report(output):
-        raise InputError(f"{output} already exists and is no report: choose another name or set `overwrite`")
+        raise InputError(
+            f"{output} already exists and is not a report: choose another name or set `overwrite`"
+        )
     format = "md" if output.suffix.lower() in (".md", ".markdown") else "html"
-    make(list(results), output, format=format, aggregation=aggregation, papers=papers)
+    make(list(results), output, format=format, papers=papers)
     typer.echo(str(output))

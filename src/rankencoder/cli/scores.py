@@ -19,24 +19,20 @@ from rankencoder.evaluation.statistics import Interval
 from rankencoder.evaluation.sts_data import SEVEN
 
 
-def print_evaluation(evaluation: Evaluation, aggregation: str) -> None:
+def print_evaluation(evaluation: Evaluation) -> None:
     """Print scores, what the differences are worth, what was chosen, and where it all is."""
     out = console()
-    rows = evaluation.rows(aggregation)
+    rows = evaluation.rows()
     if rows:
         label = f"[bold]{escape(rows[0].label)}[/]: " if len({row.label for row in rows}) == 1 else ""
-        _print_sets(rows, label, aggregation)
+        _print_sets(rows, label)
         _print_notes(evaluation)
         for line in _gain_lines(rows):
             out.print(line)
-        if aggregation != "all" and len(rows) > 1:
-            out.print("Gains are of correlations over all pairs.")
-    _print_transfer(evaluation)
     for result in evaluation.results:
-        for section in ("choice", "advice"):
-            for role, told in (result.get(section) or {}).items():
-                name = " ".join(filter(None, (result["model"]["label"], role)))
-                out.print(f"[bold]{escape(name)}[/] {escape(told['sentence'])}")
+        for role, choice in result.get("choice", {}).items():
+            name = " ".join(filter(None, (result["model"]["label"], role)))
+            out.print(f"[bold]{escape(name)}[/] {escape(choice['sentence'])}")
     if not any(result["model"]["subjects"][0].get("form") for result in evaluation.results):
         out.print("Plain encoders have no ranks; --corpus FILE shows what rank vectors make of them.")
     for file in evaluation.files:
@@ -46,12 +42,12 @@ def print_evaluation(evaluation: Evaluation, aggregation: str) -> None:
         out.print(f"A page with all of it: rankencoder report {folder} -o report.html", soft_wrap=True)
 
 
-def _print_sets(rows: list[Row], label: str, aggregation: str) -> None:
+def _print_sets(rows: list[Row], label: str) -> None:
     yes_no = list(dict.fromkeys(name for row in rows for name in row.yes_no))
     names = list(dict.fromkeys(name for row in rows for name in row.values if name not in yes_no))
     seven = [name for name in (*SEVEN, "AVG") if name in names]
     if names:
-        console().print(f"{label}Spearman ×100 ({aggregation})")
+        console().print(f"{label}Spearman ×100")
     _print_scores(rows, seven)
     _print_scores(rows, [name for name in names if name not in seven])
     for name in yes_no:
@@ -146,53 +142,35 @@ def _gain_lines(rows: list[Row]) -> Iterator[str]:
         )
 
 
-def as_data(evaluation: Evaluation, aggregation: str) -> dict[str, Any]:
+def as_data(evaluation: Evaluation) -> dict[str, Any]:
     """Return what is printed, for programs."""
     gains = [
         {
             **{key: {"model": r.label, "similarity": r.system} for key, r in (("of", row), ("over", base))},
             **{"sets": called, **gain._asdict(), "verdict": gain.verdict},
         }
-        for row, base, called, gain in _gains(evaluation.rows(aggregation))
+        for row, base, called, gain in _gains(evaluation.rows())
     ]
-    labels = [result["model"]["label"] for result in evaluation.results]
-    sections = {
-        name: [
-            {"model": label, **result[name]}
-            for label, result in zip(labels, evaluation.results, strict=True)
-            if result.get(name)
-        ]
-        for name in ("choice", "transfer")
-    }
-    rows = evaluation.rows(aggregation)
-    sections["yes_no"] = [
+    choices = [
+        {"model": result["model"]["label"], **result["choice"]}
+        for result in evaluation.results
+        if result.get("choice")
+    ]
+    rows = evaluation.rows()
+    yes_no = [
         {"model": row.label, "similarity": row.system, "set": name, "runs": runs}
         for row in rows
         for name, runs in row.yes_no.items()
     ]
-    files = [str(file) for file in evaluation.files]
-    return {"scores": evaluation.scores(aggregation), "gains": gains, **sections, "files": files}
+    about = {"gains": gains, "choice": choices, "yes_no": yes_no}
+    return {
+        "scores": evaluation.scores(),
+        **about,
+        "files": [str(file) for file in evaluation.files],
+    }
 
 
 def _print_notes(evaluation: Evaluation) -> None:
     notes = {n for result in evaluation.results for about in result["data"].values() for n in about["notes"]}
     for note in sorted(notes):
         sys.stderr.write(f"note: {note}\n")
-
-
-def _print_transfer(evaluation: Evaluation) -> None:
-    found = [
-        (result["model"]["label"], name, system)
-        for result in evaluation.results
-        for name, system in result.get("transfer", {}).get("systems", {}).items()
-    ]
-    if not found:
-        return
-    names = list(dict.fromkeys(task for *_, system in found for task in system["tasks"]))
-    rows = []
-    for label, name, system in found:
-        cells = [f"{system['tasks'][task]['accuracy']:.2f}" for task in names]
-        average = "–" if system["AVG"] is None else f"{system['AVG']:.2f}"
-        rows.append([f"{label}, {name}", *cells, average])
-    console().print("Transfer, accuracy in %")
-    console().print(_scores_table(["vectors", *names, "AVG"], *rows), crop=False)

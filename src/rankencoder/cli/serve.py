@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
+import re
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 
 from rankencoder.backends.opening import Opening
 from rankencoder.cli.console import prepare
-from rankencoder.cli.options import HERE, Host, Index, Port, opens_models
+from rankencoder.cli.options import HERE, BatchSize, Host, Index, Port, opens_models
 from rankencoder.errors import InputError, MissingExtraError
-from rankencoder.server.server_settings import ServerSettings, read_key
-from rankencoder.training.settings_model import explain
 
 LOG = logging.getLogger(__name__)
 _NEEDED = ("fastapi", "uvicorn", "prometheus_client")
-_GRACE = 30  # seconds more than a request may take that the end waits for requests in flight
+_KEY = "RANKENCODER_API_KEY"
+_GRACE = 90  # seconds that the end waits for requests in flight
 _CPU_BATCH = 16  # a CPU gains nothing from more: they outgrow its caches, and are padded more
-_DEFAULTS = ServerSettings()
-
-
-def _setting(name: str) -> Any:
-    return typer.Option(help=ServerSettings.model_fields[name].description)
 
 
 @partial(opens_models, left_out=("batch_size",))
@@ -46,16 +41,12 @@ def serve(
     api_key_file: Annotated[
         Path | None, typer.Option(help="File with the key that clients must send (or RANKENCODER_API_KEY).")
     ] = None,
-    max_body_mb: Annotated[float, _setting("max_body_mb")] = _DEFAULTS.max_body_mb,
-    timeout: Annotated[float, _setting("timeout")] = _DEFAULTS.timeout,
-    batch_sentences: Annotated[int, _setting("batch_sentences")] = _DEFAULTS.batch_sentences,
-    batch_wait_ms: Annotated[float, _setting("batch_wait_ms")] = _DEFAULTS.batch_wait_ms,
-    max_waiting: Annotated[int, _setting("max_waiting")] = _DEFAULTS.max_waiting,
+    batch_size: BatchSize = 64,
     opening: Opening = HERE,
 ) -> None:
-    """Answer over HTTP: OpenAI-compatible embeddings, similarity, explain and search.
+    """Serve models over HTTP: OpenAI-compatible embeddings, similarity, explain and search.
 
-    Concurrent requests are encoded together. Ctrl-C or SIGTERM finishes what is in flight. Of several
+    Concurrent requests are encoded together. Ctrl-C or SIGTERM finishes the requests in flight. Of several
     models, requests choose by name; the first is the default.
 
     Examples:
@@ -73,18 +64,7 @@ def serve(
     if len(names) != len(models) or len(set(names)) < len(names):
         told = f"{len(models)} models, named {', '.join(names)}"
         raise InputError(f"{told}: give each a name of its own with `names`")
-    try:
-        settings = ServerSettings(
-            name=names[0],
-            max_body_mb=max_body_mb,
-            timeout=timeout,
-            batch_sentences=batch_sentences,
-            batch_wait_ms=batch_wait_ms,
-            max_waiting=max_waiting,
-            api_key=read_key(api_key_file),
-        )
-    except ValidationError as error:
-        raise InputError(explain(error, "`{}`")) from error
+    key = _read_key(api_key_file)
     from rankencoder import web_process
 
     for model in models:
@@ -93,7 +73,7 @@ def serve(
     from rankencoder.search.rank_index import RankIndex
     from rankencoder.server.server_app import create_app
 
-    running: Opening = {**opening, "batch_size": batch_sentences}
+    running: Opening = {**opening, "batch_size": batch_size}
     opened = {name: _open(model, running) for name, model in zip(names, models, strict=True)}
     searched = None
     for one in opened.values() if index else ():
@@ -101,12 +81,20 @@ def serve(
         with suppress(InputError):  # one that fits no model is refused below
             _ = searched.model
             break
-    app = create_app(opened, settings, index=searched)
-    if settings.api_key is None and host not in web_process.LOOPBACK:
+    app = create_app(opened, index=searched, api_key=key, batch_size=batch_size)
+    if key is None and host not in web_process.LOOPBACK:
         LOG.warning("no API key set: anyone who can reach %s can use this server", host)
     for name, one in opened.items():
         LOG.info("%s: %d dimensions; description at /openapi.json", name, one.dimension)
-    web_process.run(app, listener, grace=timeout + _GRACE)
+    web_process.run(app, listener, grace=_GRACE)
+
+
+def _read_key(file: Path | None) -> str | None:
+    """Return the API key of a file or of the environment, or None."""
+    text = os.environ.get(_KEY) if file is None else file.read_text("utf-8", errors="replace")
+    if text is not None and not re.fullmatch("[!-~]+", text.strip()):
+        raise InputError(f"{file or _KEY} holds no API key: write one word of printable ASCII into it")
+    return None if text is None else text.strip()
 
 
 def _open(model: str, opening: Opening) -> Any:

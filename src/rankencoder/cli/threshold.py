@@ -23,15 +23,17 @@ if TYPE_CHECKING:
 def threshold(
     model: Annotated[str, typer.Argument(help="A RankEncoder, a training run, any encoder, or an index.")],
     labels: Annotated[
-        Path, typer.Argument(help="Pairs with yes/no labels: of label, or .tsv, .csv, .jsonl.")
+        Path,
+        typer.Argument(help="Pairs with yes/no labels: a file of label, or .tsv, .csv, .jsonl."),
     ],
     precision: Annotated[
-        float | None, typer.Option(min=0.01, max=0.999, help="Lowest threshold with this precision (0.9).")
+        float | None,
+        typer.Option(min=0.01, max=0.999, help="Find the lowest threshold of this precision (0.9)."),
     ] = None,
     recall: Annotated[
-        float | None, typer.Option(min=0.01, max=0.999, help="Highest threshold with this recall.")
+        float | None, typer.Option(min=0.01, max=0.999, help="Find the highest threshold with this recall.")
     ] = None,
-    f1: Annotated[bool, typer.Option("--f1", help="The threshold with the highest F1.")] = False,
+    f1: Annotated[bool, typer.Option("--f1", help="Find the threshold with the highest F1.")] = False,
     curve: Annotated[Path | None, typer.Option(help="Draw precision and recall as an SVG file.")] = None,
     opening: Opening = HERE,
     as_json: Json = False,
@@ -82,7 +84,7 @@ def threshold(
 
 
 def _open(model: str, opening: Opening) -> tuple[RankEncoder | Encoder, Path | None]:
-    """Open a model, or that of an index, and say where its curve is stored."""
+    """Open a model, or the model of an index, and return where its curve is stored."""
     from rankencoder.search.index_folder import CONFIG
 
     if (Path(model) / CONFIG).exists():
@@ -114,7 +116,7 @@ def _print(
 
 def _print_failure(fitted: ThresholdCurve, wanted: str, precision: float | None) -> None:
     out = console()
-    out.print(f"no threshold has {wanted}, by these {fitted.answers} answers", markup=False)
+    out.print(f"no threshold has {wanted}, on {fitted.answers} answers", markup=False)
     if precision is None:
         return
     best = fitted.most_precise()
@@ -122,7 +124,7 @@ def _print_failure(fitted: ThresholdCurve, wanted: str, precision: float | None)
     more = fitted.more_for_precision(precision)
     if more is None:
         out.print(
-            f"more answers will hardly help: no threshold looks as precise as {precision:g}", markup=False
+            f"more answers will hardly help: no threshold seems to have precision {precision:g}", markup=False
         )
     else:
-        out.print(f"about {more} more answers may be enough: go on with `rankencoder label`", markup=False)
+        out.print(f"about {more} more answers may be enough: run `rankencoder label` again", markup=False)

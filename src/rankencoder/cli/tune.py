@@ -38,11 +38,11 @@ def tune(
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """Choose between plain cosine, ranks and powers on your own pairs, by cross-validation.
+    """Choose between plain cosine, ranks and powers on your pairs, by cross-validation.
 
     Scored pairs choose by Spearman's correlation, yes/no labels (two different scores) by average precision.
-    Plain cosine is kept unless another similarity is better by more than chance. Without scored pairs nothing
-    is chosen: there is only advice.
+    Plain cosine is kept unless another similarity beats it by more than chance. Without pairs there is only
+    advice.
 
     Examples:
     - `rankencoder tune my-encoder --dev pairs.tsv -o tuned`
@@ -79,15 +79,15 @@ def tune(
         sizes = f"{tuned.model.dimension:,} dimensions, the encoder alone has {base:,}"
         out.print(f"Written to {output}: {sizes}.", soft_wrap=True, markup=False)
     elif tuned.choice is not None:
-        out.print("Nothing was written: -o DIR writes the chosen RankEncoder.")
+        out.print("Add -o DIR to write the chosen RankEncoder.")
 
 
 def _check_output(output: Path, has_dev: bool, overwrite: bool) -> None:
-    """Refuse what could not be written, before the long work."""
+    """Check the output folder before the work."""
     from rankencoder.io.storage import check_free
 
     if not has_dev:
-        raise InputError("without --dev nothing is chosen, so there is nothing to write: leave -o out")
+        raise InputError("nothing to write without pairs: give --dev FILE, or leave -o out")
     check_free(output, overwrite=overwrite)
 
 
@@ -102,6 +102,6 @@ def _print_candidates(choice: Choice) -> None:
         rows.append((name, f"{100 * result.score:.2f}", value, interval, result.folds))
     print_table(rows, "similarity", choice.metric, "gain", "95% interval", "folds")
     console().print(
-        f"{choice.metric} ×100; the gain over plain cosine, with intervals that hold for all candidates at "
-        f"once; how many of the {choice.folds} folds chose it\n"
+        f"{choice.metric} ×100; gain over plain cosine, with simultaneous 95% intervals; folds of "
+        f"{choice.folds} that chose it\n"
     )

@@ -5,77 +5,45 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rankencoder._version import __version__
-from rankencoder.distillation.distill_summary import describe_distillation, short_name
+from rankencoder.distillation.distill_summary import describe_distillation
 from rankencoder.encoder_sources import split_prompt
-
-_CARD = """---
-library_name: sentence-transformers
-pipeline_tag: sentence-similarity
-tags:
-- sentence-transformers
-- sentence-similarity
-- rankencoder
-- distillation
----
-
-# {title}
-
-A sentence encoder that learnt the similarities of {teachers}, by distillation on unlabelled text with
-[rankencoder](https://pypi.org/project/rankencoder) {version}. It loads with sentence-transformers alone:
-
-```python
-from sentence_transformers import SentenceTransformer
-
-model = SentenceTransformer("this folder")
-vectors = model.encode(["A cat sleeps.", "A dog barks."])
-```
-
-## What was measured
-
-{figures}
-
-Agreement is with the teachers, on text that was held out; it says nothing of how good they are.
-
-## How it was made
-
-| | |
-|---|---|
-{recipe}
-"""
+from rankencoder.model_card import ModelCard, short_name
 
 
-def write_card(path: Path, record: dict[str, Any]) -> None:
+def write_card(folder: Path, record: dict[str, Any]) -> None:
     """Write the model card of a finished distillation; of the text it has name, size and digest alone."""
     config = record["config"]
-    names = [f"`{short_name(teacher['name'])}`" for teacher in record["teachers"]]
+    names = [short_name(teacher["name"]) for teacher in record["teachers"]]
     weights = config["weight"] or [1] * len(names)
     teachers = [
         f"`{short_name(teacher['name'])}`{_prompt(teacher['name'])}, weight {weight / sum(weights):.3g}"
         for teacher, weight in zip(record["teachers"], weights, strict=True)
     ]
-    student = short_name(config["student"]) or "the student"
+    student = short_name(config["student"])
     layers = f", {config['layers']} layers kept" if config["layers"] else ""
     corpus = record["corpus"]
-    name = Path(corpus["path"]).name if corpus["path"] else "sentences given in memory"
-    rows = {
-        "student": f"`{student}`{_prompt(config['student'])}{layers}",
-        "dimensions": f"{record['student']['dimension']:,}",
-        "teachers": "; ".join(teachers),
-        "text": f"{name}: {corpus['sentences']:,} sentences (SHA-256 {corpus['sha256'][:16]}…)",
-        "target": config["target"],
-        "training": f"{record['stage']['steps']:,} steps, batches of {config['batch_size']}, "
-        f"learning rate {config['learning_rate']:g}, {config['max_length']} tokens, seed {config['seed']}",
-        "vector space": "the first teacher's" if config["space"] == "teacher" else "its own",
-    }
-    text = _CARD.format(
-        title=f"{student} taught by {' and '.join(', '.join(names).rsplit(', ', 1))}",
-        teachers=" and ".join(", ".join(names).rsplit(", ", 1)),
-        version=__version__,
-        figures="\n".join(f"- {line}" for line in describe_distillation(record)),
-        recipe="\n".join(f"| {key} | {value} |" for key, value in rows.items()),
-    )
-    path.write_text(text, encoding="utf-8")
+    text = Path(corpus["path"]).name if corpus["path"] else "sentences given in memory"
+    shown = " and ".join(", ".join(names).rsplit(", ", 1))
+    ModelCard(
+        title=f"{student} taught by {shown}",
+        about=f"A sentence encoder that learnt the similarities of {shown} on unlabelled text.",
+        figures=describe_distillation(record),
+        recipe={
+            "student": f"`{student}`{_prompt(config['student'])}{layers}",
+            "dimensions": f"{record['student']['dimension']:,}",
+            "teachers": "; ".join(teachers),
+            "text": f"{text}: {corpus['sentences']:,} sentences (SHA-256 {corpus['sha256'][:16]}…)",
+            "target": config["target"],
+            "training": f"{record['stage']['steps']:,} steps, batches of {config['batch_size']}, "
+            f"learning rate {config['learning_rate']:g}, {config['max_length']} tokens, "
+            f"seed {config['seed']}",
+            "vector space": "the first teacher's" if config["space"] == "teacher" else "its own",
+        },
+        limits=["Agreement is with the teachers, on held-out text. It does not say how good they are."],
+        sources=[*dict.fromkeys([student, *names]), "the text it was trained on"],
+        bases=[config["student"]],
+        tags=["sentence-similarity", "distillation"],
+    ).write(folder)
 
 
 def _prompt(name: str) -> str:

@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from rankencoder.encoder_sources import split_prompt
-
-
-def short_name(name: str) -> str:
-    """Return a name without folders and prompt.
-
-    >>> short_name("/models/e5-small?prompt=query: "), short_name("openai:text-embedding-3-small")
-    ('e5-small', 'openai:text-embedding-3-small')
-    """
-    return Path(split_prompt(name)[0]).name
+from rankencoder.model_card import short_name
 
 
 def is_nearer(record: dict[str, Any]) -> bool:

@@ -324,7 +324,7 @@ class DistillationRun:
             shutil.rmtree(self.folder / name, ignore_errors=True)
         with new_folder(self.folder / "encoder") as new:
             model.save_pretrained(str(new), create_model_card=False)
-            write_card(new / "README.md", self.record)
+            write_card(new, self.record)
         if self.config.keep_start:
             (self.work / "start").replace(self.folder / "start")
         write_record(self.folder, self.record)

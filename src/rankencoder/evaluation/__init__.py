@@ -1,1 +1,1 @@
-"""Everything that the paper measures, on any encoder and on the user's own data."""
+"""Score encoders on STS sets and on the user's own pairs."""

@@ -1,4 +1,4 @@
-"""The similarities to choose from: plain cosine, ranks, powers of the covariance, and their blends."""
+"""Candidate similarities: plain cosine, ranks, powers of the covariance, and their blends."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""The choice of a similarity on scored pairs: what does better than plain cosine must prove it, twice.
+"""Choose a similarity on scored pairs. Whatever replaces plain cosine must beat it twice.
 
-First, by cross-validation: each fold chooses the candidate that is best on the other folds and scores it
-against plain cosine on its own pairs. The mean of these gains is an honest estimate of what choosing gains.
-Second, on all pairs, with an interval that is corrected for its being the best of many: the folds choose on
-nearly the same pairs, so cross-validation alone takes luck for a gain more often than its interval says (with
-28 candidates of equal worth and 1,000 pairs in 7% of simulations, not in 2.5%).
+1. In cross-validation: each fold chooses the best candidate on the other folds and scores it against plain
+   cosine on its own pairs. The mean gain estimates what choosing is worth on new pairs.
+2. On all pairs, with an interval corrected for picking the best of many. Folds choose on nearly the same
+   pairs, so cross-validation alone is too optimistic: with 28 equally good candidates and 1,000 pairs it
+   reports a gain in 7% of simulations instead of 2.5%.
 
-Where both 95% intervals are above 0, the best candidate on all pairs is taken; otherwise plain cosine.
+If both 95% intervals are above 0, the best candidate on all pairs is chosen; otherwise plain cosine.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from rankencoder.forms import Form
     from rankencoder.io.pairs import ScoredPair
 
-FEWEST = 30  # pairs of a set: a choice on fewer could hardly be told from chance
+FEWEST = 30  # pairs of a set; a choice on fewer is hardly better than chance
 FEWEST_FOLDS, FOLDS = 3, 10
 _PER_FOLD = 50  # pairs of a set in a fold, where there are enough: correlations of fewer are mostly noise
-_FEWEST_GROUPS = 5  # a bootstrap over fewer says nothing
+_FEWEST_GROUPS = 5  # for a bootstrap
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result(Candidate):
-    """A candidate, and how it does on all pairs.
+    """A candidate with its score on all pairs.
 
     :param score: The mean over the sets, each by its own metric.
     :param gain: Over plain cosine, with a 95% interval that holds for all candidates at once.
@@ -54,15 +54,15 @@ class Result(Candidate):
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen, and why.
+    """The chosen similarity, with the evidence.
 
-    :param chosen: Plain cosine where nothing is proved better.
+    :param chosen: Plain cosine unless another is proved better.
     :param results: All candidates, plain cosine first.
-    :param gain: What choosing gains over plain cosine on pairs that had no part in it, with 95% interval.
-    :param metric: What the scores are: "Spearman", "average precision", or the mean of both.
+    :param gain: Gain over plain cosine on held-out pairs, with its 95% interval.
+    :param metric: "Spearman", "average precision", or the mean of both.
     :param kind: Of the pairs: "scored", "yes/no", or both.
-    :param pairs: How many pairs each set has.
-    :param groups: How many groups of pairs hang together by shared sentences (see :func:`group_pairs`).
+    :param pairs: Number of pairs of each set.
+    :param groups: Number of groups of pairs that share sentences (see :func:`group_pairs`).
     """
 
     chosen: Result
@@ -76,12 +76,12 @@ class Choice:
 
     @property
     def cosine(self) -> Result:
-        """How plain cosine does."""
+        """Plain cosine."""
         return self.results[0]
 
     @property
     def best(self) -> Result:
-        """What does best on all pairs, be it by luck."""
+        """The candidate with the highest score on all pairs, perhaps by chance."""
         return max(self.results, key=lambda result: result.score)
 
     def to_dict(self) -> dict[str, Any]:
@@ -95,34 +95,23 @@ class Choice:
         }
 
     def sentence(self) -> str:
-        """Say in words what was chosen and what it is worth; scores ×100, as the field prints them."""
+        """Say which similarity to use, and why; scores are ×100."""
         best, number = self.best, sum(self.pairs.values())
-        where = f"these {number:,} {self.kind} pairs"
+        where = f"on {number:,} {self.kind} pairs"
         if self.groups <= number / 2:
             where += f" (in {self.groups:,} groups that share a sentence)"
-        name = best.name[:1].upper() + best.name[1:]
-        cosine = f"{100 * self.cosine.score:.1f}"
-        scores = (
-            f"{self.metric} {100 * best.score:.1f} against {cosine}, a gain of {_points(best.gain)}, "
-            f"corrected for its being the best of {len(self.results) - 1})"
-        )
-        proof = (
-            f"Chosen anew in each of {self.folds} folds and scored on pairs that had no part in the choice, "
-            f"the gain is {_points(self.gain)})"
-        )
+        cosine, score = (f"{100 * one.score:.1f}" for one in (self.cosine, best))
         if not self.chosen.is_cosine:
             return (
-                f"{name} does better than plain cosine on {where}: {scores}. {proof}; {best.folds} of the "
-                f"{self.folds} folds chose this very candidate. Data unlike these pairs may tell otherwise."
+                f"Use {best.name} in place of plain cosine: {self.metric} {score} against {cosine} {where}; "
+                f"on held-out pairs the gain is {_points(self.gain)}."
             )
+        kept = f"Keep plain cosine: {self.metric} {cosine} {where}"
         if best.is_cosine:
-            return (
-                f"Nothing beats plain cosine on {where}: its {self.metric} of {cosine} is the best. {proof}."
-            )
-        return (
-            f"Nothing beats plain cosine on {where} by more than chance. {name} looks best: {scores}. "
-            f"{proof}. As not both intervals are above 0, this may be luck, and plain cosine is kept."
-        )
+            return f"{kept} is the best of {len(self.results)} similarities."
+        doubtful = self.gain if self.gain.low <= 0 else best.gain
+        name = best.name[:1].upper() + best.name[1:]
+        return f"{kept}. {name} has {score}, but its gain may be chance: {_points(doubtful)}."
 
 
 def choose_similarity(
@@ -136,7 +125,7 @@ def choose_similarity(
 ) -> Choice:
     """Choose the similarity of an encoder, with its present form and rank weight, on sets of scored pairs.
 
-    :param weights: How many pairs each pair of all sets stands for.
+    :param weights: Weight of each pair, over all sets.
     """
     check_pairs(sets)
     candidates = candidates_for(form, rank_weight)
@@ -145,15 +134,15 @@ def choose_similarity(
 
 
 def check_pairs(sets: Mapping[str, Sequence[ScoredPair]]) -> None:
-    """Refuse pairs that nothing can be chosen by."""
+    """Refuse sets that are too small, or whose scores are all equal."""
     for name, pairs in sets.items():
         if len(pairs) < FEWEST:
             raise InputError(
-                f"{name}: {len(pairs)} scored pair(s) are too few to choose by; at least {FEWEST} are "
-                "needed, some hundreds are better"
+                f"{name}: {len(pairs)} scored pairs are too few to choose a similarity: give at least "
+                f"{FEWEST}, better some hundreds"
             )
         if len({pair.score for pair in pairs}) == 1:
-            raise InputError(f"{name}: all scores are {pairs[0].score:g}, so nothing can correlate with them")
+            raise InputError(f"{name}: all scores are {pairs[0].score:g}: a choice needs different ones")
 
 
 def choose(
@@ -166,8 +155,8 @@ def choose(
 
     Sets of scored pairs are scored by Spearman's correlation, those of yes/no labels by average precision.
 
-    :param similarities: What each candidate says of the pairs of all sets, ``[candidates, pairs]``.
-    :param weights: How many pairs each pair of all sets stands for.
+    :param similarities: Of the pairs of all sets, ``[candidates, pairs]``.
+    :param weights: Weight of each pair, over all sets.
     """
     pairs = [pair for some in sets.values() for pair in some]
     sizes = [len(some) for some in sets.values()]
@@ -197,7 +186,7 @@ def choose(
 
 @dataclass(frozen=True)
 class Judged:
-    """Scored pairs, what each candidate says of them (``[candidates, pairs]``), their sets, and groups.
+    """Scored pairs with each candidate's similarities (``[candidates, pairs]``), their sets and groups.
 
     :param metrics: What each set is scored by, as all of its pairs decide: those of a fold might not.
     :param weights: How many pairs each stands for, which counts where labels are yes/no; None for one each.
@@ -211,7 +200,7 @@ class Judged:
     weights: np.ndarray | None = None
 
     def part(self, pairs: np.ndarray, candidates: list[int]) -> Judged:
-        """Return some pairs, and what some candidates say of them."""
+        """Return some pairs with the similarities of some candidates."""
         similarities = self.similarities[candidates][:, pairs]
         weights = None if self.weights is None else self.weights[pairs]
         of_pairs = (self.sets[pairs], self.groups[pairs], self.metrics, weights)
@@ -239,10 +228,10 @@ class Judged:
 
 
 def group_pairs(pairs: Sequence[ScoredPair]) -> np.ndarray:
-    """Return the group of each pair: folds and resampling never part a group, its pairs are not independent.
+    """Return the group of each pair. Pairs of a group are not independent: folds and resamples keep it whole.
 
-    Pairs that hang together by shared sentences are one group. Where that would be most of them, pairs that
-    share their more frequent sentence are: a query, say. Then some sentences are in several folds.
+    Pairs connected by shared sentences form a group. If that puts most pairs into one, pairs that share
+    their more frequent sentence (a query, say) form a group, and some sentences are in several folds.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -258,7 +247,7 @@ def group_pairs(pairs: Sequence[ScoredPair]) -> np.ndarray:
         frequent = np.where(seen[ends[:, 0]] >= seen[ends[:, 1]], ends[:, 0], ends[:, 1])
         _, groups, sizes = np.unique(frequent, return_inverse=True, return_counts=True)
     if len(sizes) < _FEWEST_GROUPS:
-        message = f"too few different sentences: all pairs share one of {len(sizes)}; add pairs of others"
+        message = f"too few different sentences: all pairs share one of {len(sizes)}; add other pairs"
         raise InputError(message)
     return np.asarray(groups)
 
@@ -329,10 +318,10 @@ def _expansion(number: int) -> float:
 
 
 def _points(gain: Interval) -> str:
-    """Print a gain in points, the bracket left open.
+    """Print a gain in points.
 
     >>> _points(Interval(0.0312, -0.002, 0.064))
-    '+3.1 points (95% interval −0.2 to +6.4'
+    '+3.1 points (95% interval −0.2 to +6.4)'
     """
     value, low, high = (f"{100 * number:+.1f}".replace("-", "−") for number in gain)
-    return f"{value} points (95% interval {low} to {high}"
+    return f"{value} points (95% interval {low} to {high})"

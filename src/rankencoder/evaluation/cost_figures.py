@@ -1,4 +1,4 @@
-"""What rank vectors cost: time for the reference corpus, time and bytes for each sentence."""
+"""Time and memory of an encoder and of its rank part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`evaluate`: everything that the paper measures, for any number of models side by side."""
+"""`evaluate`: score encoders on STS sets and on your own pairs, side by side."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from rankencoder.errors import InputError, find_name, nearest
 from rankencoder.evaluation.result_rows import Row, rows
 from rankencoder.evaluation.results import Result, make_result, write_result
 from rankencoder.evaluation.sts_data import DEV, SEVEN, MissingDataError, PairSet, read_pair_set, read_sts
-from rankencoder.evaluation.sts_figures import AGGREGATIONS
 from rankencoder.evaluation.subjects import open_subjects
-from rankencoder.evaluation.transfer_data import TRANSFER_TASKS, read_transfer_task
 from rankencoder.io.storage import cache_root, data_folder
 from rankencoder.reference import SIZE
 
@@ -26,40 +24,26 @@ if TYPE_CHECKING:
     from rankencoder.backends.opening import Opening
     from rankencoder.evaluation.subjects import Source
 
-# what is measured by default; "transfer" takes longer
-SECTIONS = (
-    "sts",
-    "space",
-    "similar-pairs",
-    "neighbours",
-    "curves",
-    "choice",
-    "advice",
-    "changed",
-    "map",
-    "cost",
-)
+SECTIONS = ("sts", "choice", "cost")
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The results of one or several models, as they are stored, and the files if they are."""
+    """Results of one or several models, and the files they were written to."""
 
     results: list[Result]
     files: list[Path] = field(default_factory=list)
 
-    def rows(self, aggregation: str = "all") -> list[Row]:
+    def rows(self) -> list[Row]:
         """Return a row of scores for each similarity of each model; runs that differ in seeds as one row."""
-        return rows(self.results, check_aggregation(aggregation))
+        return rows(self.results)
 
-    def scores(self, aggregation: str = "all") -> dict[str, dict[str, float]]:
+    def scores(self) -> dict[str, dict[str, float]]:
         """Return Spearman's correlation ×100 of each model's similarities, by set.
 
         Sets with yes/no labels, of two different scores, have average precision ×100 in its place.
-
-        :param aggregation: Of sub-sets: "all" (over all pairs, the field's convention), "mean" or "wmean".
         """
-        found = self.rows(aggregation)
+        found = self.rows()
         return {f"{row.label}, {row.system}": {s: row.mean(s) for s in row.values} for row in found}
 
 
@@ -72,25 +56,23 @@ def evaluate(
     corpus: Any = None,
     size: int = SIZE,
     output: str | Path | None = None,
-    projection: str = "pca",
     cache: str | Path | bool = True,
     progress: bool | None = None,
     **opening: Unpack[Opening],
 ) -> Evaluation:
-    r"""Measure encoders as the field does, and what rank vectors make of them.
+    r"""Score encoders as the field does: by cosine and, with a reference corpus, by ranks and their blend.
 
     :param models: One or several: a RankEncoder or its folder, the folder of a training run (E1 and E2), or
         an encoder (a SentenceTransformer, its folder or hub name, or a callable).
-    :param data: A folder of STS and transfer data in SentEval's layout, or of plain files of scored pairs; by
-        default the data that was fetched.
-    :param dev: Your own pairs, scored or labelled yes/no: ``.tsv``, ``.csv`` or ``.jsonl`` files. They are
-        scored like the other sets, and the advice rests on them in place of STS-B dev.
-    :param tasks: Of "sts", "space", "similar-pairs", "neighbours", "curves", "choice", "advice",
-        "changed", "map", "cost", "transfer", "all", or single sets and tasks such as "STS12" or "TREC".
+    :param data: A folder of STS sets, in SentEval's layout or as plain files of scored pairs; by default the
+        data that was fetched.
+    :param dev: Your own pairs, scored or labelled yes/no: ``.tsv``, ``.csv`` or ``.jsonl`` files. The
+        similarity is chosen on them in place of STS-B dev.
+    :param tasks: Of "sts", "choice" (the similarity that `tune` would choose), "cost" (time and memory), or
+        single sets such as "STS12".
     :param corpus: Where the reference corpus of a plain encoder is drawn from.
     :param size: Sentences of that reference corpus.
     :param output: A folder for the results, one JSON file a model.
-    :param projection: Of the map: "pca" or "tsne".
     :param cache: Whether, or in which folder, vectors are kept for the next time.
     :param progress: Show progress; by default on a terminal.
     :param opening: How to run a model that is loaded by name, as for `open_model`.
@@ -103,11 +85,9 @@ def evaluate(
     >>> evaluation.scores()
     {'letters, cosine': {'pairs': 100.0}}
     """
-    from rankencoder.evaluation.measurement import Measurement
-    from rankencoder.evaluation.space_figures import PROJECTIONS
+    from rankencoder.evaluation.measurement import measure
 
-    sections, set_names, transfer = _asked([tasks] if isinstance(tasks, str) else tasks)
-    projection = _known(projection, PROJECTIONS, "projection")
+    sections, set_names = _asked([tasks] if isinstance(tasks, str) else tasks)
     watched = sys.stderr.isatty() if progress is None else progress
     given = [models] if isinstance(models, (str, Path)) or not isinstance(models, Sequence) else list(models)
     if not given:
@@ -115,24 +95,18 @@ def evaluate(
     for source in given:
         check_model(source)
     own = _own_sets([dev] if isinstance(dev, (str, Path)) else list(dev))
-    if own and not sections:
-        sections = ["sts"]
     fetched = data_folder() / "senteval"
     public = data or (fetched if fetched.is_dir() else None)
-    if public is None and (not own or set_names or transfer):
+    if public is None and (not own or set_names):
         raise MissingDataError("there is no evaluation data, and no `dev` pairs of your own")
-    sets = [*(read_sts(public, set_names or (*SEVEN, *DEV)) if public else ()), *own] if sections else []
-    tasks_read = [read_transfer_task(public, name) for name in transfer] if public else []
+    sets = [*(read_sts(public, set_names or (*SEVEN, *DEV)) if public else ()), *own]
     if output is not None:
-        Path(output).mkdir(parents=True, exist_ok=True)  # what cannot be written is told of before the work
+        Path(output).mkdir(parents=True, exist_ok=True)  # fail before the work
     kept = cache_root("vectors") if cache is True else Path(cache) if cache else None
     results, paths = [], []
     for source in given:
         model = open_subjects(source, corpus=corpus, size=size, cache=kept, progress=watched, **opening)
-        measurement = Measurement(model, sets, own, projection, watched)
-        found = measurement.take(sections)
-        if tasks_read:
-            found["transfer"] = measurement.transfer(tasks_read)
+        found = measure(model, sets, own, sections, progress=watched)
         results.append(make_result(model, sets, found))
         if output is not None:
             paths.append(write_result(Path(output), results[-1]))
@@ -150,22 +124,10 @@ def _own_sets(files: Sequence[str | Path]) -> list[PairSet]:
     return named
 
 
-def _asked(tasks: Iterable[str]) -> tuple[list[str], list[str], list[str]]:
-    """Return the sections, the sets and the transfer tasks that are asked for."""
-    names = (*SECTIONS, "transfer", "all", *SEVEN, *DEV, *TRANSFER_TASKS)
-    asked = {_known(task, names, "task") for task in tasks}
-    if "all" in asked:
-        asked |= {*SECTIONS, "transfer"}
-    sets = [name for name in (*SEVEN, *DEV) if name in asked]
-    if sets:
-        asked.add("sts")
-    transfer = [name for name in TRANSFER_TASKS if name in asked or "transfer" in asked]
-    return [name for name in SECTIONS if name in asked], sets, transfer
-
-
-def check_aggregation(name: str) -> str:
-    """Return the name of an aggregation of sub-sets."""
-    return _known(name, AGGREGATIONS, "aggregation")
+def _asked(tasks: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the sections and the sets that are asked for."""
+    asked = {_known(task, (*SECTIONS, *SEVEN, *DEV), "task") for task in tasks}
+    return [name for name in SECTIONS if name in asked], [name for name in (*SEVEN, *DEV) if name in asked]
 
 
 def _known(name: str, names: Sequence[str], what: str) -> str:

@@ -1,6 +1,6 @@
-"""A little similarity test without labels: the two halves of a sentence belong together, others do not.
+"""Compare similarities without labels: the two halves of a sentence belong together, halves of others do not.
 
-Which similarity knows that best says something about which to use; how much, `benchmarks/when.py` measures.
+`benchmarks/when.py` measures how well that predicts the best similarity.
 """
 
 from __future__ import annotations
@@ -21,26 +21,18 @@ if TYPE_CHECKING:
     from rankencoder.encoders import Encoder
 
 SENTENCES = 2_000
-WORDS = 8  # the fewest of a sentence that is halved
-POWERS = (0.0, -0.125, -0.25, -0.375, -0.5)  # centred, that may be advised in place of the plain cosine
-HARDLY = 2.0  # points by which a power must know halves better than the cosine to be worth having
-# share of the variance in the first ten directions below which powers did harm more often than good: with 26
-# encoders of three families, in `results/README.md`
+WORDS = 8  # of a sentence that is halved, at least
+POWERS = (0.0, -0.125, -0.25, -0.375, -0.5)  # centred; alternatives to plain cosine
+HARDLY = 2.0  # points by which a power must beat cosine
+# share of the variance in the first ten directions below which powers did more harm than good, with 26
+# encoders of three families (`results/README.md`)
 LEAST_SHARE = 0.23
-LOOKED_AT = 4_000  # reference vectors: hubness grows with their number, so like goes with like
-
-# a test compares it with results/when.json
-_MEASURED = (
-    "Over 89 encoders of 19 families, each with a threshold fitted on the other families, this advice gained "
-    "1.8 points of the average over seven STS sets (0.6 to 3.5), and made 3 worse by more than half a point, "
-    "by 0.7 at worst; what it looks at was decided by looking at these encoders. Ranks alone were worse than "
-    "plain cosine with 86 of them."
-)
+LOOKED_AT = 4_000  # reference vectors; hubness grows with their number
 
 
 @dataclass(frozen=True)
 class Halves:
-    """How well cosine and centred powers know which halves belong together (Spearman's correlation, ×100)."""
+    """Spearman's correlation ×100 of cosine and of centred powers with which halves belong together."""
 
     sentences: int
     cosine: float
@@ -49,13 +41,13 @@ class Halves:
 
     @property
     def power(self) -> float | None:
-        """The centred power to try, or None: the plain cosine is as good, or safer."""
+        """The centred power to try; None where plain cosine is as good or safer."""
         best = max(self.powers, key=lambda power: self.powers[power])
         return best if self.is_clear and self.first_ten_share > LEAST_SHARE else None
 
     @property
     def is_clear(self) -> bool:
-        """Whether a power knows halves clearly better than the cosine."""
+        """Whether a power is clearly better than cosine."""
         return max(self.powers.values()) - self.cosine > HARDLY
 
     def to_dict(self) -> dict[str, Any]:
@@ -94,7 +86,7 @@ def related_pairs(vectors: torch.Tensor, related: Sequence[float]) -> tuple[Pair
 
 
 def score_half_matching(encoder: Encoder, sentences: Sequence[str], reference: torch.Tensor) -> Halves | None:
-    """Measure how well cosine and powers know halves of sentences; None if too few can be halved."""
+    """Score cosine and powers on halves of sentences; None if too few can be halved."""
     halves = halved(sentences)
     if len(halves) < SENTENCES // 10:
         return None
@@ -119,33 +111,16 @@ def evenly(vectors: torch.Tensor, number: int) -> torch.Tensor:
     return vectors[(torch.arange(number, device=vectors.device) * len(vectors)) // number]
 
 
-def half_advice(halves: Halves | None) -> str:
-    """Say what the halves speak for."""
+def describe_halves(halves: Halves | None) -> str:
+    """Say which similarity to use without labels."""
     if halves is None:
         return (
-            f"Too few reference sentences have {WORDS} words, or their halves cannot be encoded, to say "
-            "anything without labels: plain cosine."
+            f"Keep plain cosine: too few sentences have {WORDS} words to compare similarities without labels."
         )
-    best = max(halves.powers.values())
-    told = (
-        f"Which halves of {halves.sentences:,} sentences belong together is known with a correlation of "
-        f"{halves.cosine:.1f} by plain cosine and of {best:.1f} by the best centred power"
-    )
-    if not halves.is_clear:
-        return f"{told}, which is no clear gain: it speaks for plain cosine."
     if halves.power is None:
-        return (
-            f"{told}. But the first ten directions hold {halves.first_ten_share:.1%} of the variance, and "
-            f"below {LEAST_SHARE:.0%} powers have mostly done harm: plain cosine."
-        )
+        return "Keep plain cosine: without labels, nothing speaks for another similarity."
     power = f"{halves.power:g}".replace("-", "−")
-    return f"{told}: it speaks for centred power {power} (the linear form, rank weight 1)."
-
-
-def advise(halves: Halves | None) -> str:
-    """Say which similarity to use, as far as can be said without labels, and how well such advice does."""
-    told = (
-        f"{half_advice(halves)} Nothing was chosen, for without labels nothing can be proved: some hundreds "
-        "of scored pairs would decide it."
+    return (
+        f"Try centred power {power}: it matches the two halves of your sentences better than cosine does. "
+        "Without labels that is a hint, not a proof."
     )
-    return told if halves is None else f"{told} {_MEASURED}"

@@ -1,7 +1,6 @@
-"""What a set of pairs is scored by: Spearman's correlation, or average precision where labels are yes/no.
+"""The metric of a set of pairs: Spearman's correlation, or average precision for yes/no labels.
 
-A similarity that puts every yes above every no has a Spearman of 0.87 at most, for it must order pairs that
-people did not; its average precision is 1.
+On yes/no labels a perfect similarity has a Spearman of 0.87 at most, and an average precision of 1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Similarities of many pairs, each sentence being looked at once."""
+"""Similarities of many pairs; each distinct sentence is encoded once."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class Row:
         return mean_gain(gains, same_runs=self.seeds == base.seeds) if gains else None
 
 
-def rows(results: Sequence[Result], aggregation: str = "all") -> list[Row]:
+def rows(results: Sequence[Result]) -> list[Row]:
     """Return the scores of all systems, with runs of one configuration as one row."""
     found = []
     for label, members in grouped(results).items():
@@ -76,9 +76,9 @@ def rows(results: Sequence[Result], aggregation: str = "all") -> list[Row]:
         for name, system in first["sts"].items():
             same = [member["sts"][name] for member in members if name in member["sts"]]
             shared = [s for s in system["scores"] if all(s in other["scores"] for other in same)]
-            values = {s: [other["scores"][s][aggregation] for other in same] for s in shared}
-            if all(other["AVG"][aggregation] is not None for other in same):
-                values["AVG"] = [other["AVG"][aggregation] for other in same]
+            values = {s: [other["scores"][s]["all"] for other in same] for s in shared}
+            if all(other["AVG"]["all"] is not None for other in same):
+                values["AVG"] = [other["AVG"]["all"] for other in same]
             similarities = {s: np.array([other["similarities"][s] for other in same]) for s in shared}
             golds = {s: np.array(first["data"][s]["gold"]) for s in shared}
             yes_no = {

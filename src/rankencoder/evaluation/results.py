@@ -1,4 +1,4 @@
-"""Results on disk: one JSON file a model, with all that is needed to compare and to trace it."""
+"""Results on disk: one JSON file per model, with everything needed to compare and trace it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from rankencoder.errors import InputError
-from rankencoder.evaluation.sts_figures import AGGREGATIONS, average
-from rankencoder.evaluation.transfer_data import TRANSFER_TASKS
+from rankencoder.evaluation.sts_figures import average
 from rankencoder.fingerprints import digest
 from rankencoder.io.files import file_name
 from rankencoder.io.storage import new_file, read_json
@@ -95,33 +92,19 @@ def write_result(folder: Path, result: Result) -> Path:
 def add_result(earlier: Result, later: Result) -> Result:
     """Return a later result with what an earlier one of the same model has beyond it.
 
-    Sets and transfer tasks that are not new stay; every other section is replaced as a whole.
+    Sets that are not new stay; every other section is replaced as a whole.
     """
     later = copy.deepcopy(later)
     result = {**earlier, **later}
-    for section in ("data", "made", "space", "similar-pairs"):  # by set or section
+    for section in ("data", "made"):  # by set or section
         if section in result:
             result[section] = {**earlier.get(section, {}), **later.get(section, {})}
     if "sts" in earlier and "sts" in later:
         for name, system in later["sts"].items():
             for part in ("scores", "similarities"):
                 system[part] = {**earlier["sts"].get(name, {}).get(part, {}), **system[part]}
-            system["AVG"] = {how: average(system["scores"], how) for how in AGGREGATIONS}
-    if "transfer" in earlier and "transfer" in later:
-        before, after = earlier["transfer"], later["transfer"]
-        after["data"] = {**before["data"], **after["data"]}
-        for name, system in after["systems"].items():
-            tasks = {**before["systems"].get(name, {}).get("tasks", {}), **system["tasks"]}
-            after["systems"][name] = with_transfer_average(tasks)
+            system["AVG"] = {"all": average(system["scores"])}
     return result
-
-
-def with_transfer_average(tasks: dict[str, Any]) -> dict[str, Any]:
-    """Return the results of transfer tasks in the order of the field's tables, with their mean accuracy."""
-    ordered = {name: tasks[name] for name in TRANSFER_TASKS if name in tasks}
-    accuracies = [task["accuracy"] for task in ordered.values()]
-    whole = len(ordered) == len(TRANSFER_TASKS)
-    return {"tasks": ordered, "AVG": float(np.mean(accuracies)) if whole else None}
 
 
 def read_results(paths: Iterable[str | Path]) -> list[Result]:
@@ -136,7 +119,7 @@ def read_results(paths: Iterable[str | Path]) -> list[Result]:
             raise InputError(f"no such file or folder: {path}")
     found = [read_result(file) for file in files]
     if not found:
-        raise InputError("there are no results: evaluate a model first")
+        raise InputError("no results: evaluate a model first")
     return found
 
 
@@ -150,5 +133,5 @@ def read_result(file: Path) -> Result:
     """Read one result."""
     result = read_json(file)
     if result.get("format") != FORMAT:
-        raise InputError(f"{file} is no result of an evaluation (format {result.get('format')!r})")
+        raise InputError(f"{file} is not a result of an evaluation (format {result.get('format')!r})")
     return result

@@ -1,9 +1,9 @@
-"""The numbers of evaluation: correlations with their uncertainty, and what a set of vectors looks like."""
+"""Correlations, differences between them with bootstrap intervals, and the spread of vectors."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     import torch
 
 ROUNDS = 1000  # of a bootstrap
-_CHUNK = 2**22  # numbers at a time: some tens of MiB of scratch memory
-RESAMPLED = 2**19  # the same for resamples, of which a dozen arrays are alive at a time
+RESAMPLED = 2**19  # values at a time: a dozen such arrays are alive at once
 
 
 class Interval(NamedTuple):
@@ -146,44 +145,6 @@ def mean_interval(values: np.ndarray) -> Interval:
     return Interval.of(float(values.mean()), means)
 
 
-def alignment(a: torch.Tensor, b: torch.Tensor) -> float:
-    """Return the mean squared distance of paired unit vectors (Wang and Isola, α = 2); lower is better."""
-    return float((a.double() - b.double()).square().sum(dim=1).mean())
-
-
-def uniformity(vectors: torch.Tensor) -> float:
-    """Return log mean exp(−2‖x−y‖²) over all pairs of unit vectors (Wang and Isola, t = 2); lower is better.
-
-    >>> import torch
-    >>> round(uniformity(torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])), 7)
-    -4.396349
-    """
-    total, number = 0.0, len(vectors)
-    for start, cosines in _similarities(vectors):
-        weights = (4 * cosines.double() - 4).exp()
-        later = weights.triu(diagonal=start + 1)  # each pair once: those after the row's own place
-        total += float(later.sum())
-    return float(np.log(total / (number * (number - 1) / 2)))
-
-
-def hubness(vectors: torch.Tensor, k: int = 10) -> float:
-    """Return the skewness of how often a vector is among the k nearest of the others (Radovanović et al.).
-
-    0 where all are so equally often; large where a few vectors, the hubs, are near to everything.
-    """
-    import torch
-    from scipy.stats import skew
-
-    occurrences = torch.zeros(len(vectors), dtype=torch.int64)
-    k = min(k, len(vectors) - 1)
-    for start, cosines in _similarities(vectors):
-        rows = torch.arange(len(cosines))
-        cosines[rows, rows + start] = -2
-        near = cosines.topk(k, dim=1).indices.flatten().cpu()
-        occurrences += torch.bincount(near, minlength=len(vectors))
-    return float(skew(occurrences.numpy()))
-
-
 class Spread(NamedTuple):
     """How the variance of a set of vectors spreads over directions."""
 
@@ -207,10 +168,3 @@ def spread(vectors: torch.Tensor) -> Spread:
     positive = shares[shares > 0]
     entropy = -(positive * np.log(positive)).sum()
     return Spread(float(np.exp(entropy)), float(shares[0]), float(shares[:10].sum()), float(mean.norm()))
-
-
-def _similarities(vectors: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
-    """Yield the inner products of some rows with all, and the number of the first of them."""
-    step = max(1, _CHUNK // len(vectors))
-    for start in range(0, len(vectors), step):
-        yield start, vectors[start : start + step] @ vectors.T

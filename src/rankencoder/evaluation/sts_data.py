@@ -102,12 +102,6 @@ class PairSet:
         return metric_for(self.gold)
 
     @property
-    def scaled(self) -> np.ndarray:
-        """The scores of all pairs, from 0 to 1."""
-        low, high = self.scale
-        return np.asarray((self.gold - low) / (high - low))
-
-    @property
     def sentences(self) -> list[str]:
         """The distinct sentences, sorted."""
         return sorted({text for pair in self.pairs for text in pair[:2]})

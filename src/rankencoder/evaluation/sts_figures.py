@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rankencoder.evaluation.sts_data import PairSet
     from rankencoder.evaluation.subjects import Model
 
-AGGREGATIONS = ("all", "mean", "wmean")
 DIGITS = 6  # of a stored similarity
 
 
@@ -33,38 +32,33 @@ def score_sts(model: Model, sets: Sequence[PairSet], *, progress: bool = False) 
                 system["scores"][pair_set.name] = aggregate(pair_set, similarities)
                 system["similarities"][pair_set.name] = similarities.round(DIGITS).tolist()
     for system in systems.values():
-        system["AVG"] = {how: average(system["scores"], how) for how in AGGREGATIONS}
+        system["AVG"] = {"all": average(system["scores"])}
     return systems
 
 
 def aggregate(pair_set: PairSet, similarities: np.ndarray) -> dict[str, Any]:
     """Return the score ×100 of a set with sub-sets: Spearman's correlation, or average precision of labels.
 
-    "all" is one correlation over all pairs, as the field reports it; "mean" the mean of the sub-sets'
-    correlations; "wmean" the same, weighted by their numbers of pairs. Yes/no labels have more figures.
+    "all" is one correlation over all pairs, as the field reports it. Yes/no labels have more figures.
     """
     gold, metric = pair_set.gold, pair_set.metric
     subsets: dict[str, float] = {}
-    sizes, start = [], 0
+    start = 0
     for name, pairs in pair_set.subsets.items():
         rows = slice(start, start := start + len(pairs))
         where = pair_set.name if len(pair_set.subsets) == 1 else f"{pair_set.name}, {name}"
         with located(where):
             subsets[name] = 100 * metric.score(gold[rows], similarities[rows])
-        sizes.append(len(pairs))
-    values = list(subsets.values())
     more = {"yes_no": yes_no_figures(gold, similarities)} if metric is YES_NO else {}
     return {
         "all": 100 * metric.score(gold, similarities),
-        "mean": float(np.mean(values)),
-        "wmean": float(np.average(values, weights=sizes)),
         "subsets": subsets,
         **more,
     }
 
 
-def average(scores: dict[str, dict[str, Any]], how: str = "all") -> float | None:
+def average(scores: dict[str, dict[str, Any]]) -> float | None:
     """Return the mean over the seven sets, each rounded as in the field's tables; None if one is missing."""
     if not all(name in scores for name in SEVEN):
         return None
-    return float(np.mean([round(scores[name][how], 2) for name in SEVEN]))
+    return float(np.mean([round(scores[name]["all"], 2) for name in SEVEN]))

@@ -1,4 +1,4 @@
-"""What is evaluated: an encoder, a RankEncoder or a training run, and the similarities that it offers."""
+"""Models to evaluate: encoders, RankEncoders and training runs, with their similarities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An encoder that keeps its vectors: no sentence is encoded twice, not even by the next evaluation."""
+"""Cache vectors on disk, so that no sentence is encoded twice, not even by the next evaluation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PART = 4096  # sentences that are encoded and stored at a time
 
 
 class CachedEncoder(Encoder):
-    """An encoder whose vectors are kept on disk: in a folder, or without one until it is done with."""
+    """An encoder that caches its vectors in a folder; without one, in a temporary folder."""
 
     def __init__(self, encoder: Encoder, folder: Path | None) -> None:
         self.__dict__.update(vars(encoder))
@@ -48,7 +48,7 @@ class CachedEncoder(Encoder):
         return self._fingerprint
 
     def raw(self, sentences: Sequence[str], *, progress: bool = False) -> torch.Tensor:
-        """Return the vectors of sentences, encoding those that never were."""
+        """Return the vectors of sentences; encode those that are not cached."""
         import torch
 
         if not sentences:
@@ -69,5 +69,5 @@ class CachedEncoder(Encoder):
         return torch.from_numpy(stacked).to(self.device)
 
     def encode_now(self, sentences: Sequence[str]) -> torch.Tensor:
-        """Return the vectors of sentences as if none were stored, to see how long that takes."""
+        """Encode sentences without the cache, to time it."""
         return self._encoder.raw(sentences)

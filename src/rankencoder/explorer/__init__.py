@@ -1,4 +1,4 @@
-"""A web page that shows what rank vectors do: compare sentences, look at maps, search."""
+"""A web page to compare sentences, look at maps, search and label."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the first tab says: two or three sentences by cosine, by ranks and by the blend of both."""
+"""Compare two or three sentences by cosine, by ranks and by their blend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page: tabs in one Gradio app, which loads nothing from elsewhere and reports to nobody."""
+"""The page: one Gradio app that loads nothing from elsewhere and sends no telemetry."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from starlette.responses import PlainTextResponse
 from rankencoder.explorer import compare_tab, label_tab, search_tab
 from rankencoder.explorer.explorer_state import ExplorerState
 from rankencoder.explorer.layout import read, render
+from rankencoder.explorer.space_maps import neighbor_map
 
 _FONT = ["system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "Noto Sans", "Liberation Sans", "sans-serif"]
 _MONO = ["ui-monospace", "Menlo", "Consolas", "Liberation Mono", "monospace"]
@@ -76,13 +77,13 @@ def _page(state: ExplorerState) -> gr.Blocks:
 
 
 def _build_maps(state: ExplorerState) -> None:
-    """Lay out the second tab; its script asks for the maps when it is first looked at."""
+    """Lay out the tab; its script asks for the maps when it is first opened."""
 
-    def map_data(_: Any = None) -> dict[str, Any]:
-        return state.maps
+    def map_data(kind: Any = None) -> dict[str, Any]:
+        return state.maps("PCA" if kind == "PCA" else neighbor_map())
 
     gr.HTML(
-        html_template=read("maps.html"),
+        html_template=read("maps.html").replace("NEIGHBOR_MAP", neighbor_map()),
         js_on_load=read("maps.js"),
         server_functions=[map_data],
         elem_id="maps",

@@ -1,9 +1,9 @@
-"""What the page is about: a RankEncoder, an index perhaps, and what was computed of them so far."""
+"""State of the page: a RankEncoder, perhaps an index, and cached results."""
 
 from __future__ import annotations
 
 import threading
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from rankencoder.explain import Described
@@ -26,16 +26,19 @@ class ExplorerState:
     ) -> None:
         self.model, self.index, self.name, self.desk = model, index, name, desk
         self.lock = threading.RLock()  # encoders are not for several threads at once
+        self._drawing, self._maps = threading.Lock(), dict[str, dict[str, Any]]()
         self._described = lru_cache(512)(lambda sentence: model.describe([sentence], MOST_NEIGHBORS)[0])
         self.pairs = RandomPairs(model)
         if index is not None:
             _ = index.model, index.calibration  # opened now, and not at the first search
         self.curve = index.curve if index is not None and index.model is model else find_curve(model)
 
-    @cached_property
-    def maps(self) -> dict[str, Any]:
-        """The maps of both spaces, drawn when they are first looked at."""
-        return draw(self.model)
+    def maps(self, kind: str = "PCA") -> dict[str, Any]:
+        """Return the maps of both spaces, drawn once, when they are first asked for."""
+        with self._drawing:
+            if kind not in self._maps:
+                self._maps[kind] = draw(self.model, kind)
+            return self._maps[kind]
 
     @property
     def rank_name(self) -> str:

@@ -3,8 +3,9 @@ const MARGIN = 16, REACH = 14, NEAR = 26, SHOWN = 200, STEP = 0.03;
 const root = element.querySelector(".re-maps");
 const find = selector => root.querySelector(selector);
 const about = find("[data-about]"), said = find("[data-said]"), heading = find(".re-list h3"), list = find(".re-list ol");
-const filter = find("input"), clear = find("button");
-let sentences = [], selected = new Set(), active = -1, teller = null;
+const filter = find("input"), clear = find("[data-clear]"), chips = find(".re-clusters");
+const kinds = [...root.querySelectorAll("[data-kind]")];
+let sentences = [], clusters = [], selected = new Set(), active = -1, teller = null;
 
 class MapOfSentences {
   constructor(figure) {
@@ -111,16 +112,17 @@ class MapOfSentences {
     this.canvas.width = this.canvas.height = Math.round(this.size * sharp);
     pen.scale(sharp, sharp);
     const dot = (i, size) => { pen.beginPath(); pen.arc(...this.place(i), size, 0, 7); };
-    pen.fillStyle = colour(this.space);
+    const colours = [...Array(8).keys()].map(i => colour(`cluster-${i}`)), plain = colour(chips.childElementCount ? "muted" : this.space);
+    const paint = i => { pen.fillStyle = clusters[i] >= 0 ? colours[clusters[i] % 8] : plain; };
     pen.globalAlpha = selected.size ? 0.16 : 0.5;
-    this.points.forEach((_, i) => { if (!selected.has(i)) { dot(i, 2.6); pen.fill(); } });
+    this.points.forEach((_, i) => { if (!selected.has(i)) { paint(i); dot(i, 2.6); pen.fill(); } });
     pen.globalAlpha = 1;
     pen.strokeStyle = colour("ink");
     pen.lineWidth = 1.2;
-    selected.forEach(i => { dot(i, 4.2); pen.fill(); pen.stroke(); });
+    selected.forEach(i => { paint(i); dot(i, 4.2); pen.fill(); pen.stroke(); });
     if (active >= 0) {
       pen.lineWidth = 2.5;
-      dot(active, 7.5); pen.fill(); pen.stroke();
+      paint(active); dot(active, 7.5); pen.fill(); pen.stroke();
     }
     pen.setLineDash([5, 4]);
     pen.lineWidth = 1.5;
@@ -184,15 +186,31 @@ filter.addEventListener("input", () => {
 clear.addEventListener("click", () => mark([], ""));
 new MutationObserver(drawAll).observe(document.body, { attributes: true, attributeFilter: ["class"] });
 
+function show(kind) {
+  about.textContent = "The maps are being drawn…";
+  kinds.forEach(button => { button.setAttribute("aria-checked", button.dataset.kind === kind); button.disabled = true; });
+  return server.map_data(kind).then(data => {
+    [sentences, clusters] = [data.sentences, data.clusters];
+    maps.forEach(map => { map.points = data.points[map.space]; });
+    chips.replaceChildren(...data.names.map((name, i) => {
+      const chip = document.createElement("button"), dot = document.createElement("i");
+      dot.style.background = `var(--re-cluster-${i % 8})`;
+      chip.type = "button";
+      chip.append(dot, name);
+      chip.addEventListener("click", () => mark(clusters.map((of, j) => of === i ? j : -1).filter(j => j >= 0), `about ${name}`));
+      return chip;
+    }));
+    about.textContent = data.about;
+    root.dataset.ready = kind;
+    drawAll();
+  }).catch(() => { about.textContent = "The maps could not be drawn: reload the page to try again."; })
+    .finally(() => kinds.forEach(button => { button.disabled = false; }));
+}
+kinds.forEach(button => button.addEventListener("click", () => show(button.dataset.kind)));
+
 const seen = new IntersectionObserver(entries => {
   if (!entries.some(entry => entry.isIntersecting)) return;
   seen.disconnect();
-  server.map_data().then(data => {
-    sentences = data.sentences;
-    maps.forEach(map => { map.points = data.points[map.space]; });
-    about.textContent = data.about;
-    root.dataset.ready = sentences.length;
-    drawAll();
-  }).catch(() => { about.textContent = "The maps could not be drawn: reload the page to try again."; });
+  show("PCA");
 });
 seen.observe(root);

@@ -1,7 +1,8 @@
-"""Random pairs of reference sentences: what similarities mean at any rank weight, and examples."""
+"""Random pairs of reference sentences, to put similarities in context, and first examples."""
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -13,13 +14,12 @@ from rankencoder.search.calibration import REFERENCE, Calibration, pair_similari
 
 SENTENCES = 2000  # reference sentences that are compared with each other, at most: some two million pairs
 _EXAMPLES = 24
+_SHORTEST, _LONGEST = 20, 140  # characters of a sentence that is easily read
+_ALIKE = 0.6  # share of words that are the same in near-duplicates
 
 
 class Example(NamedTuple):
-    """Three sentences: cosine puts the first nearest to the second, ranks put it nearest to the third.
-
-    There is no third one where both are the same.
-    """
+    """A sentence, one that is near to it in other words, and a third: the nearest by ranks, or the next."""
 
     a: str
     b: str
@@ -43,15 +43,28 @@ class RandomPairs:
 
 
 def _examples(sentences: list[str], base: np.ndarray, ranks: np.ndarray) -> list[Example]:
-    """Take sentences with their nearest by cosine and by ranks, those first where these differ."""
-    nearest = []
-    for vectors in (base, ranks):
-        similarities = vectors @ vectors.T
+    """Choose sentences whose nearest says nearly the same in other words; the best come first."""
+    cosines, by_ranks = base @ base.T, ranks @ ranks.T
+    for similarities in (cosines, by_ranks):
         np.fill_diagonal(similarities, -np.inf)
-        nearest.append(similarities.argmax(axis=1))
-    by_cosine, by_ranks = nearest
-    chosen = np.argsort(by_cosine == by_ranks, kind="stable")[:_EXAMPLES]
-    return [
-        Example(sentences[a], sentences[b], "" if b == c else sentences[c])
-        for a, b, c in zip(chosen, by_cosine[chosen], by_ranks[chosen], strict=True)
-    ]
+    nearest = cosines.argmax(axis=1)
+    words = [set(re.findall(r"\w+", text.lower())) for text in sentences[: len(base)]]
+
+    def worth(i: int) -> float:
+        a, b = words[i], words[nearest[i]]
+        shared = len(a & b) / max(1, len(a | b))
+        fits = all(_SHORTEST <= len(sentences[j]) <= _LONGEST for j in (i, nearest[i]))
+        return float(cosines[i, nearest[i]]) - shared - (not fits) - (shared > _ALIKE)
+
+    found, seen = list[Example](), set[int]()
+    for a in sorted(range(len(base)), key=worth, reverse=True):
+        b = int(nearest[a])
+        if {a, b} & seen:
+            continue
+        seen |= {a, b}
+        others = by_ranks[a] if by_ranks[a].argmax() != b else cosines[a]
+        c = next((int(j) for j in np.argsort(-others) if j not in (a, b)), None)
+        found.append(Example(sentences[a], sentences[b], "" if c is None else sentences[c]))
+        if len(found) == _EXAMPLES:
+            break
+    return found

@@ -9,18 +9,28 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from rankencoder.errors import InputError
 from rankencoder.io.csv_tables import CsvTable, recognise
-from rankencoder.io.files import Place, Slice, bare_suffix, is_address, list_files, open_parquet, read_lines
+from rankencoder.io.files import (
+    Place,
+    Slice,
+    bare_suffix,
+    is_address,
+    list_files,
+    open_file,
+    open_parquet,
+    read_lines,
+)
 from rankencoder.io.files import Sentence as Sentence
 from rankencoder.io.passages import split_passages
 from rankencoder.io.read_options import ReadOptions, carried, choose_column, find, first_values
 from rankencoder.progress import Progress
 
+SAMPLE = 10_000  # sentences that the number of all is estimated by
 MAX_CHARS = 2000  # of a sentence that a reference corpus takes in
 LONGEST = 10_000  # characters of a text that is encoded at all; encoders read its first few hundred tokens
 LOG = logging.getLogger(__name__)
@@ -67,21 +77,39 @@ def read_sentences(
             f"cannot read sentences from {type(corpus).__name__}: give a path or an iterable of strings"
         )
     if progress:
-        rows = Progress(desc="Reading").over(rows)
+        rows = Progress(estimate_sentences(corpus, options), desc="Reading").over(rows)
     yield from _finished(rows, options, max_chars, with_columns)
 
 
-def count_sentences(corpus: Any, column: Any = None) -> int | None:
-    """Return how many sentences files hold, to say how long work will take; None for what is read once."""
-    if not isinstance(corpus, (str, Path)) or not (Path(corpus).is_file() or Path(corpus).is_dir()):
+def estimate_sentences(corpus: Any, column: Any = None) -> int | None:
+    """Return about how many sentences local files hold, by the first `SAMPLE` of each; None if unknown."""
+    if not isinstance(corpus, (str, Path)) or is_address(corpus):
         return None
     LOG.disabled = True  # how a file is read is logged when the work comes to it, errors too
     try:
-        return sum(bool(row.text) for row in read_sentences(corpus, column=column, max_chars=LONGEST))
-    except InputError:
+        return sum(_estimate(file, column) for file in list_files(corpus))
+    except (InputError, OSError):
         return None
     finally:
         LOG.disabled = False
+
+
+def _estimate(file: Place, column: Any) -> int:
+    if not os.path.isfile(file):
+        raise InputError(f"{file} can be read only once")
+    rows = list(islice(read_sentences(file, column=column, max_chars=LONGEST), SAMPLE))
+    number = sum(bool(row.text) for row in rows)
+    if len(rows) < SAMPLE:
+        return number
+    if bare_suffix(file) == ".parquet":
+        with open_parquet(file) as opened:
+            whole, read = opened.metadata.num_rows, rows[-1].line
+    elif Path(file).suffix.lower() == bare_suffix(file):
+        with open_file(file) as opened:
+            whole, read = os.path.getsize(file), sum(map(len, islice(opened, rows[-1].line)))
+    else:
+        raise InputError(f"{file} is compressed: how much text it holds is not known")
+    return int(float(f"{number * whole / read:.2g}"))
 
 
 def read_slice(
@@ -112,7 +140,7 @@ def _finished(
 
 
 def check_sentences(sentences: str | Iterable[str]) -> list[str]:
-    """Return sentences as a list, or say which of them no encoder can make sense of."""
+    """Return sentences as a list, or raise an error for the first that cannot be encoded."""
     checked = [sentences] if isinstance(sentences, str) else list(sentences)
     for i, text in enumerate(checked):
         if not isinstance(text, str):
@@ -160,6 +188,7 @@ def check_unicode(text: str, place: str) -> None:
 
 def _read_file(part: Slice, options: ReadOptions, max_chars: int, with_columns: bool) -> Iterator[Sentence]:
     path, suffix = part.path, bare_suffix(part.path)
+    name = options.source or str(path)
     with_columns = with_columns or options.split is not None  # passages have their document's id
     if not with_columns:
         options = replace(options, id=None, keep=())
@@ -169,7 +198,7 @@ def _read_file(part: Slice, options: ReadOptions, max_chars: int, with_columns: 
         if suffix == ".parquet":
             yield from _read_parquet(part, options, with_columns)
         elif suffix in (".jsonl", ".ndjson"):
-            yield from _sentences(_read_jsonl(read_lines(part, _LONGEST_ROW)), str(path), options)
+            yield from _sentences(_read_jsonl(read_lines(part, _LONGEST_ROW)), name, options)
         elif suffix in (".csv", ".tsv"):
             yield from _read_csv(path, options, with_columns)
         else:
@@ -178,7 +207,7 @@ def _read_file(part: Slice, options: ReadOptions, max_chars: int, with_columns: 
 
 @contextmanager
 def _growth_noticed(path: Place) -> Iterator[None]:
-    """Say that a file changed while it was read."""
+    """Warn if a file changes while it is read."""
 
     def size() -> int:
         return os.path.getsize(path) if not is_address(path) and os.path.isfile(path) else 0
@@ -215,9 +244,10 @@ def _read_csv(path: Place, options: ReadOptions, with_columns: bool) -> Iterator
     if dialect is None:
         return
     table = CsvTable(path, dialect, options, typed=with_columns)
-    LOG.info("reading %s: %s, text column %s", path, dialect, table.text)
+    name = options.source or str(path)
+    LOG.info("reading %s: %s, text column %s", name, dialect, table.text)
     rows = table.rows(dialect.names if with_columns else [table.text])
-    yield from _sentences(rows, str(path), options, table.text, table.types if with_columns else None)
+    yield from _sentences(rows, name, options, table.text, table.types if with_columns else None)
 
 
 def _read_parquet(part: Slice, options: ReadOptions, with_columns: bool) -> Iterator[Sentence]:

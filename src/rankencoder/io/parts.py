@@ -1,4 +1,4 @@
-"""Long work in parts that are kept beside its target until all are there, so that it can be resumed."""
+"""Resumable work: finished parts are kept beside the target until all are there."""
 
 from __future__ import annotations
 
@@ -77,15 +77,6 @@ def join_vectors(paths: list[Path], target: Path, dtype: str, dimension: int) ->
 def clear_parts(target: str | Path) -> None:
     """Delete the parts beside a target, once that is written."""
     shutil.rmtree(parts_folder(target), ignore_errors=True)
-
-
-def clear_leftover_parts(target: str | Path) -> None:
-    """Delete the parts beside a target that is newer than they are: its writer was killed before that."""
-    target, folder = Path(target).resolve(), parts_folder(target)
-    if target.exists() and folder.exists():
-        newest = max((path.stat().st_mtime_ns for path in folder.iterdir()), default=0)
-        if newest < target.stat().st_mtime_ns:
-            clear_parts(target)
 
 
 def parts_folder(target: str | Path) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,9 +36,11 @@ class ReadOptions:
     source: str | None = None
 
     @classmethod
-    def of(cls, column: str | ReadOptions | None, id: str | None = None) -> ReadOptions:
+    def of(cls, column: str | Sequence[str] | ReadOptions | None, id: str | None = None) -> ReadOptions:
         """Return the options that were given, or those of a column's name, perhaps with another id."""
-        options = column if isinstance(column, ReadOptions) else cls(column)
+        if not isinstance(column, ReadOptions):
+            column = cls(column if column is None or isinstance(column, str) else ",".join(column))
+        options = column
         return replace(options, id=id or options.id)
 
     @property

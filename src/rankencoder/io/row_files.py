@@ -37,7 +37,7 @@ def write_rows(path: Path, rows: list[dict[str, Any]], *, overwrite: bool = Fals
         else:
             from pyarrow.csv import write_csv
 
-            write_csv(_to_table({name: _flat(values) for name, values in columns.items()}), temporary)
+            write_csv(as_cells(_to_table(columns)), temporary)
 
 
 def check_row_file(path: Path, *, overwrite: bool = False) -> None:
@@ -75,10 +75,14 @@ def plain(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def _flat(values: list[Any]) -> list[Any]:
-    """Return values that a cell can hold."""
-    flat = (to_json(value) if isinstance(value, (list, dict)) else value for value in values)
-    return [plain(value) if isinstance(value, bytes) else value for value in flat]
+def as_cells(table: Any) -> Any:
+    """Return a table that CSV can hold: lists and dictionaries as JSON, bytes as base64."""
+    from pyarrow import types
+
+    for i, field in enumerate(table.schema):
+        if types.is_nested(field.type) or types.is_binary(field.type):
+            table = table.set_column(i, field.name, as_text(table[i].to_pylist()))
+    return table
 
 
 def to_array(name: str, values: list[Any], kind: Any = None) -> Any:

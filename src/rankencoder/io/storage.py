@@ -30,7 +30,7 @@ _OURS = (CONFIG, "reference.json", RUN, RESULT, FOUND)
 
 @contextmanager
 def new_folder(target: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Give a temporary folder to fill, which takes the target's place when the block ends well."""
+    """Yield a temporary folder that replaces the target if the block succeeds."""
     target = check_free(target, overwrite=overwrite)
     temporary = _temporary(target)
     try:
@@ -49,7 +49,7 @@ def new_folder(target: str | Path, *, overwrite: bool = False) -> Iterator[Path]
 
 @contextmanager
 def new_file(target: str | Path) -> Iterator[Path]:
-    """Give a temporary file name to write, which takes the target's place when the block ends well."""
+    """Yield a temporary file name that replaces the target if the block succeeds."""
     target = Path(target).resolve()
     temporary = _temporary(target)
     try:
@@ -66,7 +66,7 @@ def new_file(target: str | Path) -> Iterator[Path]:
 
 
 def _temporary(target: Path) -> Path:
-    """Return a name beside a target, once what dead processes left there is gone."""
+    """Return a temporary name beside a target, and delete what dead processes left there."""
     target.parent.mkdir(parents=True, exist_ok=True)
     host = platform.node()
     for path in target.parent.glob(f".{glob.escape(target.name)}.{glob.escape(host)}-*.new"):
@@ -90,7 +90,7 @@ def _is_running(process: int) -> bool:
 
 @contextmanager
 def write_errors_named(target: Path) -> Iterator[None]:
-    """Let a full disk look the same whichever library met it, and say what could not be written."""
+    """Raise write errors of any library as one OSError that names the target."""
     from safetensors import SafetensorError
 
     try:
@@ -103,7 +103,7 @@ def write_errors_named(target: Path) -> Iterator[None]:
 
 
 def check_local(target: str | Path) -> None:
-    """Check that a target is on a disk: a path would be made of an address, and a folder named "s3:"."""
+    """Refuse an address as a target: as a path it would make a folder named "s3:"."""
     if found := _ADDRESS.search(Path(target).as_posix()):
         raise InputError(
             f"{found[0].lstrip('/')}//… is an address, and only encoding on a Ray cluster writes to one: "
@@ -112,7 +112,7 @@ def check_local(target: str | Path) -> None:
 
 
 def check_free(target: str | Path, *, overwrite: bool, training: bool = False) -> Path:
-    """Return where to write, links followed, once nothing is there that must stay.
+    """Return the resolved target, if nothing there would be lost.
 
     :param training: Whether a training may be overwritten.
     """
@@ -123,14 +123,12 @@ def check_free(target: str | Path, *, overwrite: bool, training: bool = False) -
     if (target / RUN).exists() and not training:
         raise InputError(f"{target} holds a training, which would be lost: choose another name")
     if target.is_dir() and any(target.iterdir()) and not any((target / name).exists() for name in _OURS):
-        raise InputError(
-            f"{target} is a folder of something else: it is not overwritten, choose another name"
-        )
+        raise InputError(f"{target} is no output of rankencoder: it is not overwritten, choose another name")
     return target
 
 
 def replace_folder(temporary: Path, target: Path) -> None:
-    """Let a finished folder take the place of a target."""
+    """Replace a target by a finished folder."""
     previous = previous_folder(target)
     if target.is_dir():
         shutil.rmtree(previous, ignore_errors=True)
@@ -148,12 +146,12 @@ def replace_folder(temporary: Path, target: Path) -> None:
 
 
 def previous_folder(target: Path) -> Path:
-    """Return where a folder is for the moment that another one takes its place."""
+    """Return where a folder is moved while another one replaces it."""
     return target.with_name(f".{target.name}.previous")
 
 
 def sync_tree(folder: Path) -> None:
-    """Check that all files of a folder are on the disk."""
+    """Flush all files of a folder to disk."""
     for path in folder.rglob("*"):
         _sync(path)
     _sync(folder)
@@ -199,7 +197,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path, version: int | None = None, *, advice: str = _ADVICE) -> dict[str, Any]:
-    """Read a JSON object, and check which version of our formats it says that it has."""
+    """Read a JSON object, and check its format version."""
     with damage_named(path, "JSON", ValueError, RecursionError, advice=advice):
         value = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(value, dict):
@@ -211,7 +209,7 @@ def read_json(path: Path, version: int | None = None, *, advice: str = _ADVICE) 
 
 @contextmanager
 def damage_named(path: Path, what: str, *errors: type[Exception], advice: str = _ADVICE) -> Iterator[None]:
-    """Let errors of reading a file or folder say that it is damaged, and what to do."""
+    """Raise read errors as one that names the damaged file, and what to do."""
     try:
         yield
     except FileNotFoundError:
@@ -223,7 +221,7 @@ def damage_named(path: Path, what: str, *errors: type[Exception], advice: str = 
 
 
 def check_kinds(stored: dict[str, Any], path: Path, **kinds: type) -> dict[str, Any]:
-    """Return what a file holds, once all named values are of their kinds."""
+    """Return the contents of a file if the named values have these types."""
     from pydantic import TypeAdapter, ValidationError
 
     for name, kind in kinds.items():
@@ -259,7 +257,7 @@ def read_array(path: Path, mmap_mode: Literal["r"] | None = None) -> np.ndarray:
 
 
 def missing(path: Path) -> str:
-    """Return that a file of a saved folder is not there."""
+    """Return the message for a missing file of a saved folder."""
     check_not_interrupted(path.parent)
     if not path.parent.exists():
         return f"no such folder: {path.parent}"
@@ -267,7 +265,7 @@ def missing(path: Path) -> str:
 
 
 def check_not_interrupted(folder: Path) -> None:
-    """Check that a folder is not missing because replacing it was interrupted."""
+    """Check that a missing folder was not lost in an interrupted save."""
     folder = folder.resolve()
     previous = previous_folder(folder)
     if not folder.exists() and previous.is_dir():
@@ -285,7 +283,7 @@ def import_pyarrow() -> tuple[Any, Any]:
 
 
 def absolute(name: Any) -> Any:
-    """Return the whole path of what exists; hub names and the like stay as they are.
+    """Return the absolute path of what exists; hub names stay as they are.
 
     >>> absolute("~/no/such/folder"), absolute("bert-base-uncased"), absolute(None)
     ('~/no/such/folder', 'bert-base-uncased', None)

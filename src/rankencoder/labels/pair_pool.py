@@ -1,4 +1,4 @@
-"""The pairs that a labeller can be asked about: a sample of each bin of similarities."""
+"""Candidate pairs for labelling: a random sample of each bin of similarities."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pair to ask next: the one whose answer tells most about precision at the threshold one is after."""
+"""Choose the next pair to label: the one that tells most about precision at the threshold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sitting of labelling: asks about pairs, writes every answer at once, and can be resumed."""
+"""A labelling session: asks about pairs, writes every answer at once, resumes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Sitting:
             raise InputError(f"{path}: the file of labels must end in .tsv")
         if not pool_file(path).exists():
             if path.exists():
-                raise InputError(f"{path} exists, and is no file of labels to resume: choose another name")
+                raise InputError(f"{path} is not a file of labels to resume: choose another name")
             return None
         sitting = cls.resume(path)
         if absolute(sitting.pool.name) != absolute(name):
@@ -99,7 +99,7 @@ class Sitting:
             self._lock.acquire()
         except Timeout:
             raise InputError(
-                f"{self.path} is being labelled by another process: label into another file, then `merge` it"
+                f"{self.path} is locked by another labeller: label into another file, then `merge` it"
             ) from None
         if not pool_file(self.path).exists():
             self._write_pool()

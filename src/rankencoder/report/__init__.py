@@ -1,4 +1,4 @@
-"""Reports: what an evaluation found, on one page that a person can read and send on."""
+"""Reports: the results of evaluations on one page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ def report(
     output: str | Path | None = None,
     *,
     format: str = "html",
-    aggregation: str = "all",
     papers: bool = False,
 ) -> str | Path:
     """Report which encoder and which similarity is best, and whether the difference is real.
@@ -31,12 +30,10 @@ def report(
         the results themselves.
     :param output: The file to write; replaced where it exists.
     :param format: "html", one page that needs nothing else, or "md", GitHub-flavoured Markdown.
-    :param aggregation: Of sub-sets: "all" (over all pairs, the field's convention), "mean" or "wmean".
     :param papers: Add the figures that the RankEncoder paper publishes for BERT-base.
     :return: The file, or without one the text.
     :raises InputError: If there are no results, or matplotlib or Jinja2 is not installed.
     """
-    from rankencoder.evaluation.evaluator import check_aggregation
     from rankencoder.io.storage import new_file
     from rankencoder.report.rendering import render
     from rankencoder.report.sections import report_sections
@@ -45,9 +42,9 @@ def report(
         raise InputError(f"unknown format {format!r}: choose from {', '.join(FORMATS)}")
     given: Any = getattr(results, "results", results)  # of an Evaluation
     given = [given] if isinstance(given, (str, Path, Mapping)) else given
-    found, aggregation = _read(given), check_aggregation(aggregation)
+    found = _read(given)
     try:
-        title, sections = report_sections(_joined(found), aggregation, papers=papers)
+        title, sections = report_sections(_joined(found), papers=papers)
         text = render(sections, title, format)
     except _DAMAGED as error:
         if isinstance(error.__cause__, ImportError):

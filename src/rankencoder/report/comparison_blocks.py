@@ -18,12 +18,6 @@ from rankencoder.report.svg_plots import COLOURS, shortened
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_AGGREGATIONS = {
-    "all": "over all pairs of a set, the field’s convention",
-    "mean": "the mean of a set’s sub-sets",
-    "wmean": "the mean of a set’s sub-sets, weighted by their pairs",
-}
-
 
 def comparison_blocks(answer: Answer) -> list[Table | Figure]:
     """Return the table of systems and sets and, where there are several systems, their differences."""
@@ -87,20 +81,20 @@ def _draw_whiskers(axes: Axes, gains: dict[str, Interval]) -> None:
     axes.set_yticks(range(len(gains)), [shortened(name, 40) for name in gains])
 
 
-def set_tables(answer: Answer, views: Sequence[View], aggregation: str) -> list[Table]:
+def set_tables(answer: Answer, views: Sequence[View]) -> list[Table]:
     """Tabulate Spearman's correlations of all models: the seven sets, then others; yes/no sets are apart."""
     scored = [view for view in views if view.rows]
     rows = [row for view in scored for row in view.rows.values()]
     labelled = {name for row in rows for name in row.yes_no}
     names = [name for name in set_order([n for row in rows for n in row.golds]) if name not in labelled]
-    caption = f"Spearman’s correlation ×100, {_AGGREGATIONS[aggregation]}"
+    caption = "Spearman’s correlation ×100, over all pairs of a set"
     notes = list(dict.fromkeys(note for view in scored if (note := _form_note(view))))
     if dev := [name for name in names if name in DEV]:
         notes.append(f"{listed(dev)}: for choosing, not for reporting.")
     seven = [*SEVEN, "AVG"] if any("AVG" in row.values for row in rows) else [n for n in names if n in SEVEN]
     tables = []
     for columns in (seven, [name for name in names if name not in SEVEN]):
-        if columns and (len(names) > len(answer.sets) or aggregation != "all"):
+        if columns and len(names) > len(answer.sets):
             head = ["similarity", *map(clean, columns)]
             tables.append(Table(caption, head, [_group(view, columns) for view in scored], notes))
             notes = []

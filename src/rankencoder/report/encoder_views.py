@@ -1,4 +1,4 @@
-"""What the report shows one by one: each encoder of each model, with all runs that differ only in seeds."""
+"""Encoders to report on: each encoder of each model, runs that differ only in seeds as one."""
 
 from __future__ import annotations
 
@@ -76,14 +76,10 @@ class View:
         found = [(member.get(section) or {}).get(self.role) for member in self.members]
         return [part for part in found if part]
 
-    def set_parts(self, section: str, name: str) -> list[dict[str, Any]]:
-        """Return the part of a section that is on one data set, of each run that has it."""
-        return [member[section][name] for member in self.members if name in (member.get(section) or {})]
 
-
-def views(results: Sequence[Result], aggregation: str) -> list[View]:
+def views(results: Sequence[Result]) -> list[View]:
     """Return all encoders, in the order of the results."""
-    every = rows(results, aggregation)
+    every = rows(results)
     found = []
     for label, members in grouped(results).items():
         table = [row for row in every if row.label == label]

@@ -72,10 +72,6 @@ def _data(results: Sequence[Result]) -> dict[tuple[str, str], tuple[str, ...]]:
             mark, (low, high) = about["fingerprint"], about["scale"]
             scores = f"{about['pairs']:,}", f"{low:g} to {high:g}"
             rows[name, mark] = (*scores, mark[:_SHORT], about["source"], "; ".join(about["notes"]))
-    for result in results:
-        for name, about in (result.get("transfer") or {}).get("data", {}).items():
-            mark = about["fingerprint"]
-            rows[name, mark] = (NOTHING, NOTHING, mark[:_SHORT], "transfer", "; ".join(about["notes"]))
     return rows
 
 

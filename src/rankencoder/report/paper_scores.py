@@ -22,6 +22,3 @@ _TABLES = json.loads(Path(__file__).with_name("published_figures.json").read_tex
 
 STS: dict[str, list[float]] = _TABLES["STS"]["figures"]
 STS_SEEDS: dict[str, list[tuple[float, float]]] = _TABLES["STS_SEEDS"]["figures"]
-SIMILAR_PAIRS: dict[str, list[float]] = _TABLES["SIMILAR_PAIRS"]["figures"]
-SPACE: dict[str, list[tuple[float, float]]] = _TABLES["SPACE"]["figures"]
-TRANSFER: dict[str, list[float]] = _TABLES["TRANSFER"]["figures"]

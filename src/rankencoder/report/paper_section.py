@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rankencoder.evaluation.sts_data import SEVEN
-from rankencoder.evaluation.transfer_data import TRANSFER_TASKS
 from rankencoder.report import paper_scores
 from rankencoder.report.document import Cell, Group, Section, Table
 
@@ -25,16 +24,6 @@ def paper_section() -> Section:
         [
             Table("Spearman ×100", ["", *sets], [_published(paper_scores.STS)]),
             Table("Spearman ×100, three seeds", ["", *sets], [Group("", seeds)]),
-            Table(
-                "Similar pairs of STS-B (Table 5), by base encoder",
-                ["", *paper_scores.BASES],
-                [_published(paper_scores.SIMILAR_PAIRS)],
-            ),
-            Table(
-                "Transfer (Table 3), per cent",
-                ["", *TRANSFER_TASKS, "AVG"],
-                [_published(paper_scores.TRANSFER)],
-            ),
         ],
     )
 

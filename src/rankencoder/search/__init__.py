@@ -1,1 +1,1 @@
-"""Search in one's own sentences: an index on disk, calibrated scores, near-duplicates."""
+"""Search: an index on disk, calibrated scores, near-duplicates."""

@@ -1,4 +1,4 @@
-"""What a similarity means: how many random pairs of sentences it is higher than."""
+"""Calibrated similarities: the share of random pairs that a score is higher than."""
 
 from __future__ import annotations
 

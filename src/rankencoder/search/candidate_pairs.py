@@ -13,6 +13,7 @@ from rankencoder.model import open_model
 from rankencoder.search.index_folder import CONFIG
 from rankencoder.search.rank_index import RankIndex
 from rankencoder.search.records import Records
+from rankencoder.text_fit import with_tokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -45,7 +46,7 @@ def draw_pool(
     if isinstance(corpus, RankIndex):
         records, vectors = Records.read_index(corpus)
     else:
-        records = Records.read(corpus, column)
+        records = Records.read(corpus, with_tokenizer(column, opened))
         texts = records.texts
         vectors = opened.encode(texts, progress=progress) if texts else np.zeros((0, 1), np.float32)
     name = name or (str(model) if isinstance(model, (str, Path)) else opened.name)

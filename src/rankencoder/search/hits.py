@@ -1,4 +1,4 @@
-"""What a search finds."""
+"""Search hits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rankencoder.search.index_rows import NUMBER
 
 @dataclass(frozen=True)
 class Hit:
-    """A sentence that was found.
+    """A sentence found by a search.
 
     :param id: As it was given: text or a whole number.
     :param score: Its similarity to the query, Eq. 7 for a RankEncoder.
@@ -34,13 +34,15 @@ class Hit:
 
     def to_row(self, query: str) -> dict[str, Any]:
         """Return the hit as a row of a table; a column of its own called "score" is "score_" there."""
-        own: dict[str, Any] = {"query": query, "id": self.id, "text": self.text}
-        own |= {"score": self.score, "percentile": self.percentile}
-        renamed = {name: name for name in self.columns}
-        for name in own.keys() & renamed.keys():
-            while renamed[name] in {*own, *self.columns}:
-                renamed[name] += "_"
-        return {**{renamed[name]: value for name, value in self.columns.items()}, **own}
+        row: dict[str, Any] = {"query": query, "id": self.id, "text": self.text, "score": self.score}
+        row["percentile"] = self.percentile
+        row |= {} if self.probability is None else {"probability": self.probability}
+        for name, value in self.columns.items():
+            free = name
+            while free in row or (free != name and free in self.columns):
+                free += "_"
+            row[free] = value
+        return row
 
     @classmethod
     def of_row(

@@ -60,15 +60,15 @@ class IndexFolder:
         return self.config.exists()
 
     def claim(self) -> None:
-        """Make the folder, unless there is something else."""
+        """Make the folder, unless it holds anything but an index."""
         begun = self.exists() or (self.path / _LOCK).exists()
         if self.path.exists() and not begun and (not self.path.is_dir() or any(self.path.iterdir())):
-            raise InputError(f"{self.path} is something else: choose another name for the index")
+            raise InputError(f"{self.path} is not an index: choose another name")
         self.path.mkdir(parents=True, exist_ok=True)
 
     @contextmanager
     def removed_if_empty(self) -> Iterator[None]:
-        """Remove a folder that was not there before, if the block fails before anything was added."""
+        """Remove a new folder if the block fails before anything was added."""
         was_there = self.path.exists()
         try:
             yield
@@ -97,7 +97,7 @@ class IndexFolder:
         return about, read_tensors(self.path / _PROBE)["probe"]
 
     def write_calibration(self, calibration: Calibration, rows: int) -> None:
-        """Keep a calibration, and how many rows there were when it was made, if the folder can be written."""
+        """Store a calibration and the number of rows it was made of, if the folder is writable."""
         with suppress(OSError), new_file(self.path / _CALIBRATION) as path:
             write_json(path, {"rows": rows, **calibration.to_dict()})
 
@@ -112,5 +112,5 @@ class IndexFolder:
         return Calibration.from_dict(stored, path), stored["rows"]
 
     def locked(self) -> FileLock:
-        """Keep other writers out, once they are through with theirs."""
+        """Return the lock that writers hold."""
         return FileLock(self.path / _LOCK)

@@ -21,10 +21,10 @@ OWN = ("id", "text", "vector")  # columns that every index has
 NUMBER = "_id"  # ids that are numbers, as numbers: "id" holds text
 _OTHER_ID = "id_"  # a column "id" where another holds the ids
 _TAKEN = (*OWN, "query_index")  # the last one is LanceDB's
-_WATCHED = 2**20  # ids
+_WATCHED = 2**20  # ids that are held as a dictionary; beyond, each takes 16 bytes
 _SAME_ID = "id {}; the last row of each id is kept"
 _SAME_TEXT = "text with other columns {}; the first row is kept: set `id_column` to keep both"
-_FORBIDDEN = ".`*"  # which its queries would take for something else
+_FORBIDDEN = ".`*"  # they have a meaning in LanceDB's queries
 
 
 @dataclass
@@ -76,7 +76,7 @@ def make_rows(
             _check_name(name, sentence.place)
             if isinstance(value, (list, tuple, dict)):
                 columns[name] = json.dumps(value, ensure_ascii=False, default=str)
-        if id_column in (None, "id") and type(given) is int and abs(given) < 2**63:
+        if type(given) is int and abs(given) < 2**63:
             columns[NUMBER] = given
         identity = content_id(sentence.text) if given is None else str(given)
         check_unicode(identity, sentence.place)
@@ -164,10 +164,11 @@ def _is_as(row: Row, known: dict[str, Any]) -> bool:
 
 
 class RowWatch:
-    """Marks rows without id whose text came before, and counts ids that did; of the first million."""
+    """Marks rows without id whose text came before, and counts repeated ids."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, int] = {}
+        self._seen: dict[int, int] = {}  # hashes of ids, and of the columns that a text first came with
+        self._earlier = np.empty((2, 0), dtype=np.int64)  # the same as a sorted array
         self._counts = {_SAME_ID: 0, _SAME_TEXT: 0}
         self._first: dict[str, str] = {}
 
@@ -179,16 +180,31 @@ class RowWatch:
     def mark(self, row: Row) -> Row:
         """Return a row, marked if it has no id and its text came before."""
         columns = 0 if row.named else hash(repr(sorted(row.columns.items())))
-        if row.id not in self._seen:
-            if len(self._seen) < _WATCHED:
-                self._seen[row.id] = columns
+        key = hash(row.id)
+        first = self._seen.get(key, self._find(key))
+        if first is None:
+            self._seen[key] = columns
+            if len(self._seen) == _WATCHED:
+                self._pack()
             return row
         row.is_repeated = not row.named
-        if row.named or self._seen[row.id] != columns:
+        if row.named or first != columns:
             kind = _SAME_ID if row.named else _SAME_TEXT
             self._counts[kind] += 1
             self._first.setdefault(kind, f"{row.id!r}, {row.place}" if row.named else row.place)
         return row
+
+    def _find(self, key: int) -> int | None:
+        keys, columns = self._earlier
+        at = int(np.searchsorted(keys, key))
+        return int(columns[at]) if at < len(keys) and keys[at] == key else None
+
+    def _pack(self) -> None:
+        """Move what is known from the dictionary to the array."""
+        new = np.array([[*self._seen], [*self._seen.values()]], dtype=np.int64)
+        both = np.concatenate([self._earlier, new], axis=1)
+        self._earlier = both[:, np.argsort(both[0])]
+        self._seen.clear()
 
     def warn(self) -> None:
         """Say which rows replace others, and which are left out."""

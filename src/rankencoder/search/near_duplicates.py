@@ -23,7 +23,8 @@ from rankencoder.search.pair_threshold import (
     similarity_at,
 )
 from rankencoder.search.records import Record, Records
-from rankencoder.search.similar_pairs import Pairs, similar_pairs
+from rankencoder.search.similar_pairs import Pairs, document_pairs, similar_pairs
+from rankencoder.text_fit import with_tokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -68,17 +69,15 @@ class Duplicates:
     @property
     def pairs(self) -> Pairs:
         """The pairs at or above the threshold, most similar first; of two documents the nearest passages."""
-        pairs, other = self._passage_pairs, self.against or self.records
+        return self._document_pairs(least=0.0)
+
+    def _document_pairs(self, least: float = 0.5) -> Pairs:
+        """Return the pairs of `pairs` whose documents have a share of their passages in common."""
+        pairs, other = self.candidates.above(self.threshold), self.against or self.records
         if not (self.records.has_passages or other.has_passages):
             return pairs
-        both = np.column_stack([self.records.documents[pairs.a], other.documents[pairs.b]])
-        if self.against is None:
-            both.sort(axis=1)
-        return pairs.take(np.sort(np.unique(both, axis=0, return_index=True)[1]))
-
-    @property
-    def _passage_pairs(self) -> Pairs:
-        return self.candidates.above(self.threshold)
+        of = self.records.documents, other.documents
+        return document_pairs(pairs, *of, is_one=self.against is None, least=least)
 
     def at(self, threshold: str | float) -> Duplicates:
         """Return the near-duplicates at another threshold, without comparing again.
@@ -95,50 +94,57 @@ class Duplicates:
     def groups(self) -> list[list[int]]:
         """Return the sentences that are connected by pairs or are repeated, largest group first.
 
-        Two sentences of a group may be connected through others alone; see `representatives`.
+        Two sentences of a group may be connected through others alone; see `representatives`. Documents are
+        connected if half of the passages of each have a pair in the other.
         """
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
 
         if self.against is not None:
             raise InputError("groups are of one corpus; these pairs are between two")
-        a, b, size = self._passage_pairs.a, self._passage_pairs.b, len(self.sentences)
-        graph = coo_array((np.ones(len(a), dtype=bool), (a, b)), shape=(size, size))
-        labels = connected_components(graph, directed=False)[1]
+        pairs, of = self._document_pairs(), self.records.documents
+        size = int(of.max()) + 1
+        edges = (np.ones(len(pairs), dtype=bool), (of[pairs.a], of[pairs.b]))
+        labels = connected_components(coo_array(edges, shape=(size, size)), directed=False)[1]
+        listed = np.concatenate([np.column_stack([pairs.a, pairs.b]).ravel(), self.repeated]).astype(int)
+        nearest = listed[np.unique(of[listed], return_index=True)[1]]
         together: dict[int, list[int]] = {}
-        for number in sorted({*a.tolist(), *b.tolist(), *self.repeated}):
-            together.setdefault(int(labels[number]), []).append(number)
+        for number in sorted(nearest.tolist()):
+            together.setdefault(int(labels[of[number]]), []).append(number)
         return sorted(together.values(), key=len, reverse=True)
 
     def representatives(self, rule: str = "first") -> tuple[np.ndarray, np.ndarray]:
         """Choose the sentences that stay: no two of them are a pair, and each other one is a pair with one.
 
-        Between two corpora, the sentences without a pair stay.
+        Between two corpora, the sentences without a pair stay. A document stays or goes as a whole (see
+        `groups`).
 
         :param rule: Which to choose first: the "first" in the corpus, the "longest", or the most "central",
             with the highest mean similarity to its group (pairs below the threshold count as 0).
         :return: For each sentence the number of the most similar one that stays, or -1 if it stays itself;
             and their similarity.
         """
-        pairs, size = self._passage_pairs, len(self.sentences)
-        a, b, similarity = pairs.a, pairs.b, pairs.similarity
+        pairs, of = self._document_pairs(), self.records.documents
+        size = int(of.max()) + 1
+        a, b, similarity = of[pairs.a], pairs.b, pairs.similarity
         if self.against is None:
-            ends = np.column_stack([a, b])
-            a, b, similarity = ends.ravel(), ends[:, ::-1].ravel(), np.repeat(similarity, 2)
-            stays = self._choose(rule, a, b, similarity)
-            removed = ~stays[a] & stays[b]
+            ends = np.column_stack([pairs.a, pairs.b])
+            a, b, similarity = of[ends.ravel()], ends[:, ::-1].ravel(), np.repeat(similarity, 2)
+            stays = self._choose(rule, a, of[b], similarity)
+            removed = ~stays[a] & stays[of[b]]
             a, b, similarity = a[removed], b[removed], similarity[removed]
         best, alike = np.full(size, -1), np.ones(size, dtype=np.float32)
         numbers, first = np.unique(a, return_index=True)  # the most similar comes first
         best[numbers], alike[numbers] = b[first], similarity[first]
-        return best, alike
+        return best[of], alike[of]
 
     def _choose(self, rule: str, a: np.ndarray, b: np.ndarray, similarity: np.ndarray) -> np.ndarray:
-        """Say for each sentence whether it stays: unless one that is chosen before it is a pair with it."""
-        size = len(self.sentences)
+        """Return which documents stay: those that are no pair with one that was chosen before."""
+        of = self.records.documents
+        size = int(of.max()) + 1
         worth: dict[str, Any] = {
             "first": np.zeros(size),
-            "longest": np.array([len(text) for text in self.sentences]),
+            "longest": np.bincount(of, [len(text) for text in self.sentences]),
             "central": np.bincount(a, similarity, size),  # in a group, sums are ordered as means are
         }
         if rule not in worth:
@@ -311,6 +317,12 @@ def _encode(
     indexes = [side for side in sides if isinstance(side, RankIndex)]
     if model is None and not indexes:
         raise InputError("which model? Set `model` to a RankEncoder or an encoder (an index has its own)")
+    encoder: Any = None
+    if len(indexes) == 2:  # fails unless their models are the same
+        encoder = RankIndex.load(indexes[1].folder.path, indexes[0].model).model
+    elif len(indexes) < len(sides):
+        encoder = indexes[0].model if indexes else open_model(model, **opening)
+        column = with_tokenizer(column, encoder)
     read = [
         Records.read_index(side) if isinstance(side, RankIndex) else (Records.read(side, column), None)
         for side in sides
@@ -321,11 +333,6 @@ def _encode(
             raise InputError(
                 f"too few usable sentences to compare: {len(records.texts)}; give at least {least}"
             )
-    encoder: Any = None
-    if len(indexes) == 2:  # fails unless their models are the same
-        encoder = RankIndex.load(indexes[1].folder.path, indexes[0].model).model
-    elif len(indexes) < len(sides):
-        encoder = indexes[0].model if indexes else open_model(model, **opening)
     vectors = [encoder.encode(records.texts, progress=progress) if v is None else v for records, v in read]
     calibration = indexes[0].calibration if indexes else None
     if calibration is None and isinstance(encoder, RankEncoder):

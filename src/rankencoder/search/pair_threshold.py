@@ -1,4 +1,4 @@
-"""From which similarity on two sentences are a pair."""
+"""Thresholds: the similarity at which two sentences count as a pair."""
 
 from __future__ import annotations
 

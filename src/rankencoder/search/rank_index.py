@@ -1,4 +1,4 @@
-"""`RankIndex`: sentences on disk, found again by meaning."""
+"""`RankIndex`: semantic search in sentences on disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rankencoder.backends.opening import OPENING, Opening
 from rankencoder.encoder_sources import check_model, join_prompt, rankencoder_folder, split_prompt
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
-from rankencoder.io.corpus import LONGEST, Sentence, check_sentences, count_sentences, read_sentences
+from rankencoder.io.corpus import LONGEST, Sentence, check_sentences, estimate_sentences, read_sentences
 from rankencoder.io.read_options import ReadOptions
 from rankencoder.io.storage import absolute, import_pyarrow
 from rankencoder.labels.fitted_curve import curve_folder
@@ -209,7 +209,7 @@ class RankIndex:
         fit = TextFit(self.model) if vectors is None else None
         id_column = options.id_name if options.id and not options.split else None
         rows = RowWatch().over(make_rows(sentences, id_column, counts, vectors))
-        total = count_sentences(corpus, options) if progress and vectors is None else None
+        total = estimate_sentences(corpus, options) if progress and vectors is None else None
         with Progress(total, desc="Indexing", faster=FASTER, show=progress) as bar:
             for part in iter(lambda: list(islice(rows, _PART if vectors is None else _GIVEN_PART)), []):
                 self.add_rows(part, counts, fit)

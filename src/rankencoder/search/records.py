@@ -60,9 +60,10 @@ class Records:
     def documents(self) -> np.ndarray:
         """The number of each text's document: its own where it is of none."""
         known: dict[Any, int] = {}
-        keys = [(rows[0].columns.get("document"), i) for i, rows in enumerate(self.units)]
+        keys: list[Any] = [(None, i) for i in range(len(self.units))]
         if self.has_passages:
-            keys = [(document, -1) if document is not None else (None, i) for document, i in keys]
+            found = (rows[0].columns.get("document") for rows in self.units)
+            keys = [key if name is None else name for key, name in zip(keys, found, strict=True)]
         return np.array([known.setdefault(key, len(known)) for key in keys])
 
     def entry(self, number: int) -> dict[str, Any]:
@@ -79,29 +80,31 @@ class Records:
             names of several columns separated by commas.
         """
         rows, skipped = [], 0
-        several = None if column is None or isinstance(column, (str, ReadOptions)) else list(column)
-        options = ReadOptions.of(several[0] if several else column)  # type: ignore[arg-type]
-        columns = several or (options.column or "").split(",")
-        first = columns[0] or None
-        options = replace(options, column=first)
+        options = ReadOptions.of(column)
+        name, *more = (options.column or "").split(",")
+        options = replace(options, column=name or None)
         for row in read_sentences(corpus, column=options, max_chars=LONGEST, with_columns=True):
-            if text := _join(row, columns[1:]):
+            if text := _join(row, more):
                 own = row.columns or {}
                 place = own["id"] if options.split else row.place
-                rows.append(Record(text, place, {first or "text": row.text, **own}))
+                rows.append(Record(text, place, {name or "text": row.text, **own}))
             skipped += not text
         return cls(rows, skipped)
 
     @classmethod
     def read_index(cls, index: RankIndex) -> tuple[Records, np.ndarray]:
         """Return the rows of an index, and the vectors of its different texts."""
+        from rankencoder.search.index_rows import NUMBER
         from rankencoder.search.table import vectors_of
 
         rows, vectors = list[Record](), np.empty((len(index), index.about.dimension), np.float32)
-        for batch in index.rows.batches(["id", "text", "vector", *index.columns]):
-            found = batch.select(["id", "text", *index.columns]).to_pylist()
+        numbered = NUMBER in index.rows.columns
+        for batch in index.rows.batches(["id", "text", "vector", *index.rows.columns]):
+            found = batch.drop_columns(["vector"]).to_pylist()
             vectors[len(rows) : len(rows) + len(found)] = vectors_of(batch)
-            rows += [Record(row["text"], row["id"], row) for row in found]
+            for row in found:
+                place, number = row["id"], row.pop(NUMBER) if numbered else None
+                rows.append(Record(row["text"], place, row if number is None else {**row, "id": number}))
         records, numbers = cls(rows), {id(row): number for number, row in enumerate(rows)}
         return records, vectors[[numbers[id(unit[0])] for unit in records.units]]
 

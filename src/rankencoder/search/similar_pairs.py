@@ -99,3 +99,31 @@ def similar_pairs(
     order = np.lexsort((b, a, -similarity))
     lowest = float(level) if level > np.float32(floor) else floor
     return Pairs(a[order], b[order], similarity[order], calibration), lowest
+
+
+def document_pairs(pairs: Pairs, of_a: np.ndarray, of_b: np.ndarray, *, is_one: bool, least: float) -> Pairs:
+    """Return pairs of documents, each by its nearest passages.
+
+    :param of_a: The document of each passage; `of_b` of the other corpus, or of the same (`is_one`).
+    :param least: The share of a document's passages that must have a pair in the other: of both, or between
+        two corpora of the first.
+    """
+    swap = is_one & (of_a[pairs.a] > of_b[pairs.b])
+    a, b = np.where(swap, pairs.b, pairs.a), np.where(swap, pairs.a, pairs.b)
+    both = of_a[a].astype(np.int64) * (of_b.max() + 1) + of_b[b]
+    enough = _share_matched(a, both, of_a) >= least
+    if is_one:
+        enough &= _share_matched(b, both, of_b) >= least
+    first = np.unique(both, return_index=True)[1]  # the most similar comes first
+    return pairs.take(np.sort(first[enough[first]]))
+
+
+def _share_matched(passages: np.ndarray, pairs: np.ndarray, documents: np.ndarray) -> np.ndarray:
+    """Return for each pair of passages the share of its document's passages that such pairs match.
+
+    :param pairs: The number of each pair's two documents.
+    """
+    matched = np.unique(np.column_stack([pairs, passages]), axis=0)[:, 0]
+    found, counts = np.unique(matched, return_counts=True)
+    sizes = np.bincount(documents)[documents[passages]]
+    return np.asarray(counts[np.searchsorted(found, pairs)] / sizes)

@@ -18,12 +18,11 @@ from rankencoder.model import RankEncoder
 from rankencoder.server import schemas
 from rankencoder.server.http_errors import Refusal
 from rankencoder.server.metrics import Metrics
-from rankencoder.server.request_batching import Encoded
-from rankencoder.server.served_model import ServedModel
+from rankencoder.server.served_model import Encoded, ServedModel
 
 
 class Endpoints:
-    """What the paths of a server do.
+    """The handlers of a server's paths.
 
     :param models: The first is what a request without a model means.
     """
@@ -95,14 +94,14 @@ class Endpoints:
         return _json({"model": model.name, "results": [hit.to_dict() for hit in found]})
 
     async def health(self) -> schemas.Health:
-        """Say that the server answers; needs no key."""
+        """Liveness; needs no key."""
         first, *_ = self.models.values()
         return schemas.Health(
             model=first.name, models=list(self.models), dimension=first.dimension, version=__version__
         )
 
     async def figures(self) -> Response:
-        """Return Prometheus' figures."""
+        """Metrics for Prometheus."""
         return PlainTextResponse(generate_latest(self.metrics.registry))
 
     def _model(self, name: str | None) -> ServedModel:

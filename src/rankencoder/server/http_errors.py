@@ -51,7 +51,7 @@ async def _refuse_input(request: Request, error: InputError) -> Response:
 
 
 async def _refuse_fields(request: Request, error: RequestValidationError) -> Response:
-    """Turn the first of pydantic's errors into one line that repeats nothing of what was sent."""
+    """Return the first validation error as one line, without what was sent."""
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         message = f"the body is not JSON: {first['ctx']['error']} at character {first['loc'][-1]}"

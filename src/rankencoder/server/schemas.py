@@ -19,8 +19,8 @@ from pydantic import (
 from rankencoder.explain import Explanation
 from rankencoder.io.corpus import LONGEST
 from rankencoder.search.hits import Hit
-from rankencoder.server.server_settings import MAX_SENTENCES
 
+MAX_SENTENCES = 2048  # of a request, as with OpenAI
 MAX_NEIGHBORS = 1000
 _MAX_FILTER = 10_000  # characters
 _NOT_BLANK = r"[^\s\x1c-\x1f\x85]"  # the separators are blank to Python, but not to other languages
@@ -34,11 +34,6 @@ def _as_list(value: Any) -> Any:
     if isinstance(value, list) and value and all(type(item) in (int, list) for item in value):
         raise ValueError("token ids mean nothing to this model: send the text itself")
     return [value] if isinstance(value, str) else value
-
-
-def _as_integer(value: Any) -> Any:
-    """JSON has but one kind of number: 5.0 is an integer."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _checked_filter(where: dict[str, Any]) -> dict[str, Any]:
@@ -55,8 +50,7 @@ Sentences = Annotated[
     BeforeValidator(_as_list),
     WithJsonSchema({"anyOf": [_TEXT, _LIST], "examples": ["A cat sleeps."]}),
 ]
-Integer = Annotated[int, Field(strict=True), BeforeValidator(_as_integer)]
-Count = Annotated[int, Field(strict=True, ge=1, le=MAX_NEIGHBORS), BeforeValidator(_as_integer)]
+Count = Annotated[int, Field(ge=1, le=MAX_NEIGHBORS)]
 
 
 class _Request(BaseModel):
@@ -72,7 +66,7 @@ class EmbeddingsRequest(_Request):
     encoding_format: Literal["float", "base64"] = Field(
         "float", description="Numbers, or float32 in little-endian order as base64."
     )
-    dimensions: Integer | None = Field(None, description="Only the model's own dimension is accepted.")
+    dimensions: int | None = Field(None, description="Only the model's own dimension is accepted.")
     user: str | None = Field(None, description="Accepted and ignored.")
 
 

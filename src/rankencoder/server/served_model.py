@@ -1,10 +1,14 @@
-"""A model of a server: its queue, its index, its metrics."""
+"""A model of a server: sentences of concurrent requests are encoded together, by a thread of its own."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextvars import ContextVar
-from typing import Any, TypeVar
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
 
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
@@ -13,37 +17,41 @@ from rankencoder.labels.fitted_curve import find_curve
 from rankencoder.model import RankEncoder
 from rankencoder.server.http_errors import Refusal
 from rankencoder.server.metrics import Metrics
-from rankencoder.server.request_batching import Batcher, Encoded
-from rankencoder.server.server_settings import ServerSettings
+from rankencoder.server.request_log import ABOUT_REQUEST
 
 T = TypeVar("T")
-ABOUT_REQUEST: ContextVar[dict[str, Any]] = ContextVar("ABOUT_REQUEST")
-"""What the log is to say of the request that is being answered."""
+WAIT = 0.003  # seconds that the first request after a pause waits for others
+_Waiting: TypeAlias = tuple[str, "asyncio.Future[tuple[np.ndarray, int]]"]
 
 
-class ServedModel(Batcher):
-    """A model whose sentences are encoded together, by a thread of its own.
+class Encoded(NamedTuple):
+    """Vectors of sentences, and how many tokens of each the encoder read."""
+
+    vectors: np.ndarray
+    tokens: list[int]
+
+
+class ServedModel:
+    """A model with its batches, its index and its metrics.
+
+    While a batch is encoded the next one gathers. A long request goes in pieces, each behind what others
+    asked for meanwhile.
 
     :param encoder: A RankEncoder, or a plain encoder, which explains nothing.
     :param name: What requests call it.
     :param index: A `RankIndex` that was made with it.
+    :param batch_size: The most sentences that are encoded together.
     """
 
     def __init__(
-        self,
-        encoder: RankEncoder | Encoder,
-        name: str,
-        index: Any,
-        metrics: Metrics,
-        settings: ServerSettings,
+        self, encoder: RankEncoder | Encoder, name: str, index: Any, metrics: Metrics, batch_size: int
     ) -> None:
-        size, wait = settings.batch_sentences, settings.batch_wait_ms / 1000
-        super().__init__(
-            self._encode_batch, metrics, name=name, size=size, wait=wait, limit=settings.max_waiting
-        )
-        self.encoder, self.name, self.index = encoder, name, index
+        self.encoder, self.name, self.index, self._size = encoder, name, index, batch_size
+        self.sentences, self._batch = metrics.sentences.labels(name), metrics.batch.labels(name)
+        self.tokens, self._waiting = metrics.tokens.labels(name), metrics.waiting.labels(name)
+        self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
         self.curve = find_curve(encoder)
-        self.dimension = self._encode_batch(["Warm up."]).vectors.shape[1]
+        self.dimension = self._encode(["Warm up."]).vectors.shape[1]
         if index is not None:
             _ = index.model, index.calibration  # opened now, and not in the first request
             self._stamp = fingerprint(index.folder.config)
@@ -51,17 +59,70 @@ class ServedModel(Batcher):
     async def encode(self, sentences: list[str]) -> Encoded:
         """Encode sentences together with those of other requests."""
         self._note(sentences)
-        return await super().encode(sentences)
+        rows: list[tuple[np.ndarray, int]] = []
+        self._waiting.inc(len(sentences))
+        try:
+            for start in range(0, len(sentences), self._size):
+                piece: list[_Waiting] = [
+                    (text, asyncio.Future()) for text in sentences[start : start + self._size]
+                ]
+                for waiting in piece:
+                    self._queue.put_nowait(waiting)
+                rows += await asyncio.gather(*(result for _, result in piece))
+        finally:
+            self._waiting.dec(len(sentences))
+        vectors, tokens = zip(*rows, strict=True)
+        return Encoded(np.stack(vectors), list(tokens))
 
     async def work(self, sentences: list[str], function: Callable[[], T]) -> T:
-        """Do something else in the encoder's thread, with sentences that it encodes by itself."""
+        """Run a function between batches that itself encodes these sentences."""
         self._note(sentences)
-        done, tokens = await self.call(
+        done, tokens = await self._in_thread(
             lambda: (function(), self._count_tokens(sentences) if sentences else [])
         )
         self.tokens.inc(sum(tokens))
         self.sentences.inc(len(sentences))
         return done
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Encode batches in a thread, which finishes what it does at the end."""
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encoder")
+        worker = asyncio.create_task(self._run())
+        yield
+        worker.cancel()
+        await asyncio.to_thread(self._thread.shutdown)
+
+    async def _run(self) -> None:
+        while True:
+            await self._answer(await self._gather())
+
+    async def _gather(self) -> list[_Waiting]:
+        """Wait for a sentence, and a moment for more where few are there."""
+        batch = [await self._queue.get()]
+        if self._queue.qsize() + 1 < self._size:
+            await asyncio.sleep(WAIT)
+        while len(batch) < self._size and not self._queue.empty():
+            batch.append(self._queue.get_nowait())
+        return batch
+
+    async def _answer(self, batch: list[_Waiting]) -> None:
+        sentences = [text for text, _ in batch]
+        try:
+            encoded = await self._in_thread(lambda: self._encode(sentences))
+        except Exception as error:
+            if len(batch) > 1:  # one sentence is at fault, and only who sent it shall hear of it
+                for waiting in batch:
+                    await self._answer([waiting])
+            elif not batch[0][1].done():
+                batch[0][1].set_exception(error)
+            return
+        self.sentences.inc(len(sentences))
+        self.tokens.inc(sum(encoded.tokens))
+        self._batch.observe(len(sentences))
+        for (_, result), row in zip(batch, zip(*encoded, strict=True), strict=True):
+            if not result.done():  # its client has gone
+                result.set_result(row)
 
     def current_index(self) -> Any:
         """Return the index; opened anew if it was made again since."""
@@ -75,11 +136,14 @@ class ServedModel(Batcher):
             raise Refusal(409, f"the index cannot be searched now: {error}", code="no_index") from error
         return self.index
 
+    async def _in_thread(self, function: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+
     def _note(self, sentences: list[str]) -> None:
         about = ABOUT_REQUEST.get()
         about["model"], about["sentences"] = self.name, about.get("sentences", 0) + len(sentences)
 
-    def _encode_batch(self, sentences: list[str]) -> Encoded:
+    def _encode(self, sentences: list[str]) -> Encoded:
         return Encoded(self.encoder.encode(sentences), self._count_tokens(sentences))
 
     def _count_tokens(self, sentences: list[str]) -> list[int]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from secrets import compare_digest
+from typing import Annotated, Any
 
-from fastapi import FastAPI, Security
-from fastapi.security import HTTPBearer
+from fastapi import APIRouter, FastAPI, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
@@ -17,31 +18,37 @@ from rankencoder.io.corpus import LONGEST
 from rankencoder.model import RankEncoder
 from rankencoder.server import schemas
 from rankencoder.server.endpoints import Endpoints
-from rankencoder.server.http_errors import HANDLERS
+from rankencoder.server.http_errors import HANDLERS, Refusal
 from rankencoder.server.metrics import Metrics
-from rankencoder.server.request_guard import RequestGuard
+from rankencoder.server.request_log import RequestLog
 from rankencoder.server.served_model import ServedModel
-from rankencoder.server.server_settings import MAX_SENTENCES, ServerSettings
+
+BATCH = 64  # sentences
+_BEARER = HTTPBearer(auto_error=False)
 
 
 def create_app(
     model: RankEncoder | Encoder | Mapping[str, RankEncoder | Encoder],
-    settings: ServerSettings | None = None,
     *,
+    name: str = "rankencoder",
     index: Any = None,
+    api_key: str | None = None,
+    batch_size: int = BATCH,
 ) -> FastAPI:
     """Return a server for a model, to be run by uvicorn or any other ASGI server, in one process.
 
     :param model: A RankEncoder, or a plain encoder, which explains nothing; or several of them by name, the
         first being that of requests without a name.
+    :param name: What requests call a single model.
     :param index: A `RankIndex` for ``/search``, made with one of the models.
+    :param api_key: The key that clients must send.
+    :param batch_size: The most sentences that are encoded together.
     """
-    settings = settings or ServerSettings()
     metrics = Metrics()
-    named = model if isinstance(model, Mapping) else {settings.name: model}
+    named = model if isinstance(model, Mapping) else {name: model}
     owner = None if index is None else index.model if isinstance(model, Mapping) else model
     indexes = {id(owner): index}
-    served = [ServedModel(one, name, indexes.get(id(one)), metrics, settings) for name, one in named.items()]
+    served = [ServedModel(one, key, indexes.get(id(one)), metrics, batch_size) for key, one in named.items()]
     endpoints = Endpoints(served, metrics)
     first = served[0]
 
@@ -56,7 +63,7 @@ def create_app(
         title=f"rankencoder: {', '.join(named)}",
         description=(
             f"Sentence vectors with {first.dimension} dimensions. A request has at most "
-            f"{MAX_SENTENCES:,} sentences of {LONGEST:,} characters, and {settings.max_body_mb:g} MB."
+            f"{schemas.MAX_SENTENCES:,} sentences of {LONGEST:,} characters."
         ),
         version=__version__,
         lifespan=running,
@@ -64,21 +71,33 @@ def create_app(
         redoc_url=None,
         redirect_slashes=False,
         exception_handlers=HANDLERS,
-        dependencies=[Security(HTTPBearer(auto_error=False))] if settings.api_key else [],  # to describe it
         responses={"default": {"model": schemas.ErrorResponse, "description": "An error."}},
     )
+    routes = APIRouter()
     for path, endpoint, answer in (
         ("/v1/embeddings", endpoints.embeddings, schemas.EmbeddingsResponse),
         ("/similarity", endpoints.similarity, schemas.SimilarityResponse),
         ("/explain", endpoints.explain, schemas.ExplainResponse),
         ("/search", endpoints.search, schemas.SearchResponse),
     ):
-        app.add_api_route(path, endpoint, methods=["POST"], response_model=answer)
-    app.add_api_route("/v1/models", endpoints.list_models)
-    app.add_api_route("/v1/models/{name:path}", endpoints.model)
-    app.add_api_route("/metrics", endpoints.figures, response_class=PlainTextResponse)
+        routes.add_api_route(path, endpoint, methods=["POST"], response_model=answer)
+    routes.add_api_route("/v1/models", endpoints.list_models)
+    routes.add_api_route("/v1/models/{name:path}", endpoints.model)
+    routes.add_api_route("/metrics", endpoints.figures, response_class=PlainTextResponse)
+    app.include_router(routes, dependencies=[Security(_check_key(api_key))] if api_key else [])
     app.add_api_route("/health", endpoints.health)
     app.add_api_route("/health", endpoints.health, methods=["HEAD"], include_in_schema=False)
-    paths = {route.path for route in app.routes if isinstance(route, Route)}
-    app.add_middleware(RequestGuard, settings=settings, metrics=metrics, paths=paths)
+    paths = {route.path for route in (*app.routes, *routes.routes) if isinstance(route, Route)}
+    app.add_middleware(RequestLog, metrics=metrics, paths=paths)
     return app
+
+
+def _check_key(api_key: str) -> Callable[..., None]:
+    """Return a dependency that refuses requests without the key."""
+
+    def check(given: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]) -> None:
+        if given is None or not compare_digest(given.credentials.encode(), api_key.encode()):
+            message = "no API key, or a wrong one: send the header Authorization: Bearer KEY"
+            raise Refusal(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+
+    return check

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from textwrap import indent
 from typing import Any
 
 from rankencoder.io.storage import RUN, new_file, new_folder, write_json
+from rankencoder.model_card import ModelCard, short_name
 from rankencoder.provenance import provenance
 from rankencoder.training.config import TrainConfig
-from rankencoder.training.loop.stage import Trained
+from rankencoder.training.loop.stage import Trained, describe_choice
 from rankencoder.training.plan import Plan, TrainEncoder
 from rankencoder.training.sentences import Sentences
 
@@ -19,36 +18,38 @@ PICTURE = "losses.svg"
 
 def save_encoder(trained: Trained, folder: Path, config: TrainConfig, sentences: Sentences) -> None:
     """Write an encoder with its model card, whole or not at all."""
-    _fill_card(trained.model.model_card_data, trained.loss, config, sentences)
     # how the last batch was cut and filled up is not saved: a resumed stage had another one
     backend = trained.model.tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
     with new_folder(folder) as new:
-        trained.model.save_pretrained(str(new))
+        trained.model.save_pretrained(str(new), create_model_card=False)
+        _make_card(trained, config, sentences).write(new)
 
 
-def _fill_card(card: Any, loss: Any, config: TrainConfig, sentences: Sentences) -> None:
+def _make_card(trained: Trained, config: TrainConfig, sentences: Sentences) -> ModelCard:
     """Describe data by name and size (never its text), loss, settings and citations."""
-    card.generate_widget_examples = False
-    card.local_files_only = True  # what the base model is we know
-    card.add_tags(["rankencoder", "unsupervised", config.method])
-    if not Path(config.backbone).exists():
-        card.base_model, card.base_model_revision = config.backbone, config.revision
-    card.set_losses([loss])
-    name = Path(config.corpus).name if config.corpus else "sentences given in memory"
-    code = json.dumps(loss.get_config_dict(), indent=4)
-    card.train_datasets = [
-        {
-            "name": f"{name} (SHA-256 of the sentences {sentences.sha256[:16]}…)",
-            "size": len(sentences),
-            "columns": ["<code>text</code>"],
-            "loss": {
-                "fullname": f"{type(loss).__module__}.{type(loss).__qualname__}",
-                "config_code": f"  ```json\n{indent(code, '  ')}\n  ```",
-            },
-        }
-    ]
+    loss: Any = trained.loss
+    backbone = short_name(config.backbone)
+    text = Path(config.corpus).name if config.corpus else "sentences given in memory"
+    settings = ", ".join(f"{key} {value}" for key, value in loss.get_config_dict().items())
+    return ModelCard(
+        title=f"{backbone} trained with {config.method}",
+        about=f"A sentence encoder trained on unlabelled text, from {backbone}.",
+        figures=[line] if (line := describe_choice(trained.about)) else [],
+        recipe={
+            "backbone": f"`{backbone}`",
+            "method": config.method,
+            "loss": f"{type(loss).__name__} ({settings})",
+            "text": f"{text}: {len(sentences):,} sentences (SHA-256 {sentences.sha256[:16]}…)",
+            "training": f"batches of {config.batch_size}, learning rate {config.learning_rate:g}, "
+            f"{config.max_length} tokens, seed {config.seed}",
+        },
+        sources=[backbone, "the text it was trained on"],
+        bases=[config.backbone],
+        tags=["sentence-similarity", "unsupervised", config.method],
+        citation=loss.citation,
+    )
 
 
 def write_record(folder: Path, record: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Tuning: which similarity suits an encoder, measured on scored pairs; where there are none, advice."""
+"""Choose the similarity of an encoder on scored pairs; without any, advise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from rankencoder.errors import InputError
 from rankencoder.evaluation.candidates import Candidate
 from rankencoder.evaluation.choice import Choice, check_pairs, choose_similarity
-from rankencoder.evaluation.halves import Halves, advise, score_half_matching
+from rankencoder.evaluation.halves import Halves, describe_halves, score_half_matching
 from rankencoder.io.pairs import ScoredPair, make_pair, read_scored_pairs, read_weights
 from rankencoder.io.storage import new_folder, write_json
 from rankencoder.model import RankEncoder, open_model
@@ -45,7 +45,7 @@ class Tuned:
     halves: Halves | None = None
 
     def __str__(self) -> str:
-        return self.choice.sentence() if self.choice else advise(self.halves)
+        return self.choice.sentence() if self.choice else describe_halves(self.halves)
 
     def to_dict(self) -> dict[str, Any]:
         """Return all but the model as plain data."""
@@ -60,7 +60,7 @@ class Tuned:
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
         """Write the model to a folder, for `RankEncoder.load`, with a record of the choice in tuning.json."""
         with new_folder(folder, overwrite=overwrite) as new:
-            self.model.save(new, overwrite=True)
+            self.model.save(new, overwrite=True, measured=[str(self)])
             write_json(new / RECORD, self.to_dict())
 
 

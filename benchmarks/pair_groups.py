@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from rankencoder.evaluation.pair_metrics import GRADED, Metric
-
-if TYPE_CHECKING:
-    from rankencoder.evaluation.sts_data import PairSet
-    from rankencoder.evaluation.subjects import Subject
+from rankencoder.evaluation.sts_data import PairSet
+from rankencoder.evaluation.subjects import Subject
 
 # the paper's groups of gold scores, scaled to 0–1; each without its upper end, but for the last
 GROUPS = (("dissimilar", 0.0, 0.33), ("intermediate", 0.33, 0.67), ("similar", 0.67, 1.0))
@@ -20,7 +18,6 @@ GROUPS = (("dissimilar", 0.0, 0.33), ("intermediate", 0.33, 0.67), ("similar", 0
 NEIGHBOURS = 100
 BINS = 10
 _FEWEST = 10  # pairs, for a correlation that says anything
-_CHANGED = 10
 _ROWS = 256
 
 
@@ -36,8 +33,14 @@ def similar_pairs(pair_set: PairSet, systems: Mapping[str, np.ndarray]) -> dict[
 
 def group_rows(pair_set: PairSet) -> list[np.ndarray]:
     """Return which pairs are in each of the three groups."""
-    scaled = pair_set.scaled.round(9)  # 1.65 of 5 is 0.33, and not a little less
-    return [(scaled >= start) & ((scaled < end) | (end == 1)) for _, start, end in GROUPS]
+    of_one = scaled(pair_set).round(9)  # 1.65 of 5 is 0.33, and not a little less
+    return [(of_one >= start) & ((of_one < end) | (end == 1)) for _, start, end in GROUPS]
+
+
+def scaled(pair_set: PairSet) -> np.ndarray:
+    """Return the gold scores of all pairs, from 0 to 1."""
+    low, high = pair_set.scale
+    return np.asarray((pair_set.gold - low) / (high - low))
 
 
 def _percent(metric: Metric, gold: np.ndarray, similarities: np.ndarray) -> float | None:
@@ -93,33 +96,3 @@ def neighbour_overlap(subject: Subject, pair_set: PairSet) -> np.ndarray:
         marks.scatter_(1, near, True)
         found.append((marks[0::2] & marks[1::2]).sum(dim=1).cpu())
     return np.asarray(torch.cat(found).numpy())
-
-
-def most_changed(pair_set: PairSet, base: np.ndarray, other: np.ndarray) -> dict[str, Any]:
-    """Return the pairs that one similarity puts nearest to and furthest from their gold place, in words.
-
-    A pair's place is its rank among the pairs of the set, as a fraction; what counts is by how much its
-    distance from the place of its gold score changed.
-    """
-    from scipy.stats import rankdata
-
-    gold = pair_set.gold
-    places = [(rankdata(values) - 0.5) / len(gold) for values in (gold, base, other)]
-    improvement = np.abs(places[1] - places[0]) - np.abs(places[2] - places[0])
-    order = np.argsort(-improvement, kind="stable")
-
-    def describe(i: int) -> dict[str, Any]:
-        pair = pair_set.pairs[i]
-        return {
-            "a": pair.a,
-            "b": pair.b,
-            "gold": pair.score,
-            "base": float(base[i]),
-            "other": float(other[i]),
-            "places": [float(place[i]) for place in places],
-            "improvement": float(improvement[i]),
-        }
-
-    improved = [describe(i) for i in order[:_CHANGED] if improvement[i] > 0]
-    worsened = [describe(i) for i in order[::-1][:_CHANGED] if improvement[i] < 0]
-    return {"improved": improved, "worsened": worsened}

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from senteval_classifier import L2_WEIGHTS, Classifiers, Fold, fit_classifiers
+from senteval_tasks import TransferTask
 from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 
 from rankencoder.encoders import Encoder
-from rankencoder.evaluation.classifier import L2_WEIGHTS, Classifiers, Fold, fit_classifiers
-from rankencoder.evaluation.transfer_data import TransferTask
 
 _FOLDS = 10
 

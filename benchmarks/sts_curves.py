@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
 from rankencoder.blend import blend
 from rankencoder.evaluation.pairwise import encode_pairs, pair_similarities
-from rankencoder.evaluation.sts_data import SEVEN
+from rankencoder.evaluation.sts_data import SEVEN, PairSet
+from rankencoder.evaluation.subjects import Subject
 from rankencoder.forms import fit_form
-
-if TYPE_CHECKING:
-    from rankencoder.evaluation.sts_data import PairSet
-    from rankencoder.evaluation.subjects import Subject
 
 WEIGHTS = tuple(round(0.05 * i, 2) for i in range(21))
 POWERS = tuple(round(-0.5 + 0.125 * i, 3) for i in range(9))

@@ -1,0 +1,64 @@
+"""``rankencoder advise``."""
+
+from __future__ import annotations
+
+import shlex
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rankencoder.backends.opening import Opening
+from rankencoder.cli.console import console, make_table, prepare, print_json
+from rankencoder.cli.options import HERE, AnyModel, Dev, Json, opens_models, reads_corpus
+from rankencoder.io.read_options import DEFAULTS, ReadOptions
+
+if TYPE_CHECKING:
+    from rankencoder.tuning.advisor import Step
+
+_COMMANDS: dict[Step, str] = {
+    "label": "rankencoder label {model} {corpus} -o labels.tsv",
+    "tune": "rankencoder tune {model} {draw}{dev}-o tuned",
+    "threshold": "rankencoder threshold {model} {first} --precision 0.9",
+    "distill": "rankencoder distill {corpus} --teacher {model} --student static {dev}-o fast",
+}
+
+
+@partial(reads_corpus, left_out=("id_column", "keep"))
+@opens_models
+def advise(
+    model: AnyModel,
+    corpus: Annotated[str, typer.Argument(help="Your sentences: a file or folder, as for build.")],
+    dev: Dev = None,
+    reading: ReadOptions = DEFAULTS,
+    opening: Opening = HERE,
+    as_json: Json = False,
+) -> None:
+    """Say in five lines what to do: keep cosine, distil, fuse, or label some pairs.
+
+    Looks at 1,000 sentences of the corpus and, with --dev, at your pairs. The last line is the next command.
+
+    Examples:
+    - `rankencoder advise my-encoder corpus.txt`
+
+    - `rankencoder advise sentence-transformers/all-MiniLM-L6-v2 corpus.txt --dev labels.tsv`
+
+    """
+    prepare(model)
+    from rankencoder.encoder_sources import rankencoder_folder
+    from rankencoder.tuning.advisor import advise as look
+
+    advice = look(model, corpus, dev or [], column=reading, **opening)
+    quoted = [shlex.quote(str(file)) for file in dev or ()]
+    next_step = _COMMANDS[advice.step].format(
+        model=shlex.quote(model),
+        corpus=shlex.quote(corpus),
+        dev="".join(f"--dev {file} " for file in quoted),
+        first="".join(quoted[:1]),
+        draw="" if rankencoder_folder(model) else f"--corpus {shlex.quote(corpus)} ",
+    )
+    if as_json:
+        print_json({**advice.to_dict(), "next": next_step})
+        return
+    console().print(make_table(advice.lines.items()))
+    console().print(f"next        {next_step}", markup=False, soft_wrap=True)

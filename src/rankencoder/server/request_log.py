@@ -1,0 +1,59 @@
+"""The log line, the metrics and the id of each request."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+import traceback
+from collections.abc import Collection
+from contextvars import ContextVar
+from typing import Any
+from uuid import uuid4
+
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from rankencoder.server.http_errors import Refusal, error_response
+from rankencoder.server.metrics import Metrics
+
+LOG = logging.getLogger(__name__)
+_ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
+ABOUT_REQUEST: ContextVar[dict[str, Any]] = ContextVar("ABOUT_REQUEST")
+"""What the log says of the current request."""
+
+
+class RequestLog(BaseHTTPMiddleware):
+    """Logs and counts every request, never with a sentence or a key. Unexpected errors are a plain 500.
+
+    :param paths: The paths that exist; others are logged and counted as one.
+    """
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, paths: Collection[str]) -> None:
+        super().__init__(app)
+        self.metrics, self.paths = metrics, paths
+
+    async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
+        """Answer a request, and log how it ends."""
+        started, given = time.perf_counter(), request.headers.get("x-request-id", "")
+        about: dict[str, Any] = {"id": given if _ID.fullmatch(given) else uuid4().hex}
+        ABOUT_REQUEST.set(about)
+        try:
+            response = await call_next(request)
+        except Exception as error:
+            trace = "".join(traceback.format_tb(error.__traceback__))
+            LOG.error("unexpected %s\n%s", type(error).__name__, trace)  # its message may hold a sentence
+            response = error_response(Refusal(500, "the server failed; see its log", code="internal"))
+        response.headers["X-Request-ID"] = about["id"]
+        seconds, path = time.perf_counter() - started, request.scope["path"]
+        path = path if path in self.paths else "other"  # it may hold anything
+        model, status = about.get("model", ""), response.status_code
+        self.metrics.requests.labels(model, path, str(status)).inc()
+        self.metrics.seconds.labels(model, path).observe(seconds)
+        fields = {"client": (request.scope.get("client") or "-")[0], "method": request.method, "path": path}
+        fields |= {"status": status, "ms": round(1e3 * seconds), "sentences": 0, **about}
+        line = "{client} {method} {path} {status} {ms} ms, {sentences} sentences, {id}"
+        LOG.info("%s", line.format(**fields), extra={"fields": fields})
+        return response
