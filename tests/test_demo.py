@@ -104,7 +104,7 @@ def test_the_demo_distils_and_tells_what_it_measured(run_cli, tiny_folder, tmp_p
         assert all(re.fullmatch(form, cell) for form, cell in zip(FIGURES, rows[name], strict=True)), rows[
             name
         ]
-    assert "Ranks do not always help" in out
+    assert "Measure on your own sentences before you use ranks." in out
     python = out[out.index("from sentence_transformers") :].partition("──")[0]
     found: dict[str, np.ndarray] = {}
     exec(python, found)

@@ -34,7 +34,7 @@ def test_the_target_is_the_mean_of_z_scores_on_the_students_scale(teachers, seed
 
 
 def test_equal_similarities_teach_nothing():
-    with pytest.raises(InputError, match="teacher 2 finds all pairs equally similar"):
+    with pytest.raises(InputError, match="teacher 2 gives all pairs the same similarity"):
         standardised_mix([np.arange(3.0), np.ones(3)], [1, 1], 0.0, 1.0)
     with pytest.raises(InputError, match="cancel each other out"):
         standardised_mix([np.arange(3.0), -np.arange(3.0)], [1, 1], 0.0, 1.0)

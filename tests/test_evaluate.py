@@ -323,7 +323,7 @@ def runs(tmp_path_factory, tiny_folder, tiny_saved):
             for parameter in model.parameters():
                 parameter += 0.1 * torch.randn_like(parameter)
         model.save_pretrained(str(folder / "base"))
-        config = {"seed": number, "stage2_seed": number, "output": str(folder), "method": method}
+        config = {"seed": number, "output": str(folder), "method": method}
         (folder / "rankencoder-run.json").write_text(json.dumps({"finished": True, "config": config}))
     return [root / f"run-{number}" for number in (1, 2, 3, 4)]
 

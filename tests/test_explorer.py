@@ -193,7 +193,7 @@ def test_maps_of_neighborhoods_find_the_clusters_that_are_there(is_installed, mo
     def encode(sentences):
         rows = np.random.default_rng(0).normal(scale=0.05, size=(len(sentences), 8))
         for row, text in zip(rows, sentences, strict=True):
-            row[topics[text.split()[0]]] += 1
+            row[topics.get(text.split()[0], 7)] += 1
         return rows.astype(np.float32)
 
     drawn = space_maps.draw(RankEncoder(encode, texts, progress=False), space_maps.neighbor_map())

@@ -408,7 +408,7 @@ def test_unknown_names_get_the_nearest(train, folders, tmp_path):
         InputError, match="method 'consert' has no option 'temprature': did you mean 'temperature'?"
     ):
         train(folders["bert"], options={"temprature": 0.1})
-    with pytest.raises(InputError, match="no option 'zzz': choose from temperature, roberta_bias_offset"):
+    with pytest.raises(InputError, match="no option 'zzz': choose from temperature, dev_bias"):
         make_method("promptbert", {"zzz": 1}, {})
     assert not (tmp_path / "run").exists()
 

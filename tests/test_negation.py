@@ -1,11 +1,6 @@
 import functools
 import hashlib
-import multiprocessing
-import os
-import signal
-import subprocess
 import sys
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -55,7 +50,6 @@ load = functools.cache(spacy.load)
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("RANKENCODER_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(negation, "_PART", 10)
-    monkeypatch.setattr(negation, "_usable_cpus", lambda: 1)
     monkeypatch.setattr(spacy, "load", lambda name, exclude: load(name, exclude=tuple(exclude)))  # saves time
     return tmp_path / "cache" / "negations"
 
@@ -135,56 +129,14 @@ def test_little_is_lost_and_something_changed(parser, text):
     assert set(added) <= {"not", "Not", "do", "does", "did", "", *(root.lemma_ for root in roots)}
 
 
-def test_workers_make_the_same_negations_as_this_process(parser, sentences, cache, monkeypatch):
+def test_negations_are_in_the_order_of_the_sentences(parser, sentences, cache):
     column = datasets.Dataset.from_dict({"text": [f" {text}. " for text in sentences[:65]]})["text"]
-    alone = negate_sentences(column, fingerprint="alone", parser=MODEL)
-    monkeypatch.setattr(negation, "_usable_cpus", lambda: 2)
-    workers = negate_sentences(column, fingerprint="workers", parser=MODEL)
-    assert alone.column_names == ["negation"]
-    assert alone["negation"][:] == workers["negation"][:] == [negate(parser(t.strip())) for t in column]
-    assert alone["negation"][0] == "The cat does not see the cat 0 ."
-    files = {file["filename"] for made in (alone, workers) for file in made.cache_files}
+    made = negate_sentences(column, fingerprint="f", parser=MODEL)
+    assert made.column_names == ["negation"]
+    assert made["negation"][:] == [negate(parser(text.strip())) for text in column]
+    assert made["negation"][0] == "The cat does not see the cat 0 ."
+    files = {file["filename"] for file in made.cache_files}
     assert files == set(map(str, cache.glob("*/*"))), "mapped into memory, and nothing else is left"
-
-
-def test_a_killed_worker_is_told_in_one_line(sentences, monkeypatch):
-    monkeypatch.setattr(negation, "_usable_cpus", lambda: 2)
-
-    def kill():
-        while not (workers := multiprocessing.active_children()):
-            time.sleep(0.01)
-        os.kill(workers[0].pid, signal.SIGKILL)
-
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(kill)
-        with pytest.raises(InputError, match="^a process that negates sentences was killed, .* are kept$"):
-            negate_sentences(sentences[:45], fingerprint="f", parser=MODEL)
-    assert not multiprocessing.active_children()
-
-
-def test_workers_end_with_a_killed_parent():
-    code = """
-import os, multiprocessing
-from concurrent.futures import ProcessPoolExecutor
-from rankencoder.training.negation import _end_with_parent
-pool = ProcessPoolExecutor(2, initializer=_end_with_parent)
-pool.submit(os.getpid).result()
-print(*(worker.pid for worker in multiprocessing.active_children()), flush=True)
-os.kill(os.getpid(), 9)
-"""
-    parent = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert parent.returncode == -signal.SIGKILL, parent.stderr
-    workers = [int(pid) for pid in parent.stdout.split()]
-    assert len(workers) == 2
-    while any(map(runs, workers)):
-        time.sleep(0.01)
-
-
-def runs(pid):
-    try:
-        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())  # a zombie has none
-    except OSError:
-        return False
 
 
 def test_negations_are_made_once(sentences, parsed):

@@ -23,7 +23,7 @@ from rankencoder.training.methods import (
     SimCSEWithMLM,
     make_method,
 )
-from rankencoder.training.recipe import describe_recipe
+from rankencoder.training.plan import describe_loss
 
 
 def stand_in(kind, hidden_size=768):
@@ -59,7 +59,7 @@ def test_settings_of_the_base_methods(method, kind, size, batch_size, learning_r
     assert chosen.precision == ("fp32" if method is SNCSE else "fp16")
     assert (chosen.epochs, chosen.max_length, chosen.eval_steps) == (1, 32, 125)
     assert (chosen.weight_decay, chosen.warmup_steps, chosen.max_grad_norm) == (0, 0, 1)
-    assert (chosen.seed, chosen.stage2_seed, chosen.max_steps) == (42, 42, 0)
+    assert (chosen.seed, chosen.max_steps) == (42, 0)
     assert chosen.max_seq_length >= 128
     made = make_method(method.name, {}, method.defaults(backbone))
     assert made.temperature == 0.05
@@ -148,11 +148,10 @@ def test_presets(method, preset, expected, with_oneself):
 
 def test_what_is_given_goes_before_every_preset():
     given = {"batch_size": 7, "upper": 0.6, "combine": "max", "diagonal": "never", "precision": "bf16"}
-    chosen = read_given({"preset": "authors-code", "method": "sncse", "stage2_seed": 0, **given}).resolve(
+    chosen = read_given({"preset": "authors-code", "method": "sncse", **given}).resolve(
         stand_in("bert"), SNCSE
     )
     assert {name: getattr(chosen, name) for name in given} == given
-    assert chosen.stage2_seed == 0
 
 
 # --- which recipe is chosen ---
@@ -185,8 +184,6 @@ OTHER = {
     "diagonal": "always",
     "student": "head",
     "listwise": "none",
-    "listwise_weight": 2.0,
-    "listwise_temperature": 0.1,
     "reference_size": 500,
     "batch_size": 7,
     "learning_rate": 1e-4,
@@ -211,55 +208,26 @@ def test_any_other_setting_keeps_the_recipe_and_takes_effect(name, preset):
 
 
 def test_settings_of_a_teacher_are_those_given_without_the_students_options():
-    given = read_given({"options": {"cutoff_rate": 0.5}, "batch_size": 9, "listwise_temperature": 0.1})
+    given = read_given({"options": {"cutoff_rate": 0.5}, "batch_size": 9})
     teacher = given.resolve(stand_in("bert"), PromptBERT, method="promptbert")
     assert (teacher.method, teacher.preset, teacher.only_base) == ("promptbert", "best", True)
     assert (teacher.batch_size, teacher.learning_rate, teacher.teachers) == (9, 3e-5, [])
-    assert {"temperature": 0.05, "roberta_bias_offset": 2}.items() <= teacher.options.items()
+    assert {"temperature": 0.05, "dev_bias": False}.items() <= teacher.options.items()
     assert "cutoff_rate" not in teacher.options
     own = given.resolve(stand_in("bert"), ConSERT, method="consert")
     assert (own.options["cutoff_rate"], own.batch_size, own.learning_rate) == (0.5, 9, 2e-5)
     assert given.resolve(stand_in("bert"), ConSERT).teachers == ["consert", "promptbert"]
 
 
-def test_the_second_seed_is_the_first_unless_given():
-    assert read_given({"seed": 7}).draft.stage2_seed == 7
-    assert read_given({"seed": 7, "stage2_seed": 0}).draft.stage2_seed == 0
-
-
 @pytest.mark.parametrize(
-    ("values", "first", "second"),
+    ("values", "loss"),
     [
-        (
-            {"backbone": "some/bert", "max_steps": 6},
-            "recipe best: ConSERT and PromptBERT each train an encoder E1 on 64,000 sentences; their cosines "
-            "teach E2 (ConSERT; loss: contrastive + 10 × squared error + 1 × ListNet)",
-            "bert, batch 96, learning rate 2e-05, 6 steps, fp16, seed 42, 10,000 reference sentences",
-        ),
-        (
-            {"preset": "best", "only_base": True},
-            "recipe best: ConSERT trains an encoder E1 on 64,000 sentences",
-            "bert-base-uncased, batch 96, learning rate 2e-05, 1 epoch, fp16, seed 42",
-        ),
-        (
-            {"preset": "best", "base_encoder": ["a/b", "c"], "target": -0.25},
-            "recipe best: E2 starts from bert-base-uncased and learns the cosines (power -0.25) of a/b and c "
-            "on 64,000 sentences (ConSERT; loss: contrastive + 10 × squared error + 1 × ListNet)",
-            "bert-base-uncased, batch 96, learning rate 2e-05, 1 epoch, fp16, seed 42, "
-            "10,000 reference sentences",
-        ),
-        (
-            {"method": "consert"},
-            "recipe paper: ConSERT trains an encoder E1 on 64,000 sentences; its ranks teach E2 (ConSERT; "
-            "loss: max(contrastive, 0.05 × squared error))",
-            "bert-base-uncased, batch 96, learning rate 5e-07, 10 epochs, fp16, seed 42, "
-            "100,000 reference sentences",
-        ),
+        ({}, "loss: contrastive + 10 × squared error + ListNet"),
+        ({"method": "consert"}, "loss: max(contrastive, 0.05 × squared error)"),
     ],
 )
-def test_a_recipe_is_described_in_two_lines(values, first, second):
-    config = read_given(values).resolve(stand_in("bert"), ConSERT)
-    assert describe_recipe(config, 64_000) == [first, second]
+def test_the_loss_is_described_as_a_formula(values, loss):
+    assert describe_loss(read_given(values).resolve(stand_in("bert"), ConSERT)) == loss
 
 
 # --- settings files ---
@@ -274,25 +242,9 @@ def test_what_was_given_is_written_and_read_back(tmp_path):
     lines = (tmp_path / "train.yaml").read_text().splitlines()
     assert [line.removeprefix("# ").partition(":")[0] for line in lines] == list(TrainConfig.model_fields)
     assert "seed: 7" in lines
-    assert {"# stage2_seed: 7", "# learning_rate: 2.0e-05", "# teachers: [consert, promptbert]"} < {*lines}
+    assert {"# learning_rate: 2.0e-05", "# teachers: [consert, promptbert]"} < {*lines}
     changed = read_given({"seed": 1, "column": None}, tmp_path / "train.yaml")
     assert changed.values == {**given.values, "seed": 1}
-
-
-def test_a_file_of_the_version_before_is_read(tmp_path):
-    path = tmp_path / "train.yaml"
-    old = "preset: best\nmethod: consert\nteachers: [consert, promptbert]\nstage2_seed: null  # here 42\n"
-    path.write_text(old + "rounds: 1\nneighbors: 0\nreference_seed: 42\nlistwise: listnet\ndevice: null\n")
-    assert read_given({}, path).draft == read_given({}).draft
-    path.write_text(old + "listwise: null\n")
-    assert read_given({}, path).draft.listwise == "none"
-    path.write_text(old + "rounds: 3\n")
-    with pytest.raises(InputError, match=r"train\.yaml, line 5: rounds was removed: .*gained nothing"):
-        read_given({}, path)
-    with pytest.raises(InputError, match="^neighbors was removed"):
-        read_given({"neighbors": 2})
-    with pytest.raises(InputError, match="^listwise is 'listmle', but must be 'none' or 'listnet'"):
-        read_given({"listwise": "listmle"})
 
 
 def test_a_mistake_is_found_where_it_is(tmp_path):

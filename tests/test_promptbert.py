@@ -6,10 +6,9 @@ import torch
 from loss_oracles import MASKED, SENTENCES, cosines_by_hand, info_nce_by_hand
 from tiny_backbones import TEXTS, tiny_model, word_pieces
 
-from rankencoder.errors import InputError
 from rankencoder.training.backbones.backbone import load_backbone
 from rankencoder.training.loop.collator import ViewCollator
-from rankencoder.training.methods import SNCSE, PromptBERT, make_method
+from rankencoder.training.methods import SNCSE, PromptBERT
 
 
 def bias_by_hand(folder, ids, before, n, first=0):
@@ -28,11 +27,9 @@ def biases(made, longest):
     return torch.stack([table[: longest + 1] for table in made.loss.biases(width, torch.device("cpu"))])
 
 
-@pytest.mark.parametrize(
-    ("kind", "offset", "first"), [("bert", 2, 0), ("distilbert", 2, 0), ("roberta", 2, 2), ("roberta", 0, 0)]
-)
-def test_the_bias_is_the_templates_state_at_shifted_positions(build_loss, masked_models, kind, offset, first):
-    made = build_loss(kind, PromptBERT(roberta_bias_offset=offset))
+@pytest.mark.parametrize(("kind", "first"), [("bert", 0), ("distilbert", 0), ("roberta", 2)])
+def test_the_bias_is_the_templates_state_at_shifted_positions(build_loss, masked_models, kind, first):
+    made = build_loss(kind, PromptBERT())
     tokenizer = made.backbone.tokenizer
     starts, end = ('This sentence of "', 'This sentence : "'), '" means[MASK].'
     if kind == "roberta":
@@ -138,11 +135,6 @@ def test_templates_of_two_lengths(tmp_path):
     inputs = {name: batch[f"views_{name}"] for name in ("input_ids", "attention_mask")}
     left = loss.adjust(loss.encode(inputs, 2), inputs)
     torch.testing.assert_close(left[0], torch.zeros(2, 32), rtol=0, atol=2e-6)
-
-
-def test_the_bias_begins_at_0_or_2():
-    with pytest.raises(InputError, match="roberta_bias_offset"):
-        make_method("promptbert", {"roberta_bias_offset": 1}, {})
 
 
 # --- as the authors' code has it ---

@@ -1,4 +1,4 @@
-"""Fusion: several encoders as one unit vector whose cosine orders pairs as their standardised cosines do."""
+"""Fuse several encoders into one unit vector with the cosine of their standardised cosines."""
 
 from __future__ import annotations
 

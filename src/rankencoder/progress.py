@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, lines of a log elsewhere."""
+"""Show progress: a bar on a terminal, log lines elsewhere."""
 
 from __future__ import annotations
 

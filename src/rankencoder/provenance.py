@@ -1,4 +1,4 @@
-"""By which software and on which machine something was made."""
+"""Record software versions and the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a model fits a text: texts that it cuts, languages that it does not know, windows of its tokens."""
+"""Check whether a model fits a text: length, language, and windows of tokens."""
 
 from __future__ import annotations
 

@@ -19,14 +19,10 @@ if TYPE_CHECKING:
     from rankencoder.demo.retrieval import Result
     from rankencoder.distillation.distiller import Distillation
     from rankencoder.encoders import Encoder
-    from rankencoder.model import RankEncoder
 
 FUNCTIONS = 1000  # to find, at most
 FEWEST = 600  # sentences to learn from: one batch, and what is held out
-PAIRS = (
-    ("Return the names of the files in a folder.", "List what a directory contains."),
-    ("Raise an error if the value is not a number.", "Sort the list in place."),
-)
+PAIR = ("Return the names of the files in a folder.", "List what a directory contains.")
 LOADING = """from sentence_transformers import SentenceTransformer
 model = SentenceTransformer({folder!r})
 vectors = model.encode(["Delete a file from the disk.", "Remove a directory."])"""
@@ -86,12 +82,9 @@ def demo(
         loading = LOADING.format(folder=f"{output or 'my-encoder'}/encoder")
         out.print(loading, markup=False, soft_wrap=True, style="green")
         out.rule("2. Do ranks help?")
-        model = _build(run, text, device)
+        _print_ranks(run, text, device, tasks)
         if output is not None:
-            out.print(
-                f"Kept in {output}: try rankencoder explain {output} 'one sentence' 'another'", markup=False
-            )
-        _print_ranks(model, tasks)
+            out.print(f"Try rankencoder explain {output} 'one sentence' 'another'", markup=False)
     out.print(f"{time.perf_counter() - start:.0f} seconds in all.", style="dim")
 
 
@@ -141,67 +134,36 @@ def _print_distilled(run: Distillation, teacher: Encoder, tasks: list[Function])
         for row, speed, size in zip(_rows(results), speeds, sizes, strict=True)
     ]
     print_table(rows, "encoder", "first", "MRR", "to teacher", "95% interval", "sentences/s", "MB")
-    _print_key("to teacher: difference in MRR")
+    out.print("first: the right docstring is the nearest. MRR: its mean reciprocal rank.", style="dim")
     share = results[-1].reciprocal_rank / results[0].reciprocal_rank
     out.print(f"[bold]{share:.0%} of the teacher's MRR at {speeds[-1] / speeds[0]:,.0f} times its speed.[/]")
 
 
-def _build(run: Distillation, text: list[str], device: str | None) -> RankEncoder:
-    """Make a RankEncoder of the student, in the folder of its distillation."""
+def _print_ranks(run: Distillation, text: list[str], device: str | None, tasks: list[Function]) -> None:
+    """Make a RankEncoder of the student, and print how well its ranks do."""
+    from rankencoder.cli.compare import print_explanation
+    from rankencoder.demo.retrieval import score_ranks
     from rankencoder.encoders import Encoder
     from rankencoder.model import RankEncoder
 
+    out = console()
     model = RankEncoder(Encoder(run.encoder, device=device), text, progress=False)
     model.save(run.folder / "rankencoder")
-    console().print(
-        f"The distilled encoder with {len(model.reference):,} of these sentences as its reference corpus is "
-        f"a RankEncoder: it also compares how two sentences rank them ({model.form.name} form, fidelity to "
-        f"exact ranks: {model.fidelity})."
+    out.print(
+        f"With {len(model.reference):,} of these sentences as its reference corpus, the student is a "
+        "RankEncoder, which also compares how two sentences rank them:"
     )
-    return model
-
-
-def _print_ranks(model: RankEncoder, tasks: list[Function]) -> None:
-    """Print what two sentences share, how well ranks, blends and powers do, and what that means."""
-    from rankencoder.cli.compare import print_explanation
-    from rankencoder.demo.retrieval import score_ranks
-
-    out = console()
-    for a, b in PAIRS:
-        print_explanation(model.explain(a, b), "ranks", show=3)
-        out.print()
+    print_explanation(model.explain(*PAIR), "ranks", show=3)
     results = score_ranks(model, tasks)
-    rows = [
-        [*row, "" if r is results[0] else r.gain.verdict]
-        for row, r in zip(_rows(results), results, strict=True)
-    ]
+    verdicts = ["", *(result.gain.verdict for result in results[1:])]
+    rows = [[*row, verdict] for row, verdict in zip(_rows(results), verdicts, strict=True)]
     print_table(rows, "similarity", "first", "MRR", "gain", "95% interval", "verdict")
-    _print_key("gain: in MRR over plain cosine")
-    out.print(f"[bold]{_verdict(results)}[/]")
-    out.print("Ranks do not always help: measure on your own sentences before you use them.", style="dim")
+    best = max(results, key=lambda result: result.reciprocal_rank)
+    advice = f"use '{best.name}'" if best.gain.verdict == "better" else "keep plain cosine (rank_weight 0)"
+    out.print(f"[bold]On this task: {advice}.[/] Measure on your own sentences before you use ranks.")
 
 
 def _rows(results: list[Result]) -> Iterator[list[str]]:
     for r in results:
         gain = [f"{r.gain.value:+.3f}", f"{r.gain.low:+.3f} to {r.gain.high:+.3f}"]
         yield [r.name, f"{r.first:.1%}", f"{r.reciprocal_rank:.3f}", *(["", ""] if r is results[0] else gain)]
-
-
-def _print_key(difference: str) -> None:
-    console().print(
-        "first: the right docstring is the nearest. MRR: mean reciprocal rank of the right one. "
-        f"{difference}.",
-        style="dim",
-    )
-
-
-def _verdict(results: list[Result]) -> str:
-    best = max(results, key=lambda r: r.reciprocal_rank)
-    lead = f"{best.gain.value:+.3f}"
-    if best is results[0]:
-        return (
-            "Plain cosine wins here: with this encoder and these sentences, leave ranks out (rank_weight 0)."
-        )
-    if best.gain.verdict == "better":
-        return f"'{best.name}' wins here, by {lead} in mean reciprocal rank over plain cosine."
-    return f"'{best.name}' is ahead by {lead}, within chance: plain cosine does as well here."

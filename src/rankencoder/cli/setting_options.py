@@ -23,7 +23,7 @@ def _help_all(context: typer.Context, wanted: bool) -> None:
         raise typer.Exit()
 
 
-ConfigFile = Annotated[Path | None, typer.Option(help="YAML or TOML file of settings; options override it.")]
+ConfigFile = Annotated[Path | None, typer.Option(help="YAML file of settings; options override it.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the interrupted run in the output folder.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Any setting, as NAME=VALUE. Repeatable.")]
 HelpAll = Annotated[

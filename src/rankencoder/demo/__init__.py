@@ -1,1 +1,1 @@
-"""The demo: the docstrings of the Python standard library on this very machine, and a small real encoder."""
+"""The demo: distil all-MiniLM-L6-v2 on the docstrings of the Python standard library."""

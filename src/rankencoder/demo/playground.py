@@ -1,4 +1,4 @@
-"""Something to explore without files: the demo's student and docstrings, made once and kept in the cache."""
+"""Build a demo model and index for the explorer, once per cache."""
 
 from __future__ import annotations
 

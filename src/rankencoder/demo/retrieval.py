@@ -1,4 +1,4 @@
-"""The demo's task: find each function's purpose by its name, by several encoders or similarities."""
+"""The demo's task: find each function's docstring by its name."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ import torch
 
 from rankencoder.blend import blend
 from rankencoder.evaluation.statistics import Interval, mean_interval
-from rankencoder.forms import fit_form
 
 if TYPE_CHECKING:
     from rankencoder.demo.docstrings import Function
     from rankencoder.encoders import Encoder
     from rankencoder.model import RankEncoder
 
-POWERS = (-0.5, -0.25, 0.25, 0.5)
 WEIGHTS = (0.1, 0.3)
 
 
@@ -44,7 +42,7 @@ def score_encoders(encoders: Mapping[str, Encoder], tasks: list[Function]) -> li
 
 
 def score_ranks(model: RankEncoder, tasks: list[Function]) -> list[Result]:
-    """Score plain cosine first, then ranks, blends and powers."""
+    """Score plain cosine first, then blends and ranks."""
     return _score(_similarities(model, *_encode(model.encoder, tasks)))
 
 
@@ -78,9 +76,3 @@ def _similarities(
     for weight in WEIGHTS:
         yield f"blend, weight {weight}", blend(ranks, cosine, weight)
     yield "ranks alone", ranks
-    for power in POWERS:
-        form = fit_form("linear", model.form.reference, power=power)
-        yield (
-            f"power {power:+.2f}" + (", centred" if form.config()["center"] else ""),
-            form(names) @ form(purposes).T,
-        )

@@ -1,1 +1,1 @@
-"""Distillation: any encoders in, one better or faster encoder out, on unlabelled text."""
+"""Distil encoders into one better or faster encoder, on unlabelled text."""

@@ -1,4 +1,4 @@
-"""Truth without labels: how near a student is to its teachers on held-out text, how fast, and how large."""
+"""Measure a student without labels: agreement with its teachers, speed and size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A teacher behind an OpenAI-compatible API, whose vectors are kept: no sentence is paid for twice."""
+"""Encode with an OpenAI-compatible API and cache every vector."""
 
 from __future__ import annotations
 

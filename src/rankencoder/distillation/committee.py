@@ -1,4 +1,4 @@
-"""The committee of teachers: their vectors on disk, and the similarities that they agree on."""
+"""Combine the teachers' similarities into one target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What labelled pairs say of a student: its score before and after, and the gain with its interval."""
+"""Score a student on labelled pairs before and after, with an interval of the gain."""
 
 from __future__ import annotations
 

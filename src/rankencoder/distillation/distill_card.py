@@ -1,4 +1,4 @@
-"""The model card of a student: teachers, text, recipe and figures."""
+"""Write the model card of a student."""
 
 from __future__ import annotations
 

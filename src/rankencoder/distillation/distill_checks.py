@@ -1,15 +1,15 @@
-"""Fail-fast checks that run before a distillation starts, and the question of what APIs cost."""
+"""Fail-fast checks that run before distillation starts, and the confirmation of API costs."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import chain
 
 from rankencoder.distillation.api_encoder import ApiEncoder
 from rankencoder.distillation.distill_config import IN_PLACE, DistillConfig, Kind
 from rankencoder.distillation.static_student import corpus_tokenizer, token_texts
-from rankencoder.distillation.student_sources import load_student, student_kind
+from rankencoder.distillation.student_sources import load_student
 from rankencoder.distillation.teacher_sources import (
     API,
     OBJECT,
@@ -38,38 +38,19 @@ def check_distillation(config: DistillConfig, kind: Kind) -> dict[int, ApiEncode
         twice = next(name for name in config.teacher if config.teacher.count(name) > 1)
         raise InputError(f"{twice} is a teacher twice: to let it count more, set `weight`")
     check_machine(config)
-    apis = check_teachers(config, range(len(config.teacher)))
+    for name in config.teacher:
+        check_teacher(name)
+    names = enumerate(config.teacher)
+    apis = {number: open_api(name, config) for number, name in names if name.startswith(API)}
+    for api in apis.values():
+        api.probe()
     if kind == "static":
         static_teacher(config)
     if kind in IN_PLACE and len(config.teacher) == 1 and _is_own_teacher(config):
         raise InputError(
-            f"{config.student} would learn from itself, and one teacher alone has nothing new to say: add "
-            "other teachers, or choose a smaller student"
+            f"{config.student} is student and only teacher, so nothing can be learnt: add other teachers or "
+            "choose a smaller student"
         )
-    return apis
-
-
-def check_resumed(config: DistillConfig, teachers: Iterable[int], student: bool) -> dict[int, ApiEncoder]:
-    """Make sure that what a resumed run still needs is there: some teachers, and perhaps the student.
-
-    :return: The teachers that are APIs, by their places.
-    """
-    check_machine(config)
-    if student:
-        student_kind(config)
-    return check_teachers(config, teachers)
-
-
-def check_teachers(config: DistillConfig, numbers: Iterable[int]) -> dict[int, ApiEncoder]:
-    """Make sure that teachers are there and that APIs answer; return the APIs."""
-    apis = {}
-    for number in numbers:
-        name = config.teacher[number]
-        check_teacher(name)
-        if name.startswith(API):
-            apis[number] = open_api(name, config)
-    for api in apis.values():
-        api.probe()
     return apis
 
 

@@ -1,4 +1,4 @@
-"""The settings of a distillation, each declared once, and the recipe of each kind of student."""
+"""Settings of a distillation, and the recipe of each kind of student."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class DistillConfig(RunSettings):
         TEACHING,
         common=True,
     )
-    weight: list[Weight] = setting([], "How much each teacher counts; by default all the same.", TEACHING)
+    weight: list[Weight] = setting([], "Weight of each teacher; equal by default.", TEACHING)
     student: Student = setting(
         "", "Encoder to teach: folder or hub name, or 'static' for a static one.", TEACHING, common=True
     )
     layers: Count = setting(
-        0, "Keep so many of the student's layers; 0 keeps all.", TEACHING, common=True, ge=0
+        0, "Number of the student's layers to keep; 0 for all.", TEACHING, common=True, ge=0
     )
     dim: Count = setting(256, "Dimensions of a static student.", TEACHING, common=True, ge=1)
     target: Literal["standardised", "ranks", "cosine"] = setting(
@@ -84,17 +84,19 @@ class DistillConfig(RunSettings):
     )
     epochs: float = setting(1.0, "Passes over the sentences.", TRAINING, common=True, gt=0)
     warmup_steps: float = setting(0.1, "Steps of warm-up; below 1, a share of all steps.", TRAINING, ge=0)
-    max_length: Count = setting(64, "Tokens of a sentence that training reads.", TRAINING, ge=3)
+    max_length: Count = setting(64, "Maximum tokens per sentence in training.", TRAINING, ge=3)
     precision: Literal["fp32", "fp16", "bf16"] = setting(
         "bf16", "bf16, fp16 or fp32; on a CPU always fp32.", TRAINING
     )
-    dropout: bool = setting(False, "Keep the student's dropout on while it is taught.", TRAINING)
+    dropout: bool = setting(False, "Train with the student's dropout on.", TRAINING)
     eval_steps: Count = setting(125, "Steps between evaluations on the scored pairs.", RUNNING, ge=1)
     patience: Count = setting(
-        0, "Stop after so many evaluations without a gain; 0 never stops.", RUNNING, ge=0
+        0, "Evaluations without a gain before training stops; 0 never stops.", RUNNING, ge=0
     )
-    keep_start: bool = setting(False, "Keep the student as it was before, in OUTPUT/start.", RUNNING)
-    strict: bool = setting(False, "Fail if the student ends no nearer to its teachers.", RUNNING, common=True)
+    keep_start: bool = setting(False, "Also save the untrained student, in OUTPUT/start.", RUNNING)
+    strict: bool = setting(
+        False, "Exit with an error if the student ends no nearer to its teachers.", RUNNING, common=True
+    )
 
     def inputs(self) -> list[tuple[str, str]]:
         """Return what is read, by the names of settings."""

@@ -1,4 +1,4 @@
-"""What came of a distillation, in lines that claim no more than was measured."""
+"""Summarise a finished distillation in a few lines."""
 
 from __future__ import annotations
 

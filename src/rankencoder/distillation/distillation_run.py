@@ -1,4 +1,4 @@
-"""Runs a distillation: teachers' vectors, the student's start, teaching, and what came of it."""
+"""Run a distillation: encode by the teachers, train the student, measure it, write it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rankencoder.distillation.dev_gain import measure_gain
 from rankencoder.distillation.distill_card import write_card
 from rankencoder.distillation.distill_config import IN_PLACE, DistillConfig, GivenDistillation, Kind
 from rankencoder.distillation.layer_student import drop_layers
-from rankencoder.distillation.sentence_vectors import SentenceVectors, describe_origin
+from rankencoder.distillation.sentence_vectors import SentenceVectors
 from rankencoder.distillation.static_student import make_static
 from rankencoder.distillation.student_sources import load_student
 from rankencoder.distillation.teacher_sources import (
@@ -44,12 +44,11 @@ from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.io.manifest import check_manifest, write_manifest
 from rankencoder.io.storage import new_folder
-from rankencoder.provenance import provenance
 from rankencoder.training.checks import check_batches
 from rankencoder.training.loop.dev_evaluator import make_evaluator
-from rankencoder.training.loop.stage import Trained, train_stage, training_arguments
+from rankencoder.training.loop.stage import StageResult, train_stage, training_arguments
 from rankencoder.training.run_folder import new_run
-from rankencoder.training.run_outputs import write_record
+from rankencoder.training.run_outputs import new_record, write_record
 from rankencoder.training.sentences import Sentences, load_sentences, store_sentences, unknown_share
 from rankencoder.training.teaching.distillation_loss import DistillationLoss
 from rankencoder.training.teaching.targets import TeacherSimilarity
@@ -92,21 +91,6 @@ class DistillationRun:
             if self.kind != "static":
                 self._write_start(new / "work", stored)
 
-    @property
-    def missing_teachers(self) -> list[int]:
-        """The teachers that still have something to encode."""
-        missing = {*range(len(self.config.teacher))} - self.vectors.encoded
-        if self.kind == "static" and not is_whole(self.work / "start"):
-            missing.add(static_teacher(self.config))
-        return sorted(missing)
-
-    @property
-    def is_student_missing(self) -> bool:
-        """Whether the student as it was given is still needed."""
-        return not is_whole(self.work / "start") or (
-            self.kind == "layers" and self.vectors.origin_folder is None
-        )
-
     @cached_property
     def sentences(self) -> Sentences:
         """The stored sentences."""
@@ -125,19 +109,7 @@ class DistillationRun:
 
     def finish(self) -> dict[str, Any]:
         """Run what is not done, write encoder, card and record, and return the record."""
-        self.record: dict[str, Any] = {
-            "format": 1,
-            "finished": False,
-            "kind": "distillation",
-            "student": {"kind": self.kind},  # a resumed run cannot tell once the student is deleted
-            "config": self.config.model_dump(),
-            **provenance(),
-            "corpus": {
-                "path": self.config.corpus or None,
-                "sha256": self.sentences.sha256,
-                **self.sentences.counts,
-            },
-        }
+        self.record = {"kind": "distillation", **new_record(self.config, self.sentences)}
         write_record(self.folder, self.record)
         with self._timed("teachers", f"Encoding {len(self.sentences):,} sentences by the teachers"):
             tables = [self._teacher(number) for number in range(len(self.config.teacher))]
@@ -214,12 +186,12 @@ class DistillationRun:
     def _write_start(self, work: Path, sentences: Sentences) -> None:
         shutil.rmtree(work / "start", ignore_errors=True)
         set_seed(self.config.seed)
-        model = self._make_start(work, sentences)
+        model = self._make_start(sentences)
         with new_folder(work / "start") as new:
             model.save_pretrained(str(new), create_model_card=False)
             write_manifest(new)
 
-    def _make_start(self, work: Path, sentences: Sentences) -> SentenceTransformer:
+    def _make_start(self, sentences: Sentences) -> SentenceTransformer:
         if self.kind == "static":
             number = static_teacher(self.config)
             opened = open_teacher(self.config.teacher[number], self.objects.get(number), self.config)
@@ -239,10 +211,7 @@ class DistillationRun:
                 f"the student's tokenizer does not know {share:.0%} of the tokens: choose a student for the "
                 "language of the corpus"
             )
-        if self.kind != "layers":
-            return model
-        describe_origin(work, Encoder(model))
-        return drop_layers(model, self.config.layers)
+        return drop_layers(model, self.config.layers) if self.kind == "layers" else model
 
     def _scale(
         self, committee: Committee, held: np.ndarray, origin: np.ndarray | None
@@ -271,7 +240,7 @@ class DistillationRun:
         similarity: TeacherSimilarity,
         tables: Sequence[np.ndarray],
         origin: np.ndarray | None,
-    ) -> Trained:
+    ) -> StageResult:
         config = self.config
         vectors = {f"teacher{number}": table for number, table in enumerate(tables)}
         learns_vectors = origin is not None and config.vector_weight > 0
@@ -289,7 +258,7 @@ class DistillationRun:
             loss,
             self.taught.rows,
             TextCollator(start, config.max_length, vectors),
-            training_arguments(config, self.work / "checkpoints", config.seed),
+            training_arguments(config, self.work / "checkpoints"),
             logs=self.folder / "logs",
             name="teaching",
             title="Teaching" if self.progress else "",

@@ -1,4 +1,4 @@
-"""`distill`: any encoders in, one better or faster encoder out, on unlabelled text."""
+"""The public function `distill`."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def distill(
         ``"intfloat/e5-small-v2?prompt=query: "``), a RankEncoder or its folder, a training run, a callable
         from a list of strings to an array, a file of vectors of the corpus, or ``"openai:MODEL"``.
     :param student: An encoder's folder or hub name, or "static".
-    :param config: A YAML or TOML file of settings, such as the ``distill.yaml`` of an earlier run.
+    :param config: A YAML file of settings, such as the ``distill.yaml`` of an earlier run.
     :param resume: Continue an interrupted run in ``output``; it ends as if it had never been interrupted.
     :param overwrite: Replace an earlier run in ``output``.
     :param progress: Show progress; by default on a terminal.
@@ -89,22 +89,20 @@ def distill(
     names = {"corpus": "" if is_in_memory(corpus) else corpus, "output": output, "student": student}
     given = read_distillation({**settings, **names, "teacher": names_of(objects) or None}, config)
     folder = given.folder
-    from rankencoder.distillation.distill_checks import check_distillation, check_resumed, confirm_costs
+    from rankencoder.distillation.distill_checks import check_distillation, confirm_costs
     from rankencoder.distillation.distillation_run import DistillationRun
-    from rankencoder.distillation.student_sources import resumed_kind, student_kind
+    from rankencoder.distillation.student_sources import student_kind
     from rankencoder.training.run_folder import locked, resumed_settings
 
     with locked(folder):
         if resume:
             given = resumed_settings(folder, given, read_distillation)
-        kind = (resumed_kind(folder) if resume else None) or student_kind(given.draft)
+        kind = student_kind(given.draft)
         resolved = given.resolve(kind)
         progress = sys.stderr.isatty() if progress is None else progress
         run = DistillationRun(resolved, kind, folder, dict(enumerate(objects)), progress)
-        if resume:
-            apis = check_resumed(resolved, run.missing_teachers, run.is_student_missing)
-        else:
-            apis = check_distillation(resolved, kind)
+        apis = check_distillation(resolved, kind)
+        if not resume:
             source = corpus if is_in_memory(corpus) else resolved.corpus or None
             run.begin(source, given, overwrite=overwrite)
         confirm_costs(resolved, kind, run.sentences, run.taught, apis, confirm)

@@ -1,4 +1,4 @@
-"""A student with fewer layers: a copy of an encoder that keeps some of its transformer layers."""
+"""Make a student by dropping layers of an encoder."""
 
 from __future__ import annotations
 

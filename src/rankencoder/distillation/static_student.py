@@ -1,4 +1,4 @@
-"""A static student: one vector for each word of the corpus and each piece of the teacher's tokenizer."""
+"""Make a static encoder: one vector per word of the corpus and per piece of the tokenizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Students as they are before they are taught, and the scale that their cosines are to keep."""
+"""Load the student, and recognise its kind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rankencoder.distillation.distill_config import RECIPES, STATIC, DistillConfig, Kind
+from rankencoder.distillation.distill_config import STATIC, DistillConfig, Kind
 from rankencoder.encoder_sources import (
     check_encoder_name,
     encoder_folder,
@@ -14,7 +14,6 @@ from rankencoder.encoder_sources import (
     split_prompt,
 )
 from rankencoder.errors import InputError
-from rankencoder.io.storage import RUN, read_json
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -47,12 +46,6 @@ def _is_static(folder: Path) -> bool:
         cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")
         modules = try_to_load_from_cache(str(folder), modules.name, cache)
     return isinstance(modules, (str, Path)) and "StaticEmbedding" in Path(modules).read_text(encoding="utf-8")
-
-
-def resumed_kind(folder: Path) -> Kind | None:
-    """Return what kind of student a begun run has, if its record says so."""
-    kind = read_json(folder / RUN).get("student", {}).get("kind")
-    return kind if kind in RECIPES else None
 
 
 def load_student(config: DistillConfig) -> SentenceTransformer:

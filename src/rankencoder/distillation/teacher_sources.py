@@ -1,4 +1,4 @@
-"""Whatever can teach: an encoder, a RankEncoder, a training run, a callable, a file of vectors, an API."""
+"""Open teachers: encoders, RankEncoders, runs, callables, files of vectors and APIs."""
 
 from __future__ import annotations
 

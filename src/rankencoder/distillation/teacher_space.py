@@ -1,4 +1,4 @@
-"""The linear map into a teacher's space: index with the teacher, query with the student."""
+"""Map a student linearly into its teacher's vector space."""
 
 from __future__ import annotations
 

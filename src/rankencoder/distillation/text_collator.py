@@ -1,4 +1,4 @@
-"""Sentences as a batch for any SentenceTransformer, with the teachers' vectors beside them."""
+"""Collate sentences for a SentenceTransformer, with the teachers' vectors."""
 
 from __future__ import annotations
 

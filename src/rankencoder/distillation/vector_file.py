@@ -1,4 +1,4 @@
-"""A teacher that is a file: vectors of the corpus, made elsewhere or before."""
+"""Read a teacher's vectors from a file and check them against the corpus."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""`reproduce`: what produced the published rows, as far as it is known, run again and compared."""
+"""Reproduce published results and compare with them."""

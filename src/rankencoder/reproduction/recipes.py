@@ -1,4 +1,4 @@
-"""The recipes of published rows, out of `recipes.yaml`, and what comes of them beside what was published."""
+"""Recipes of published results, and the verdict on a reproduction."""
 
 from __future__ import annotations
 

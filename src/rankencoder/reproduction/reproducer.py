@@ -1,4 +1,4 @@
-"""From a recipe to a verdict: fetch, train, evaluate, compare."""
+"""Fetch data, train, evaluate and compare with a published result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rankencoder.io.storage import RUN, data_folder, new_file, read_json, write_
 from rankencoder.reproduction.recipes import COLUMNS, Recipe, Verdict, find_recipe
 
 # settings that do not make another recipe; the last two name second models by where they are
-_FREE = ("seed", "stage2_seed", "device", "workers", "report_to", "parser", "complementary")
+_FREE = ("seed", "device", "workers", "report_to", "parser", "complementary")
 
 
 @dataclass(frozen=True)

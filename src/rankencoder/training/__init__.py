@@ -1,4 +1,4 @@
-"""Training: from unlabelled text to sentence encoders."""
+"""Train sentence encoders on unlabelled text."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from rankencoder.training.backbones.backbone import Backbone
 from rankencoder.training.config import TrainConfig
 from rankencoder.training.gather import is_first_process, world_size
 from rankencoder.training.loop.dev_evaluator import make_evaluator
-from rankencoder.training.loop.stage import no_graphs
+from rankencoder.training.loop.stage import uses_graphs
 from rankencoder.training.methods.method import Method
 from rankencoder.training.run_settings import RunSettings
 
@@ -62,7 +62,6 @@ def check_batches(config: RunSettings, sentences: int) -> None:
 
 def check_compile(config: TrainConfig, method: Method) -> None:
     """Warn if layers are to be compiled and will not be."""
-    why = no_graphs(config, method) if config.compile else None
-    if why is not None:
-        message = f"compile is ignored: only steps replayed as CUDA graphs are compiled, and {why}"
+    if config.compile and not uses_graphs(config, method):
+        message = f"compile is ignored: method {method.name!r} uses no CUDA graphs with these settings"
         warnings.warn(message, TrainingWarning, stacklevel=4)

@@ -1,4 +1,4 @@
-"""The settings of a training: each declared once, and the presets that choose among them.
+"""Settings of a training, declared once, and the presets that choose among them.
 
 The command line, settings files, their validation and the documentation's table are made from `TrainConfig`.
 """
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import model_validator
 
-from rankencoder.errors import InputError
 from rankencoder.training.presets import PRESETS, PRESETS_BY_METHOD
 from rankencoder.training.run_settings import (
     DATA,
@@ -27,7 +26,6 @@ from rankencoder.training.run_settings import (
     Power,
     RunSettings,
     ScoredPairs,
-    Seed,
     setting,
     show_defaults,
 )
@@ -65,8 +63,7 @@ class TrainConfig(RunSettings):
     )
     only_base: bool = setting(False, "Stop after stage 1.", METHOD, common=True)
 
-    stage2_seed: Seed = setting(42, "Random seed of stage 2; by default the same.", TRAINING)
-    max_seq_length: Count = setting(128, "Tokens of a sentence that the encoder reads.", TRAINING, ge=3)
+    max_seq_length: Count = setting(128, "Maximum tokens per sentence of the saved encoder.", TRAINING, ge=3)
 
     rank_loss_weight: float = setting(0.05, "Weight of the rank loss, λ_train of Eq. 6.", STAGE_2, ge=0)
     lower: Correlation = setting(-1.0, "τ_l: least similarity of a pair that stage 2 learns.", STAGE_2)
@@ -76,7 +73,7 @@ class TrainConfig(RunSettings):
         "auto", "Pair a sentence with itself: auto (by the bounds), always or never.", STAGE_2
     )
     student: Literal["encoder", "head"] = setting(
-        "encoder", "Whose cosines learn: the encoder's or the training head's.", STAGE_2
+        "encoder", "Train the cosines of the encoder or of the training head.", STAGE_2
     )
     target: Literal["ranks", "cosine"] | Power = setting(
         "ranks", "Similarity that E2 learns: ranks, cosine, or a power of the covariance (-0.25).", STAGE_2
@@ -84,8 +81,6 @@ class TrainConfig(RunSettings):
     listwise: Literal["none", "listnet"] = setting(
         "none", "Also learn the order of each sentence's similarities: listnet.", STAGE_2
     )
-    listwise_weight: float = setting(1.0, "Weight of the listwise loss.", STAGE_2, ge=0)
-    listwise_temperature: float = setting(0.05, "Temperature of the listwise loss.", STAGE_2, gt=0)
     reference_size: Count = setting(10_000, "Sentences of the reference corpus.", STAGE_2, ge=2)
     rank_weight: float = setting(0.1, "λ of Eq. 7, of the RankEncoder written.", STAGE_2, ge=0, le=1)
     form: Literal["exact", "compact", "linear"] = setting(
@@ -122,13 +117,6 @@ class TrainConfig(RunSettings):
         if len(set(self.teachers)) < len(self.teachers):
             raise ValueError(f"a method can teach once: {', '.join(self.teachers)} names one twice")
         return self
-
-
-_REMOVED = {  # settings of earlier versions: the default, which may still be given, and why they went
-    "rounds": (1, "further rounds gained nothing (see results/README.md)"),
-    "neighbors": (0, "batches of neighbours gained nothing (see results/README.md)"),
-    "reference_seed": (42, "the reference corpus is always drawn with seed 42"),
-}
 
 
 @dataclass(frozen=True)
@@ -170,27 +158,19 @@ class Given(GivenSettings):
     def _merged(self, by_method: Mapping[str, Any], own: Mapping[str, Any]) -> TrainConfig:
         one = self.values.get("only_base") or self.values.get("base_encoder")
         merged = {**PRESETS[self.preset], **({"teachers": []} if one else {}), **by_method, **self.values}
-        merged.setdefault("stage2_seed", merged.get("seed", 42))
         values = {**merged, "preset": self.preset, **own}
         return TrainConfig.model_construct(**validate(values, TrainConfig, {}))
 
 
 def read_given(values: Mapping[str, Any], file: str | Path | None = None) -> Given:
     """Return the settings of a file and those given, which go before; None stands for "not given"."""
-    chosen, places = merge_settings(values, file, {"listwise": "none"})  # as earlier versions wrote it
-    _drop_removed(chosen, places)
+    chosen, places = merge_settings(values, file)
     found = validate(chosen, TrainConfig, places)
     if found.get("options"):
         from rankencoder.training.methods.method import absolute_options
 
         found["options"] = absolute_options(Given(found).method, found["options"])
     return Given({name: found[name] for name in TrainConfig.model_fields if name in found})
-
-
-def _drop_removed(values: dict[str, Any], places: Mapping[str, str]) -> None:
-    for name, (default, why) in _REMOVED.items():
-        if values.pop(name, default) not in (default, None):
-            raise InputError(f"{places.get(name, '')}{name} was removed: {why}")
 
 
 def default_text(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Runs the plan of a training: one step after the other, from where an interrupted run stopped."""
+"""Run the plan of a training, from where an interrupted run stopped."""
 
 from __future__ import annotations
 
@@ -29,12 +29,11 @@ from rankencoder.training.config import Given
 from rankencoder.training.gather import WAIT
 from rankencoder.training.loop.collator import ViewCollator
 from rankencoder.training.loop.dev_evaluator import make_evaluator
-from rankencoder.training.loop.stage import Trained, no_graphs, train_stage, training_arguments
+from rankencoder.training.loop.stage import StageResult, train_stage, training_arguments, uses_graphs
 from rankencoder.training.loop.unlabelled import unlabelled_evaluator
 from rankencoder.training.loss_picture import draw_losses
 from rankencoder.training.methods.method import Method
-from rankencoder.training.plan import BackboneShelf, EncodeTargets, Plan, TrainEncoder, WriteRankEncoder
-from rankencoder.training.recipe import describe_recipe
+from rankencoder.training.plan import BackboneShelf, Plan, TrainEncoder
 from rankencoder.training.run_folder import new_run
 from rankencoder.training.run_outputs import PICTURE, close_record, new_record, save_encoder, write_record
 from rankencoder.training.sentences import (
@@ -57,8 +56,7 @@ from rankencoder.training.teaching.teachers import (
 )
 
 LOG = logging.getLogger("rankencoder.training")
-_TAUGHT_BY = ("lower", "upper", "combine", "diagonal", "student", "target")
-_LISTWISE = ("listwise", "listwise_weight", "listwise_temperature")
+_LOSS_SETTINGS = ("lower", "upper", "combine", "diagonal", "student", "target", "listwise")
 
 
 class Execution:
@@ -95,26 +93,30 @@ class Execution:
 
     def finish(self) -> dict[str, Any]:
         """Run the steps that are not done, clear what was needed on the way, and return the record."""
-        self.record = new_record(self.plan, self.sentences)
+        self.record = new_record(self.plan.config, self.sentences)
         if self.is_main:
             write_record(self.folder, self.record)
-            LOG.info("%s", "\n".join(describe_recipe(self.plan.config, len(self.sentences))))
-        run: dict[type, Any] = {
-            TrainEncoder: self._train,
-            EncodeTargets: self._encode_targets,
-            WriteRankEncoder: self._write_rankencoder,
-        }
-        for step in self.plan.steps[1:]:  # `begin` stored the sentences
-            done = (self.folder / step.output).exists() and not isinstance(step, EncodeTargets)
-            self.processes.wait_for_everyone()  # or a fast process would make what a slow one looks for
-            if not done:
-                with self._timed(step.output):
-                    run[type(step)](step)
-            elif isinstance(step, TrainEncoder):
+            LOG.info("%s", self.plan)
+        for step in self.plan.trainings:
+            if step.number == 2:
+                with self._timed("work/targets"):
+                    self._encode_targets()
+            if self._is_done(step.output):
                 saved = read_json(self._about(step)).get("files")
-                check_manifest(self.folder / step.output, known=saved, advice="train anew with `overwrite`")
+                check_manifest(self.folder / step.output, known=saved, advice="train again with `overwrite`")
+            else:
+                with self._timed(step.output):
+                    self._train(step)
+        if not self.plan.config.only_base and not self._is_done("rankencoder"):
+            with self._timed("rankencoder"):
+                self._write_rankencoder()
         self._close()
         return self.record
+
+    def _is_done(self, output: str) -> bool:
+        done = (self.folder / output).exists()
+        self.processes.wait_for_everyone()  # or a fast process would make what a slow one looks for
+        return done
 
     @cached_property
     def sentences(self) -> Sentences:
@@ -169,25 +171,24 @@ class Execution:
     @cached_property
     def _teachers(self) -> list[Path]:
         """The folders of what the teachers made of the sentences."""
-        (step,) = (step for step in self.plan.steps if isinstance(step, EncodeTargets))
-        return [self.folder / step.output / f"teacher-{i}" for i, _ in enumerate(step.teachers)]
+        return [self.work / "targets" / f"teacher-{i}" for i, _ in enumerate(self.plan.teachers)]
 
-    def _encode_targets(self, step: EncodeTargets) -> None:
+    def _encode_targets(self) -> None:
         own = {training.output: training.method for training in self.plan.trainings}
         student = self.plan.trainings[-1].method
-        for source, folder in zip(step.teachers, self._teachers, strict=True):
+        for source, folder in zip(self.plan.teachers, self._teachers, strict=True):
             if self.is_main:
                 encode_teacher(
                     str(self.folder / source) if source in own else source,
                     self.sentences,
                     folder,
-                    references=step.references,
+                    references=self.plan.config.reference_size,
                     method=own.get(source, student),
                     device=self.device,
                     progress=self.progress,
                 )
 
-    def _write_rankencoder(self, step: WriteRankEncoder) -> None:
+    def _write_rankencoder(self) -> None:
         """Write E2 with the reference corpus that was drawn for its teachers, encoded by itself (Eq. 7)."""
         if not self.is_main:
             return
@@ -195,11 +196,11 @@ class Execution:
         student = Encoder(self.folder / "encoder", device=self.device, batch_size=BATCH)
         drawn = Reference.load(self._teachers[0]).sentences
         own = Reference.build(student, drawn, size=len(drawn), progress=self.progress, resume_beside=beside)
-        model = RankEncoder(student, own, form=config.form, rank_weight=step.rank_weight, progress=False)
+        model = RankEncoder(student, own, form=config.form, rank_weight=config.rank_weight, progress=False)
         if not config.normalize_reference:
             lengths = student.raw(own.sentences, progress=self.progress).norm(dim=1)
             model.form = ExactForm(model.form.reference, lengths)
-        model.save(self.folder / step.output)
+        model.save(self.folder / "rankencoder")
 
     def _close(self) -> None:
         """Write record and picture, and delete checkpoints and vectors."""
@@ -233,19 +234,19 @@ def train_encoder(
     vectors: dict[str, np.ndarray],
     targets: Targets | None,
     progress: bool,
-) -> Trained:
+) -> StageResult:
     """Train E1 from a fresh backbone; or E2, which also learns its teachers' similarities (Eq. 5 and 6)."""
     config, method = step.config, step.method
-    set_seed(step.seed)
+    set_seed(config.seed)
     backbone = backbones.fresh(method)
     loss: Any = method.loss(method.encoder(backbone), backbone)
     if targets is not None:
-        chosen = {name: getattr(config, name) for name in _TAUGHT_BY + _LISTWISE}
+        chosen = {name: getattr(config, name) for name in _LOSS_SETTINGS}
         references = [torch.from_numpy(reference) for reference in targets.references]
         loss = RankEncoderLoss(loss, references, weight=config.rank_loss_weight, **chosen)
         vectors = {**vectors, **{f"teacher{i}": table for i, table in enumerate(targets.teachers)}}
-    graphs = no_graphs(config, method) is None
-    args = training_arguments(config, checkpoints, step.seed)
+    graphs = uses_graphs(config, method)
+    args = training_arguments(config, checkpoints)
     args.dataloader_pin_memory = args.device.type == "cuda" and not graphs  # pinning would disturb a capture
     return train_stage(
         loss,

@@ -1,18 +1,12 @@
-"""Turn sentences into their negations, the soft negatives of SNCSE; each corpus is parsed once."""
+"""Negate sentences for SNCSE with spaCy, and cache the result."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
-import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Sequence
 from functools import cache
-from itertools import starmap
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING
 
 from rankencoder.errors import InputError, MissingExtraError
@@ -104,8 +98,9 @@ def negate_sentences(
         todo = {path: part for path, part in parts.items() if not _is_whole(path, len(part))}
         total = sum(map(len, todo.values()))
         with Progress(total, desc="Negating", show=progress) as bar:
-            for number in _write_parts(todo, sentences, parser):
-                bar.update(number)
+            for path, part in todo.items():
+                _write_part(path, sentences[part.start : part.stop], parser)
+                bar.update(len(part))
     return concatenate_datasets([Dataset.from_file(str(path)) for path in parts])
 
 
@@ -120,52 +115,12 @@ def _is_whole(path: Path, rows: int) -> bool:
         return False
 
 
-def _usable_cpus() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _write_parts(parts: dict[Path, range], sentences: Sequence[str], parser: str) -> Iterator[int]:
-    """Write parts of the negations, one for each usable CPU at a time; yield the sizes of finished ones.
-
-    spaCy's own processes would wait forever for one that was killed, and go on if this one is.
-    """
-    work = [(path, sentences, part, parser) for path, part in parts.items()]
-    processes = min(_usable_cpus(), len(work))
-    if processes < 2:
-        yield from starmap(_write_part, work)
-        return
-    with ProcessPoolExecutor(processes, initializer=_end_with_parent) as pool:
-        try:
-            for done in as_completed([pool.submit(_write_part, *part) for part in work]):
-                yield done.result()
-        except BrokenProcessPool as error:
-            raise InputError(
-                "a process that negates sentences was killed, probably for lack of memory: free some and run "
-                "this again; finished negations are kept"
-            ) from error
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _end_with_parent() -> None:
-    """Let this process end when its parent does, even if that is killed."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def wait() -> None:
-        parent.join()
-        os._exit(1)
-
-    Thread(target=wait, daemon=True).start()
-
-
-def _write_part(path: Path, sentences: Sequence[str], part: range, parser: str) -> int:
-    """Write the negations of some of the sentences; return how many."""
+def _write_part(path: Path, sentences: Sequence[str], parser: str) -> None:
+    """Write the negations of some of the sentences."""
     import pyarrow as pa
 
-    texts = (text.strip() for text in sentences[part.start : part.stop])
+    texts = (text.strip() for text in sentences)
     made = [negate(doc) for doc in load_parser(parser).pipe(texts, batch_size=256)]
     table = pa.table({"negation": pa.array(made, pa.string())})
     with new_file(path) as file, pa.ipc.new_stream(str(file), table.schema) as stream:
         stream.write_table(table)
-    return len(made)

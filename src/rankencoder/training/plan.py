@@ -1,4 +1,4 @@
-"""A training as a list of steps, made and checked before anything is written."""
+"""Plan a training: resolve its settings and check them before anything is written."""
 
 from __future__ import annotations
 
@@ -13,69 +13,34 @@ from rankencoder.training.loop.dev_evaluator import make_evaluator
 from rankencoder.training.loop.stage import on_gpu
 from rankencoder.training.methods import find_method, make_method
 from rankencoder.training.methods.method import Method
-from rankencoder.training.recipe import describe_recipe
 
 
 @dataclass(frozen=True)
-class Step:
-    """One thing to do. It is done when its output, below the run's folder, is there."""
+class TrainEncoder:
+    """The training of one encoder: E1 by a method, or E2, which also learns from teachers."""
 
-    output: str
-
-
-@dataclass(frozen=True)
-class StoreSentences(Step):
-    """Read the corpus and store its distinct sentences."""
-
-    corpus: str
-
-    def __str__(self) -> str:
-        return f"store the distinct sentences of {self.corpus or 'the given corpus'}"
-
-
-@dataclass(frozen=True)
-class TrainEncoder(Step):
-    """Train an encoder by a method: E1, or E2 where there are targets to learn."""
-
+    output: str  # its folder below the run's; when that is there, the training is done
     number: int  # the stage: 1 for E1, 2 for E2
     work: str  # the folder of its checkpoints, below "work"
     config: TrainConfig
     method: Method
 
-    @property
-    def seed(self) -> int:
-        """The seed of head, data order and dropout."""
-        return self.config.seed if self.number == 1 else self.config.stage2_seed
-
     def __str__(self) -> str:
         config = self.config
         length = f"{config.max_steps:,} steps" if config.max_steps else f"{config.epochs:g} epoch(s)"
-        taught = ", on its teachers' similarities" if self.number == 2 else ""
+        target = {"ranks": "ranks", "cosine": "cosines"}.get(str(config.target), f"power {config.target}")
+        learns = f" and its teachers' {target} ({describe_loss(config)})" if self.number == 2 else ""
         return (
-            f"train E{self.number} by {config.method}{taught}: {length}, batches of {config.batch_size}, "
+            f"train E{self.number} by {config.method}{learns}: {length}, batches of {config.batch_size}, "
             f"learning rate {config.learning_rate:g}"
         )
 
 
-@dataclass(frozen=True)
-class EncodeTargets(Step):
-    """Let the teachers encode the training sentences and the reference corpus."""
-
-    teachers: tuple[str, ...]  # finished encoders, and outputs of earlier steps
-    references: int
-
-    def __str__(self) -> str:
-        return f"encode all sentences and up to {self.references:,} references by {', '.join(self.teachers)}"
-
-
-@dataclass(frozen=True)
-class WriteRankEncoder(Step):
-    """Write E2 with its reference corpus."""
-
-    rank_weight: float
-
-    def __str__(self) -> str:
-        return f"write the RankEncoder: E2 with its reference corpus, rank_weight {self.rank_weight:g}"
+def describe_loss(config: TrainConfig) -> str:
+    """Return the loss of stage 2 as a formula."""
+    parts = ["contrastive", f"{config.rank_loss_weight:g} × squared error"]
+    loss = " + ".join(parts) if config.combine == "sum" else f"max({', '.join(parts)})"
+    return f"loss: {loss}{' + ListNet' if config.listwise == 'listnet' else ''}"
 
 
 class BackboneShelf:
@@ -106,17 +71,25 @@ class Plan:
     """All that a training will do."""
 
     config: TrainConfig  # the student's, all resolved
-    steps: tuple[Step, ...]
+    trainings: tuple[TrainEncoder, ...]
+    teachers: tuple[str, ...]  # of E2: encoders that are given, and outputs of trainings
     backbones: BackboneShelf
 
-    @property
-    def trainings(self) -> list[TrainEncoder]:
-        """The steps that train an encoder."""
-        return [step for step in self.steps if isinstance(step, TrainEncoder)]
-
     def __str__(self) -> str:
-        lines = [f"{i}. {step} -> {step.output}" for i, step in enumerate(self.steps, start=1)]
-        return "\n".join([*describe_recipe(self.config), *lines])
+        config, names = self.config, " and ".join(self.teachers)
+        steps = [
+            f"store the distinct sentences of {config.corpus or 'the given corpus'} -> work/sentences.json"
+        ]
+        for training in self.trainings:
+            if training.number == 2:
+                number = f"{config.reference_size:,}"
+                steps.append(f"encode all sentences and {number} references by {names} -> work/targets")
+            steps.append(f"{training} -> {training.output}")
+        if not config.only_base:
+            weight = f"rank_weight {config.rank_weight:g}"
+            steps.append(f"write E2 with its reference corpus as a RankEncoder, {weight} -> rankencoder")
+        recipe = f"recipe {config.preset}, {config.backbone}, {config.precision}, seed {config.seed}"
+        return "\n".join([recipe, *(f"{number}. {step}" for number, step in enumerate(steps, start=1))])
 
 
 def make_plan(given: Given) -> Plan:
@@ -128,24 +101,20 @@ def make_plan(given: Given) -> Plan:
         check_encoder_name(name)
     config, method = _resolve(given, None, shelf)
     warn_if_tuned(shelf.fresh(method))
-    steps: list[Step] = [StoreSentences("work/sentences.json", config.corpus)]
-    teachers = list(config.base_encoder)
+    trainings, teachers = list[TrainEncoder](), list(config.base_encoder)
     for name in [] if teachers else config.teachers or [config.method]:
         if name == config.method:
             step = TrainEncoder("base", 1, "stage-1", config, method)
         else:
             own, other = _resolve(given, name, shelf)
             step = TrainEncoder(f"teachers/{name}", 1, f"teachers/{name}/stage-1", own, other)
-        steps.append(step)
+        trainings.append(step)
         teachers.append(step.output)
     if not config.only_base:
         dev = config.stage2_dev or config.dev
-        steps += [
-            EncodeTargets("work/targets", tuple(teachers), config.reference_size),
-            TrainEncoder("encoder", 2, "stage-2", config.model_copy(update={"dev": dev}), method),
-            WriteRankEncoder("rankencoder", config.rank_weight),
-        ]
-    return Plan(config, tuple(steps), shelf)
+        student = config.model_copy(update={"dev": dev})
+        trainings.append(TrainEncoder("encoder", 2, "stage-2", student, method))
+    return Plan(config, tuple(trainings), tuple(teachers), shelf)
 
 
 def _resolve(given: Given, name: str | None, shelf: BackboneShelf) -> tuple[TrainConfig, Method]:

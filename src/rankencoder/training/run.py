@@ -1,4 +1,4 @@
-"""`train`: from unlabelled text to E1, E2 and a RankEncoder."""
+"""The public function `train`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def train(
     :param output: The folder to write: ``encoder`` (E2), ``base`` (E1), ``teachers`` (E1 of other methods),
         ``rankencoder`` (E2 with its reference corpus, Eq. 7), ``losses.svg``, ``rankencoder-run.json`` and
         ``train.yaml``.
-    :param config: A YAML or TOML file of settings, such as the ``train.yaml`` of an earlier run.
+    :param config: A YAML file of settings, such as the ``train.yaml`` of an earlier run.
     :param resume: Continue an interrupted run in ``output``; it ends as if it had never been interrupted.
     :param overwrite: Replace an earlier run in ``output``.
     :param progress: Show progress; by default on a terminal.

@@ -1,4 +1,4 @@
-"""The output folder of a training: new, resumed or replaced, and never lost by a mistake."""
+"""Lock, create, resume and replace the output folder of a training."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def resumed_settings(output: Path, given: G, read: Callable[[dict[str, str], Pat
         if value != before:
             raise InputError(
                 f"cannot resume {output} with {name} {value!r}, it was begun with {before!r}: leave it out, "
-                "or begin anew in another folder"
+                "or use another output folder"
             )
     return stored
 

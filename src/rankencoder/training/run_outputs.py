@@ -1,4 +1,4 @@
-"""What a training leaves behind: encoders with model cards, a record, a picture."""
+"""Write the encoders, model cards and record of a training."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from rankencoder.io.storage import RUN, new_file, new_folder, write_json
 from rankencoder.model_card import ModelCard, short_name
 from rankencoder.provenance import provenance
 from rankencoder.training.config import TrainConfig
-from rankencoder.training.loop.stage import Trained, describe_choice
-from rankencoder.training.plan import Plan, TrainEncoder
+from rankencoder.training.loop.stage import StageResult, describe_choice
+from rankencoder.training.plan import TrainEncoder
+from rankencoder.training.run_settings import RunSettings
 from rankencoder.training.sentences import Sentences
 
 PICTURE = "losses.svg"
 
 
-def save_encoder(trained: Trained, folder: Path, config: TrainConfig, sentences: Sentences) -> None:
+def save_encoder(trained: StageResult, folder: Path, config: TrainConfig, sentences: Sentences) -> None:
     """Write an encoder with its model card, whole or not at all."""
     # how the last batch was cut and filled up is not saved: a resumed stage had another one
     backend = trained.model.tokenizer.backend_tokenizer
@@ -27,7 +28,7 @@ def save_encoder(trained: Trained, folder: Path, config: TrainConfig, sentences:
         _make_card(trained, config, sentences).write(new)
 
 
-def _make_card(trained: Trained, config: TrainConfig, sentences: Sentences) -> ModelCard:
+def _make_card(trained: StageResult, config: TrainConfig, sentences: Sentences) -> ModelCard:
     """Describe data by name and size (never its text), loss, settings and citations."""
     loss: Any = trained.loss
     backbone = short_name(config.backbone)
@@ -69,9 +70,8 @@ def rank_share(history: list[dict[str, Any]]) -> float | None:
     return len(larger) / len(entries) if entries else None
 
 
-def new_record(plan: Plan, sentences: Sentences) -> dict[str, Any]:
+def new_record(config: RunSettings, sentences: Sentences) -> dict[str, Any]:
     """Return the record of a run that has only begun."""
-    config = plan.config
     return {
         "format": 1,
         "finished": False,

@@ -1,4 +1,4 @@
-"""The settings that every training has, and how a setting is declared: type, default, bounds and help."""
+"""Settings shared by all trainings, and how a setting is declared."""
 
 from __future__ import annotations
 
@@ -83,13 +83,11 @@ class RunSettings(Settings):
 
     file: ClassVar[str] = "train.yaml"  # that keeps them in a run's folder
 
-    corpus: Existing = setting("", "Sentences: a file or folder; empty for sentences in memory.", DATA)
+    corpus: Existing = setting("", "File or folder of sentences; empty for sentences in memory.", DATA)
     output: FilePath = setting("", "Folder to write.", DATA)
-    column: str = setting(
-        "", "Column or key that holds the sentences, where there are several.", DATA, common=True
-    )
-    delimiter: str = setting("", "What separates the cells of a CSV file; recognised by default.", DATA)
-    no_header: bool = setting(False, "The first row of a CSV file holds no names of columns.", DATA)
+    column: str = setting("", "Column or key of the sentences, if there are several.", DATA, common=True)
+    delimiter: str = setting("", "Delimiter of a CSV file; detected by default.", DATA)
+    no_header: bool = setting(False, "The CSV file has no header row.", DATA)
     split: str = setting("", "Split long texts: sentences, or sentences:de for another language.", DATA)
     dev: list[ScoredPairs] = setting(
         [],
@@ -100,11 +98,9 @@ class RunSettings(Settings):
 
     seed: Seed = setting(42, "Random seed for initialisation, data order and dropout.", TRAINING, common=True)
     epochs: float = setting(1.0, "Passes over the sentences.", TRAINING, by_method=True, common=True, gt=0)
-    max_steps: Count = setting(0, "Stop after so many steps; 0 for no limit.", TRAINING, common=True, ge=0)
-    batch_size: Count = setting(
-        64, "Sentences per step and process.", TRAINING, by_method=True, common=True, ge=2
-    )
-    gradient_accumulation: Count = setting(1, "Batches per step of the optimiser.", TRAINING, ge=1)
+    max_steps: Count = setting(0, "Maximum number of steps; 0 for no limit.", TRAINING, common=True, ge=0)
+    batch_size: Count = setting(64, "Sentences per step.", TRAINING, by_method=True, common=True, ge=2)
+    gradient_accumulation: Count = setting(1, "Batches accumulated per optimiser step.", TRAINING, ge=1)
     learning_rate: float = setting(
         3e-5,
         "Initial learning rate; it falls linearly to 0.",
@@ -119,7 +115,7 @@ class RunSettings(Settings):
     )
     max_grad_norm: float = setting(1.0, "Gradients are clipped to this norm.", TRAINING, gt=0)
     max_length: Count = setting(
-        32, "Tokens of a sentence that training reads.", TRAINING, by_method=True, ge=3
+        32, "Maximum tokens per sentence in training.", TRAINING, by_method=True, ge=3
     )
     precision: Literal["fp32", "fp16", "bf16"] = setting(
         "fp16", "fp16, bf16 or fp32; on a CPU always fp32.", TRAINING, by_method=True
@@ -127,14 +123,14 @@ class RunSettings(Settings):
 
     logging_steps: Count = setting(10, "Steps between log entries.", RUNNING, ge=1)
     eval_steps: Count = setting(
-        125, "Steps between looks at the weights, of which the best are kept.", RUNNING, by_method=True, ge=1
+        125, "Steps between evaluations; the best weights are kept.", RUNNING, by_method=True, ge=1
     )
     patience: Count = setting(
-        0, "Stop after so many evaluations without a gain; 0 never stops.", RUNNING, by_method=True, ge=0
+        0, "Evaluations without a gain before training stops; 0 never stops.", RUNNING, by_method=True, ge=0
     )
     save_steps: Count = setting(500, "Steps between checkpoints.", RUNNING, ge=1)
     report_to: list[str] = setting([], "Also log to tensorboard, trackio or wandb. Repeatable.", RUNNING)
-    workers: Count = setting(-1, "Processes that make batches; -1 chooses.", RUNNING, ge=-1)
+    workers: Count = setting(-1, "Data loading processes; -1 for automatic.", RUNNING, ge=-1)
     device: str = setting("auto", "auto, cpu or cuda.", RUNNING, common=True)
 
     @property

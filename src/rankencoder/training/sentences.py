@@ -1,4 +1,4 @@
-"""The training sentences on disk: an Arrow file that is mapped into memory, never all read into it."""
+"""Store the training sentences in a memory-mapped Arrow file."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ def load_sentences(folder: Path) -> Sentences:
     about, arrow = folder / "sentences.json", folder / "sentences.arrow"
     stored = check_kinds(read_json(about), about, counts=dict, sha256=str, file=str)
     if not isinstance(stored.get("lines_sha256"), str):
-        raise InputError(f"{about} was written by an earlier version: train anew with `overwrite`")
+        raise InputError(f"{about} was written by an earlier version: train again with `overwrite`")
     if not arrow.exists() or file_digest(arrow) != stored["file"]:  # mapped, it could end the process
-        raise InputError(f"{arrow} is not what was written: train anew with `overwrite`")
+        raise InputError(f"{arrow} was changed after it was written: train again with `overwrite`")
     rows = Dataset.from_file(str(arrow))
     return Sentences(rows, stored["counts"], stored["sha256"], stored["lines_sha256"])
 

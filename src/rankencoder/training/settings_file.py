@@ -1,4 +1,4 @@
-"""Settings files: YAML and TOML with the line of each key, and the writing of YAML."""
+"""Read and write settings as YAML, with the line of each key for messages."""
 
 from __future__ import annotations
 
@@ -47,22 +47,20 @@ _Dumper.add_representer(str, _Dumper.represent_text)
 
 
 def merge_settings(
-    values: Mapping[str, Any], file: str | Path | None, nulls: Mapping[str, Any] | None = None
+    values: Mapping[str, Any], file: str | Path | None
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the settings of a file and those given, which go before, and where those of the file are.
 
     :param values: None stands for "not given".
-    :param nulls: What the file means by null, where that is a value.
     """
     stored, places = read_settings(Path(file)) if file is not None else ({}, {})
-    stored |= {name: value for name, value in (nulls or {}).items() if stored.get(name, value) is None}
     given = {name: value for name, value in values.items() if value is not None}
     chosen = {name: value for name, value in {**stored, **given}.items() if value is not None}
     return chosen, {name: place for name, place in places.items() if name not in given}
 
 
 def read_settings(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return what a YAML or TOML file says, and the place of each of its keys: "train.yaml, line 3: "."""
+    """Return what a YAML file says, and the place of each of its keys: "train.yaml, line 3: "."""
     if not path.is_file():
         raise InputError(f"no such file: {path}")
     try:
@@ -70,7 +68,7 @@ def read_settings(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise InputError(f"{path}, line {line}: not UTF-8; convert the file") from error
-    values, lines = (_parse_toml if path.suffix.lower() == ".toml" else _parse_yaml)(text, path)
+    values, lines = _parse_yaml(text, path)
     if not isinstance(values, dict):
         raise InputError(f"{path}: expected lines of 'key: value', got {shown(values)}")
     places = {str(key): f"{path}, line {lines[key]}: " if key in lines else f"{path}: " for key in values}
@@ -94,21 +92,6 @@ def _parse_yaml(text: str, path: Path) -> tuple[Any, dict[Any, int]]:
         raise InputError(f"{path}: not YAML ({error})") from error
     pairs = node.value if isinstance(node, yaml.MappingNode) else ()
     return values, {key.value: key.start_mark.line + 1 for key, _ in pairs if isinstance(key.value, str)}
-
-
-def _parse_toml(text: str, path: Path) -> tuple[Any, dict[Any, int]]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-    try:
-        values = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
-        found = re.search(r"at line (\d+)", str(error))
-        line = int(found[1]) if found else text.rstrip().count("\n") + 1
-        raise InputError(f"{path}, line {line}: not TOML ({error})") from error
-    starts = ((re.match(r"""[\s["']*([\w-]+)""", row), n) for n, row in enumerate(text.splitlines(), start=1))
-    return values, {start[1]: line for start, line in reversed(list(starts)) if start}
 
 
 def write_settings(path: Path, values: Mapping[str, Any], others: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The base class of settings, and pydantic's errors in one line of ours."""
+"""The base class of settings, and pydantic's errors as one line."""
 
 from __future__ import annotations
 

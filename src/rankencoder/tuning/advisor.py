@@ -107,6 +107,7 @@ def advise(
     :param corpus: Sentences, as `RankEncoder` takes them.
     :param dev: Labelled or scored pairs (see `tune`).
     :param column: The column that holds the sentences, or all `ReadOptions`.
+    :param opening: How to run a model that is loaded by name, as for `open_model`.
     """
     sample = sample_sentences(read_sentences(corpus, column=column), SIZE, SEED)
     if len(sample.sentences) < 2:

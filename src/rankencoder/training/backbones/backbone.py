@@ -1,4 +1,4 @@
-"""Load pretrained language models, of which a method makes an encoder."""
+"""Load pretrained language models as backbones."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def load_backbone(
     except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
         raise InputError(f"cannot load backbone {name!r}: {first_line(error)}") from error
     if not isinstance(module, Transformer):
-        raise InputError(f"backbone {name!r} begins with a {type(module).__name__}: no language model")
+        raise InputError(f"backbone {name!r} is no language model but a {type(module).__name__}")
     if module.tokenizer is None or not module.tokenizer.is_fast:
         raise InputError(f"backbone {name!r} has no fast tokenizer (a tokenizer.json): convert it first")
     if (pooler := getattr(module.model, "pooler", None)) is not None:
@@ -159,7 +159,7 @@ def _load_config(name: str, revision: str | None) -> PretrainedConfig:
     if not folder.exists():
         check_hub(name, revision, what="backbone")
     elif not (folder / "config.json").exists():
-        raise InputError(f"{name} is no backbone: a folder with a config.json and safetensors is wanted")
+        raise InputError(f"{name} is no backbone: it has no config.json")
     check_readable(folder)
     try:
         # without False, transformers would ask whoever sits there whether to run a stranger's code

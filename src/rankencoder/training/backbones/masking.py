@@ -1,4 +1,4 @@
-"""Masking tokens at random, for losses of guessing them."""
+"""Mask random tokens, as in BERT's pretraining."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences inside a prompt, in training and in the exported tokenizer alike.
+"""Put sentences into a prompt, in training and in the saved tokenizer.
 
 PromptBERT and SNCSE read the state of the mask token in `This sentence of "X" means[MASK].`; causal language
 models are read at the last token of `This sentence : "X" means in one word:"`. Prefix, sentence and suffix

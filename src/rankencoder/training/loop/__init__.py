@@ -1,1 +1,1 @@
-"""The trainer and what it needs."""
+"""The trainer and its parts."""

@@ -1,4 +1,4 @@
-"""What happens between the steps of a training: a progress bar, and stopping well."""
+"""Trainer callbacks: a progress bar and a clean stop on signals."""
 
 from __future__ import annotations
 

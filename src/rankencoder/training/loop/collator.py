@@ -1,4 +1,4 @@
-"""Rows of the training set, made into a batch of padded views."""
+"""Collate rows of the training set into a batch of padded views."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The score of dev pairs that weights are chosen by."""
+"""Score an encoder on dev pairs, to choose the best weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training step as CUDA graphs: two launches in place of a thousand, which many hosts are too slow for."""
+"""Capture training steps as CUDA graphs to avoid launching each kernel."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class GraphedStep:
             return
         except (RuntimeError, OSError, SubprocessError) as error:  # the last two of compilers
             what = "layers are not compiled" if self.compiled else "steps are not replayed as CUDA graphs"
-            warnings.warn(f"{what}, and slower for it: {first_line(error)}", TrainingWarning, stacklevel=2)
+            warnings.warn(f"{what}, which is slower: {first_line(error)}", TrainingWarning, stacklevel=2)
         if self.compiled:  # out here: the error holds the memory of the step that failed
             self.compiled = False
             self._capture(shape, features)

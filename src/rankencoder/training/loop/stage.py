@@ -1,4 +1,4 @@
-"""One training: a loss, its model and a trainer, from the last checkpoint if there is one."""
+"""Train one encoder, from the last checkpoint if there is one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOG = logging.getLogger("rankencoder.training")
 
 
 @dataclass
-class Trained:
+class StageResult:
     """A finished stage; ``interrupted`` if a signal arrived at its last step."""
 
     model: SentenceTransformer
@@ -51,7 +51,7 @@ def train_stage(
     name: str = "training",
     title: str = "",
     **settings: Any,
-) -> Trained:
+) -> StageResult:
     """Minimise a loss over the training sentences, from the last checkpoint if there is one.
 
     With an evaluator the best weights are kept; those before step 1 are a candidate.
@@ -104,16 +104,16 @@ def train_stage(
     if args.process_index == 0 and about["best"] and (trainer.smooth or not about["best"]["step"]):
         level = logging.INFO if about["best"]["step"] else logging.WARNING
         LOG.log(level, "%s: %s", name, describe_choice(about))
-    return Trained(model, loss, about, stop.stopped)
+    return StageResult(model, loss, about, stop.stopped)
 
 
-def training_arguments(config: RunSettings, folder: Path, seed: int) -> SentenceTransformerTrainingArguments:
+def training_arguments(config: RunSettings, folder: Path) -> SentenceTransformerTrainingArguments:
     """Return the trainer's arguments for our settings."""
     gpu = on_gpu(config)
     automatic = min(4, os.cpu_count() or 1) if gpu else 0
     args = SentenceTransformerTrainingArguments(
         output_dir=str(folder),
-        seed=seed,
+        seed=config.seed,
         num_train_epochs=config.epochs,
         max_steps=config.max_steps or -1,
         per_device_train_batch_size=config.batch_size,
@@ -149,17 +149,10 @@ def on_gpu(config: RunSettings) -> bool:
     return config.device != "cpu" and torch.cuda.is_available()
 
 
-def no_graphs(config: TrainConfig, method: Method) -> str | None:
-    """Return why steps cannot be replayed as CUDA graphs, or None if they can."""
-    if not on_gpu(config):
-        return "the device is 'cpu'" if config.device == "cpu" else "there is no CUDA device"
-    if not config.cuda_graphs:
-        return "cuda_graphs is off"
-    if not method.graphs:
-        return f"those of {method.name!r} cannot be"
-    if world_size() > 1 or config.gradient_accumulation > 1:  # gradients are replaced, not added up
-        return "that takes one process, and one batch a step"
-    return None
+def uses_graphs(config: TrainConfig, method: Method) -> bool:
+    """Return whether steps are replayed as CUDA graphs."""
+    adds_up = world_size() > 1 or config.gradient_accumulation > 1  # a graph replaces gradients
+    return on_gpu(config) and config.cuda_graphs and method.graphs and not adds_up
 
 
 def _about(trainer: EncoderTrainer, seconds: float, checkpoint: str | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Sentence-transformers' trainer, with what training here needs besides."""
+"""Extend sentence-transformers' trainer: exact resuming, best weights, logged parts of the loss."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
         """Log the means of the loss' parts since the last time along with it; it must be finite."""
         if not math.isfinite(logs.get("loss", 0)):
             raise InputError(
-                f"the loss is {logs['loss']} at step {self.state.global_step}: train anew with a lower "
+                f"the loss is {logs['loss']} at step {self.state.global_step}: train again with a lower "
                 "`learning_rate`, or with `precision` fp32"
             )
         if "loss" in logs and self._sums is not None:
@@ -154,7 +154,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
             self._load_own(folder)
         except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
             raise InputError(
-                f"{folder} is damaged ({first_line(error)}): delete it, and what was before it is resumed"
+                f"{folder} is damaged ({first_line(error)}): delete it to resume from an earlier one"
             ) from error
 
     def _load_own(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Choosing weights without scored pairs: by how well an encoder tells which halves make one sentence."""
+"""Choose weights without labels, by matching the two halves of each sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The formulas that training minimises, each one short function."""
+"""The formulas of the losses, one function each."""
 
 from __future__ import annotations
 

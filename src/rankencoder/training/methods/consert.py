@@ -1,4 +1,4 @@
-"""ConSERT: the two views of a sentence are two augmentations of what leaves the embedding layer."""
+"""ConSERT: two augmentations of the token embeddings are the two views."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DCLR: negatives that mean nearly the same are left out, and noise is put in where no sentence is."""
+"""DCLR: drops false negatives and adds noise as negatives."""
 
 from __future__ import annotations
 

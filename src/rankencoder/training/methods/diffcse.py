@@ -1,4 +1,4 @@
-"""DiffCSE: a sentence's vector is to tell a discriminator which tokens of an edited sentence are not its."""
+"""DiffCSE: SimCSE with a discriminator that detects replaced tokens from the sentence vector."""
 
 from __future__ import annotations
 

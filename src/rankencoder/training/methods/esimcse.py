@@ -1,4 +1,4 @@
-"""ESimCSE: the second view repeats some tokens, and earlier sentences are further negatives."""
+"""ESimCSE: repeats tokens in the second view, and adds a queue of negatives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training method has to say, and the registry of methods."""
+"""The base class of training methods, and their registry."""
 
 from __future__ import annotations
 

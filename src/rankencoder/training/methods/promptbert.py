@@ -1,4 +1,4 @@
-"""PromptBERT: the sentence inside two templates, the state of [MASK], less what the template alone says."""
+"""PromptBERT: the state of [MASK] in two templates, minus the bias of the template."""
 
 from __future__ import annotations
 
@@ -40,8 +40,6 @@ _DEV_TOKENS = 128  # of a dev sentence, for its bias
 class PromptBERT(Method):
     """Two templates give the two views; the first is the encoder's.
 
-    :param roberta_bias_offset: First position of the template's bias with RoBERTa: 2 as for sentences, or
-        0 as in the authors' code.
     :param dev_bias: Score E1 on dev pairs by vectors less the bias, of sentences without an added full stop,
         as the authors' code does; otherwise by the encoder that is written.
     :param teacher_template: Template in which E1 reads the sentences that E2 is trained on: the "same" as for
@@ -51,7 +49,6 @@ class PromptBERT(Method):
     name = "promptbert"
     about = "The sentence in two templates, the state of [MASK] less the template's own bias."
     citation = cite("jiang-etal-2022-promptbert")
-    roberta_bias_offset: Literal[0, 2] = 2
     dev_bias: bool = False
     teacher_template: Literal["same", "authors"] = "same"
 
@@ -105,7 +102,6 @@ class PromptBERTLoss(ContrastiveLoss):
         self.before = [template("a").sequence_ids().index(0) for template in templates]
         self.pad_id = int(backbone.tokenizer.pad_token_id)
         self.rows: dict[tuple[int, torch.device], dict[str, torch.Tensor]] = {}
-        self.positions = backbone.is_roberta and method.roberta_bias_offset == 0
 
     def adjust(self, vectors: torch.Tensor, inputs: Features) -> torch.Tensor:
         """Subtract from each view its template's bias at the sentence's length."""
@@ -144,18 +140,17 @@ class PromptBERTLoss(ContrastiveLoss):
         sizes = [width - len(empty) + 1 for empty in self.empty]
         if (width, device) not in self.rows:
             rows = [self._row(view, n, width) for view, size in enumerate(sizes) for n in range(size)]
-            names = ("input_ids", "attention_mask", "position_ids")[: 3 if self.positions else 2]
-            parts = [torch.tensor(part, device=device) for part in zip(*rows, strict=True)]
-            self.rows[width, device] = dict(zip(names, parts, strict=False))
+            ids, masks = (torch.tensor(part, device=device) for part in zip(*rows, strict=True))
+            self.rows[width, device] = {"input_ids": ids, "attention_mask": masks}
         vectors: torch.Tensor = self.model(dict(self.rows[width, device]))["sentence_embedding"]
         return tuple(vectors.split(sizes))
 
-    def _row(self, view: int, n: int, width: int) -> tuple[list[int], list[int], list[int]]:
-        """Return ids, mask and positions of a template with n unseen tokens in the sentence's place."""
+    def _row(self, view: int, n: int, width: int) -> tuple[list[int], list[int]]:
+        """Return ids and mask of a template with n unseen tokens in the sentence's place."""
         ids, before = self.empty[view], self.before[view]
         after = len(ids) - before
         padding = width - len(ids) - n
         unseen = ids[-1]  # any token but the padding, which RoBERTa would not count as a position
         row = [*ids[:before], *[unseen] * n, *ids[before:], *[self.pad_id] * padding]
         mask = [1] * before + [0] * n + [1] * after + [0] * padding
-        return row, mask, list(range(len(row)))
+        return row, mask

@@ -1,4 +1,4 @@
-"""PromptEOL: two prompts ask a causal language model for the sentence in one word; its last token answers."""
+"""PromptEOL: the last token of a prompt that asks a causal language model for one word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SimCSE: the two views of a sentence are the sentence itself, under two dropout masks."""
+"""SimCSE: two dropout masks give the two views of a sentence."""
 
 from __future__ import annotations
 

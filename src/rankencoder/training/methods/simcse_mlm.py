@@ -1,4 +1,4 @@
-"""SimCSE with masked language modelling beside it: a little worse at similarity, better at transfer tasks."""
+"""SimCSE with an auxiliary masked language modelling loss, for transfer tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SNCSE: a sentence's negation is a soft negative: less similar by a margin, but not far off."""
+"""SNCSE: negated sentences are soft negatives, less similar by a margin."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Stage 2: teachers, targets and students."""
+"""Stage 2: teachers, targets and losses."""

@@ -1,4 +1,4 @@
-"""The loss of distillation: the student's cosines follow what its teachers agree on."""
+"""The loss of distillation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from torch import nn
 from torch.nn import functional
 
 from rankencoder.training.losses.formulas import cosine_matrix, rank_loss, select_pairs
-from rankencoder.training.methods.method import cite
 from rankencoder.training.teaching.targets import TeacherSimilarity
 
 SCALE = 100.0  # squared differences of cosines are small numbers
@@ -26,7 +25,7 @@ def vector_loss(vectors: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 
 class DistillationLoss(nn.Module):
-    """Let the cosines of all pairs of a batch follow the teachers' similarities."""
+    """100 × the squared error of Eq. 5, over all pairs of two different sentences of a batch."""
 
     def __init__(
         self,
@@ -36,43 +35,14 @@ class DistillationLoss(nn.Module):
         vector_weight: float = 0.0,
         dropout: bool = False,
     ) -> None:
+        """Take the student and its teachers, whose vectors of a batch come from `TextCollator`.
+
+        :param model: The student, a SentenceTransformer.
+        :param similarity: The teachers' similarities of a batch, as one.
+        :param vector_weight: Weight of a second loss, 1 − cosine with "origin", the vectors of the encoder
+            that the student is made of, where both have the same dimension.
+        :param dropout: Keep the student's dropout on.
         """
-        The squared error of Eq. 5 over all pairs of two different sentences, times 100.
-
-        Args:
-            model: The student, a SentenceTransformer.
-            similarity: The teachers' similarities of a batch, as one.
-            vector_weight: Weight of a second loss, 1 − cosine with the vectors of the encoder that the
-                student is made of, where both have the same dimension.
-            dropout: Whether the student's dropout is on. Its noise is far larger than the differences that
-                are to be learnt.
-
-        References:
-            - Ranking-Enhanced Unsupervised Sentence Representation Learning: https://aclanthology.org/2023.acl-long.879/
-
-        Requirements:
-            1. The teachers' vectors of the batch, sent along by `TextCollator` as "teacher0", "teacher1", …,
-               and those of the student's origin as "origin" where ``vector_weight`` is not 0.
-
-        Inputs:
-            +-----------------------+---------------------------------+
-            | Texts                 | Labels                          |
-            +=======================+=================================+
-            | sentences, as tokens  | none; the teachers' vectors     |
-            +-----------------------+---------------------------------+
-
-        Relations:
-            - `RankEncoderLoss` learns the same similarities beside a contrastive loss.
-            - ``MSELoss`` of sentence-transformers learns one teacher's vectors; this one learns similarities,
-              which several teachers of any dimension can agree on.
-
-        Example:
-            ::
-
-                similarity = TeacherSimilarity([vectors_a[:1000], vectors_b[:1000]], "cosine")
-                loss = DistillationLoss(SentenceTransformer("all-MiniLM-L6-v2"), similarity)
-
-        """  # noqa: D212
         super().__init__()
         self.model = model
         self.similarity = similarity
@@ -99,13 +69,3 @@ class DistillationLoss(nn.Module):
     def state(self) -> dict[str, torch.Tensor]:
         """Return what changes without a gradient: nothing."""
         return {}
-
-    def get_config_dict(self) -> dict[str, Any]:
-        """Return the options, for the model card."""
-        teachers = {"target": self.similarity.target, "teachers": len(self.similarity.teachers)}
-        return {**teachers, "scale": SCALE, "vector_weight": self.vector_weight, "dropout": self.dropout}
-
-    @property
-    def citation(self) -> str:
-        """The BibTeX entry of RankEncoder, for the model card."""
-        return cite("seonwoo-etal-2023-ranking")

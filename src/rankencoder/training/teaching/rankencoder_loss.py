@@ -1,4 +1,4 @@
-"""The loss of stage 2: E2 learns E1's rank similarities beside the contrastive loss."""
+"""The loss of stage 2 (Eq. 5 and 6)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ from rankencoder.training.teaching.targets import Target, TeacherSimilarity
 
 Student = Literal["encoder", "head"]
 Listwise = Literal["none", "listnet"]
+TEMPERATURE = 0.05  # of ListNet
 
 
 class RankEncoderLoss(nn.Module):
-    """Let cosines of pairs that are neither far apart nor nearly the same follow E1's rank similarities."""
+    """The loss of RankEncoder (Eq. 5 and 6): ``max(weight · l_r, l_cl)``."""
 
     def __init__(
         self,
@@ -42,64 +43,31 @@ class RankEncoderLoss(nn.Module):
         student: Student = "encoder",
         target: Target = "ranks",
         listwise: Listwise = "none",
-        listwise_weight: float = 1.0,
-        listwise_temperature: float = 0.05,
     ) -> None:
+        """Take l_cl, and the teachers' reference corpora.
+
+        :param base: The base method's loss, l_cl, on the model that is trained (E2).
+        :param references: E1's unit vectors of the reference corpus, ``[n, dimension]``; of each E1, if there
+            are several. E2 learns the mean of their similarities. Their vectors of the batch come as
+            "teacher0", "teacher1", … from `ViewCollator`.
+        :param weight: λ_train.
+        :param lower: τ_l, the least rank similarity of a pair that is learnt; ``upper``, τ_u, the largest.
+        :param combine: "max" as in the paper, or "sum" as in most of the authors' code.
+        :param diagonal: Whether a sentence is paired with its other view: "auto" (by the bounds), "always" or
+            "never".
+        :param student: Whose cosines follow the ranks: those of the "encoder" (the paper's formula) or
+            of the training "head" (the authors' code).
+        :param target: The similarity that is learnt: E1's "ranks" (the paper), its "cosine", or the cosine
+            after a power of the covariance of the reference vectors.
+        :param listwise: "listnet" adds RankCSE's loss on the order of each sentence's similarities.
         """
-        The loss of RankEncoder (Eq. 5 and 6): ``max(weight · l_r, l_cl)``.
-
-        Args:
-            base: The base method's loss, l_cl, on the model that is trained (E2).
-            references: E1's unit vectors of the reference corpus, ``[n, dimension]``; of each E1, if there
-                are several. What E2 learns is their similarities' mean.
-            weight: λ_train.
-            lower: τ_l, the least rank similarity of a pair that is learnt.
-            upper: τ_u, the largest.
-            combine: "max" as in the paper, or "sum" as in most of the authors' code.
-            diagonal: Whether a sentence is paired with its other view: "auto" by the bounds, "always" or
-                "never".
-            student: Whose cosines follow the ranks: the encoder's vectors (the paper's formula) or the
-                training head's outputs (the authors' code).
-            target: The similarity that is learnt: E1's "ranks" as in the paper, E1's "cosine", or that after
-                a power of the covariance of the reference vectors.
-            listwise: "listnet" adds RankCSE's loss on the order of a sentence's similarities to the others.
-            listwise_weight: Its weight.
-            listwise_temperature: The temperature of the lists.
-
-        References:
-            - Ranking-Enhanced Unsupervised Sentence Representation Learning: https://aclanthology.org/2023.acl-long.879/
-
-        Requirements:
-            1. E1's vectors of the batch, sent along by `ViewCollator` as "teacher0" (of a second E1,
-               "teacher1", …); ranks are taken here, on the device.
-
-        Inputs:
-            +--------------------------------+-------------------------------+
-            | Texts                          | Labels                        |
-            +================================+===============================+
-            | views of a sentence, as tokens | none; E1's vector (teacher)   |
-            +--------------------------------+-------------------------------+
-
-        Relations:
-            - ``DistillKLDivLoss`` and ``MarginMSELoss`` learn a teacher's scores of given pairs as well; this
-              one learns those of the batch's own pairs, from ranks.
-
-        Example:
-            ::
-
-                backbone = load_backbone("bert-base-uncased")
-                base = SimCSE().loss(SimCSE().encoder(backbone), backbone)
-                loss = RankEncoderLoss(base, [reference.vectors])
-
-        """  # noqa: D212
         super().__init__()
         self.model = base.model
         self.base = base
         self.similarity = TeacherSimilarity(references, target)
         self.weight, self.lower, self.upper = weight, lower, upper
         self.combine, self.diagonal, self.student = combine, diagonal, student
-        self.listwise, self.listwise_weight = listwise, listwise_weight
-        self.listwise_temperature = listwise_temperature
+        self.listwise = listwise
         self.references = len(references[0])
         self.logged: dict[str, torch.Tensor] = {}
 
@@ -114,8 +82,7 @@ class RankEncoderLoss(nn.Module):
         rank = rank_loss(cosines, targets, chosen)
         added = dict(objective.auxiliary)
         if self.listwise == "listnet":
-            loss = listnet_loss(cosines, targets, self.listwise_temperature)
-            added["listnet"] = self.listwise_weight * loss
+            added["listnet"] = listnet_loss(cosines, targets, TEMPERATURE)
         self.logged = {
             "contrastive": objective.contrastive.detach(),
             "rank": rank.detach(),
@@ -135,8 +102,7 @@ class RankEncoderLoss(nn.Module):
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return the options, for the model card."""
-        names = ["weight", "lower", "upper", "combine", "diagonal", "student", "references"]
-        names += ["listwise", "listwise_weight", "listwise_temperature"] if self.listwise == "listnet" else []
+        names = ["weight", "lower", "upper", "combine", "diagonal", "student", "references", "listwise"]
         own = {name: getattr(self, name) for name in names}
         teachers = {"target": self.similarity.target, "teachers": len(self.similarity.teachers)}
         return {**own, **teachers, "base": self.base.get_config_dict()}

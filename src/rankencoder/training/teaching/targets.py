@@ -1,4 +1,4 @@
-"""The similarities that a student learns: of one teacher or several, by ranks or by a linear map."""
+"""Compute the similarities that a student learns, from one teacher or several."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def standardised_mix(
     means, deviations = rows.mean(axis=1), rows.std(axis=1)
     if (constant := deviations < 1e-9).any():
         raise InputError(
-            f"teacher {1 + int(constant.argmax())} finds all pairs equally similar: leave it out"
+            f"teacher {1 + int(constant.argmax())} gives all pairs the same similarity: leave it out"
         )
     factors = np.asarray(weights, dtype=np.float64) / deviations
     spread = float((factors @ (rows - means[:, None])).std())
     if spread < 1e-9:
-        raise InputError("the teachers cancel each other out: nothing can be learnt from all of them at once")
+        raise InputError("the teachers' similarities cancel each other out: leave one of them out")
     factors *= deviation / spread
     return Mix(factors.tolist(), float(mean - factors @ means))
 

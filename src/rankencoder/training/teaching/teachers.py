@@ -1,9 +1,10 @@
-"""What teachers make of the training sentences, on disk: each one's vectors and reference corpus."""
+"""Encode the training sentences by each teacher, on disk."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -58,7 +59,6 @@ class EncodedSentences:
     def __init__(self, encoder: Encoder | RankEncoder, sentences: Sentences) -> None:
         self.encoder, self.sentences = encoder, sentences
         self._own = encoder.encoder if isinstance(encoder, RankEncoder) else encoder
-        self._halves = ["float16", "bfloat16"]  # those that have not failed
 
     @property
     def part(self) -> int:
@@ -82,12 +82,9 @@ class EncodedSentences:
         texts = self.sentences.texts(start, stop)
         if self._own.device.type != "cuda" or getattr(self._own.model, "dtype", None) != torch.float32:
             return self.encoder.encode(texts)
-        while self._halves:
-            try:
-                with torch.autocast("cuda", getattr(torch, self._halves[0])):
-                    return self.encoder.encode(texts)
-            except InputError:
-                del self._halves[0]
+        for half in (torch.float16, torch.bfloat16):
+            with suppress(InputError), torch.autocast("cuda", half):
+                return self.encoder.encode(texts)
         return self.encoder.encode(texts)
 
 
