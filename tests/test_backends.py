@@ -168,12 +168,13 @@ def test_an_interrupted_file_is_not_continued_by_another_backend(tiny_folder, se
     lines = tmp_path / "lines.txt"
     lines.write_text("\n".join([*sentences * 2, ""]) + "\n")  # fails at the end, after a finished part
     target = tmp_path / "vectors.npy"
-    resumed = []
-    for name in ("onnx", "openvino", "openvino"):
+    resumed = {}
+    for begun, continued in (("onnx", "openvino"), ("openvino", "openvino")):
         with pytest.raises(InputError):
-            encode_file(tiny_folder, lines, target, backend=name)
-        counts = encode_file(tiny_folder, lines, target, backend=name, skip_invalid=True, overwrite=True)
-        resumed.append(counts["resumed"] > 0)
+            encode_file(tiny_folder, lines, target, backend=begun, overwrite=True)
+        counts = encode_file(tiny_folder, lines, target, backend=continued, skip_invalid=True, overwrite=True)
+        resumed[begun, continued] = counts["resumed"]
+    assert resumed == {("onnx", "openvino"): 0, ("openvino", "openvino"): 2048}
     assert json.loads(target.with_name("vectors.npy.json").read_text())["backend"]["name"] == "openvino"
 
 

@@ -53,7 +53,9 @@ def test_a_npy_file_has_a_note_of_its_sentences(tiny_saved, text_file, tmp_path,
     encode_file(tiny_saved, text_file, tmp_path / "v.npy")
     digest = hashlib.sha256("".join(f"{text}\n" for text in sentences[:350]).encode()).hexdigest()
     note = json.loads((tmp_path / "v.npy.json").read_text())
-    assert note == {"rows": 350, "dimension": 96, "sha256": digest, "model": str(tiny_saved)}
+    backend = {"name": "torch", "precision": "fp32", "fidelity": 1.0}
+    about = {"rows": 350, "dimension": 96, "sha256": digest, "model": str(tiny_saved)}
+    assert note == {**about, "backend": backend}
     text_file.write_text("The cat\n\nThe dog\nThe cat\n")
     (tmp_path / "v.npy").unlink()
     with pytest.raises(InputError, match=r"v\.npy\.json already exists"):

@@ -102,9 +102,9 @@ def _no_fastembed() -> str:
     """Return why fastembed is not among the peers; nothing where it could be."""
     if importlib.util.find_spec("fastembed") is None:
         return "not installed"
-    from fastembed import TextEmbedding
-
     try:
+        from fastembed import TextEmbedding
+
         TextEmbedding("sentence-transformers/all-MiniLM-L6-v2")
     except Exception as error:  # its models are on the hub alone
         return f"its model cannot be fetched: {type(error).__name__}"

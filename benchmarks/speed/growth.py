@@ -7,6 +7,7 @@ from typing import Any
 
 from rankencoder import rank_vectors
 from rankencoder.encoders import Encoder
+from speed import scaling
 from speed.models import load, texts
 from speed.ranking import similarities
 from speed.timing import exponent, interleaved
@@ -37,6 +38,9 @@ def measure(device: str, *, quick: bool) -> list[Curve]:
         _encoding([64, 640] if not gpu else [400, 4_000, 40_000], device),
     ]
     batches = (16, 64, 256) if gpu else (4, 16)
+    if not gpu:
+        sizes = [1_000, 10_000] if quick else [1_000, 10_000, 100_000, 1_000_000]
+        found += scaling.measure(sizes, largest_distillation=100_000)
     ms = step_by_batch(device, batches, 60 if gpu else 5)
     return [*found, curve("a training step of stage 1, 22M", "B, sentences", list(batches), ms)]
 

@@ -149,7 +149,17 @@ def evaluation(rows: list[Result]) -> str:
 
 def growth(rows: list[Result]) -> str:
     """Fitted exponents."""
-    head = ["what", "by", "from", "to", "time from", "time to", "exponent", "of the last two sizes"]
+    head = [
+        "what",
+        "by",
+        "from",
+        "to",
+        "time from",
+        "time to",
+        "exponent",
+        "of the last two sizes",
+        "peak memory",
+    ]
     cells = [
         [
             row["what"],
@@ -158,6 +168,7 @@ def growth(rows: list[Result]) -> str:
             *(f"{number(row['ms'][i])} ms" for i in (0, -1)),
             f"{row['exponent']:.2f}",
             f"{row['last_exponent']:.2f}",
+            " to ".join(size(row["peak_bytes"][i]) for i in (0, -1)) if "peak_bytes" in row else "–",
         ]
         for row in rows
     ]

@@ -72,7 +72,7 @@ def encode_by_length(
     if not sentences or not is_plain(model):
         return None
     model.eval()
-    batches = _token_batches(model, sentences, _limits(model, len(sentences), batch_size, workers))
+    batches = _token_batches(model, sentences, _limits(model, batch_size, len(sentences), workers))
     made = _computed(run or partial(_vectors, model), batches, workers)
     out: torch.Tensor | None = None
     with (
@@ -269,7 +269,9 @@ def _encodes_plainly(model: Any, first: type) -> bool:
     )
 
 
-def _limits(model: SentenceTransformer, number: int, batch_size: int, workers: int) -> tuple[int, int]:
+def _limits(
+    model: SentenceTransformer, batch_size: int, number: int = 1, workers: int = 1
+) -> tuple[int, int]:
     """Return how many sentences a batch may have at most, and how many tokens, padding counted."""
     if workers > 1:  # also of a few sentences each is to have some
         return min(batch_size, -(-number // workers)), _ALONE

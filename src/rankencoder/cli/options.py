@@ -25,8 +25,8 @@ def _text(help: str, *flags: str) -> Any:
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-Device = Annotated[str | None, typer.Option(help="Where to run the encoder, e.g. cpu or cuda.")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Sentences per call of the encoder.")]
+Device = Annotated[str | None, typer.Option(help="Where to run the encoder, e.g. cpu or cuda.")]
 Column = Annotated[
     str | None,
     typer.Option(help="Column or key that holds the sentences; ticket.body is a key within a key."),
