@@ -95,7 +95,7 @@ def run_job(told: dict[str, Any]) -> None:
     else:
         from rankencoder.training import execution
 
-        vars(execution)["unlabelled_evaluator"] = lambda _: None  # the last weights
+        vars(execution)["unlabeled_evaluator"] = lambda _: None  # the last weights
         run.train()
         run.result["losses"] = final_losses(run.folder)
         given = settings.get("base_encoder")

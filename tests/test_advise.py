@@ -26,7 +26,7 @@ def test_five_lines_of_a_real_encoder_and_a_command_that_runs(run_cli, corpus, t
     code, out, err = run_cli("advise", model, corpus)
     assert code == 0, err
     starts = [line.split()[0] for line in out.splitlines() if not line.startswith(" ")]
-    assert starts == ["similarity", "distil", "fuse", "label", "next"]
+    assert starts == ["similarity", "distill", "fuse", "label", "next"]
     assert "Keep plain cosine" in out  # a supervised encoder
     command = shlex.split(out.splitlines()[-1].removeprefix("next"))
     assert command == ["rankencoder", "label", str(model), str(corpus), "-o", "labels.tsv"]
@@ -58,11 +58,11 @@ def test_each_step_has_a_reason(tiny_model, sentences, monkeypatch):
     ]
     few = advise(tiny_model, sentences[:500], pairs, progress=False)
     assert (few.step, few.sentences) == ("label", 500)
-    assert few.lines["distil"].startswith("Not yet: 500 sentences are few")
+    assert few.lines["distill"].startswith("Not yet: 500 sentences are few")
     monkeypatch.setattr("rankencoder.tuning.advisor.ENOUGH", 400)
     many = advise(tiny_model, sentences[:500], pairs, progress=False)
     assert many.step == "distill"
-    assert f"500 sentences take {many.sentences / many.speed / 60:.0f} minutes" in many.lines["distil"]
+    assert f"500 sentences take {many.sentences / many.speed / 60:.0f} minutes" in many.lines["distill"]
 
 
 def test_a_corpus_that_says_nothing_is_refused(tiny_model):

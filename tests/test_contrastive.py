@@ -68,7 +68,7 @@ def test_simcse_without_dropout(build_loss):
     assert logged["contrastive"].item() == pytest.approx(expected, abs=1e-5)
 
 
-def test_the_head_is_initialised_as_transformers_does():
+def test_the_head_is_initialized_as_transformers_does():
     torch.manual_seed(0)
     head = Head(256)
     linear, activation = head

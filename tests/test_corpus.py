@@ -103,7 +103,7 @@ def test_nulls_and_blank_lines_are_empty_sentences(tmp_path):
     assert texts(datasets.Dataset.from_dict({"text": ["a", None, "b"]})) == ["a", "", "b"]
 
 
-def test_over_long_cells_are_passed_over_and_long_neighbours_are_not(tmp_path):
+def test_over_long_cells_are_passed_over_and_long_neighbors_are_not(tmp_path):
     (tmp_path / "a.csv").write_text(f"text,other\n{'x' * 300_000},1\nb,{'y' * 300_000}\n")
     (tmp_path / "a.jsonl").write_text(json.dumps({"other": "y" * 300_000, "text": "b"}) + "\n")
     assert texts(tmp_path / "a.csv") == [None, "b"]

@@ -61,7 +61,7 @@ def write(tmp_path, text, name="a.csv"):
         ("id,text\n", "',', header", 0),
     ],
 )
-def test_dialects_are_recognised_and_said(tmp_path, caplog, text, described, texts):
+def test_dialects_are_recognized_and_said(tmp_path, caplog, text, described, texts):
     caplog.set_level(logging.INFO, "rankencoder.io")
     column = "column_2" if "en," in text else "column_3" if "3,14" in text else None
     rows = read(write(tmp_path, text), column=column)

@@ -44,8 +44,8 @@ def test_no_test_sentence_is_in_the_training_text():
     assert len({task.name for task in tasks}) == len({task.purpose for task in tasks}) == 1000
     assert not set(text) & {part for task in tasks for part in task}
     assert len(set(text)) == len(text) > 10_000
-    learnt = {function.name for function in functions} & set(text)
-    assert len(learnt) == len(functions) - 1000
+    learned = {function.name for function in functions} & set(text)
+    assert len(learned) == len(functions) - 1000
 
 
 def test_at_most_a_third_of_the_functions_are_found():
@@ -91,7 +91,7 @@ def code(tmp_path_factory):
     return folder
 
 
-def test_the_demo_distils_and_tells_what_it_measured(run_cli, tiny_folder, tmp_path, code):
+def test_the_demo_distills_and_tells_what_it_measured(run_cli, tiny_folder, tmp_path, code):
     output = tmp_path / "mine"
     status, out, err = run_cli("demo", code, "--encoder", tiny_folder, "-o", output)
     assert status == 0, err

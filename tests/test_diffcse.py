@@ -59,7 +59,7 @@ def traits(roberta):
 # --- the projector ---
 
 
-def normalised(rows):
+def normalized(rows):
     return (rows - rows.mean(axis=0)) / np.sqrt(rows.var(axis=0) + 1e-5)
 
 
@@ -73,7 +73,7 @@ def test_the_projector_by_hand(training):
     vectors = numbers(1, 5, 2, 6)
     first, second = (p.detach().double().numpy() for p in parameters.values() if p.ndim == 2)
     rows = vectors.double().numpy().reshape(10, 6)
-    expected = normalised(np.maximum(normalised(rows @ first.T), 0) @ second.T)
+    expected = normalized(np.maximum(normalized(rows @ first.T), 0) @ second.T)
     found = projector(vectors)
     np.testing.assert_allclose(found.detach().numpy().reshape(10, 6), expected, atol=1e-4)
     assert found.shape == (5, 2, 6)
@@ -365,7 +365,7 @@ TO_DO = "; set `options` generator=NAME, for example the backbone$"
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("headless", "generator '.*headless' has no language modelling head"),
+        ("headless", "generator '.*headless' has no language modeling head"),
         ("larger", "generator '.*larger' has another vocabulary"),
         ("special", "generator '.*special' has another vocabulary"),
         ("causal", "cannot load generator '.*causal': .*MaskedLM.*"),

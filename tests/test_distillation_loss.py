@@ -14,7 +14,7 @@ from rankencoder.distillation.agreement import find_dissent, held_out_rows, meas
 from rankencoder.distillation.teacher_space import fit_map, map_into_space, space_recall
 from rankencoder.errors import InputError
 from rankencoder.training.teaching.distillation_loss import DistillationLoss
-from rankencoder.training.teaching.targets import Mix, TeacherSimilarity, standardised_mix
+from rankencoder.training.teaching.targets import Mix, TeacherSimilarity, standardized_mix
 
 
 def unit_rows(seed, n, dimension):
@@ -27,7 +27,7 @@ def test_the_target_is_the_mean_of_z_scores_on_the_students_scale(teachers, seed
     draw = np.random.default_rng(seed)
     rows = [draw.normal(draw.uniform(-1, 1), draw.uniform(0.01, 1), size=500) for _ in range(teachers)]
     weights = draw.uniform(0.1, 3, size=teachers)
-    mix = standardised_mix(rows, weights, mean, deviation)
+    mix = standardized_mix(rows, weights, mean, deviation)
     found = mix.offset + np.asarray(mix.factors) @ np.stack(rows)
     t = np.average([zscore(row) for row in rows], axis=0, weights=weights)
     assert np.allclose(found, mean + deviation * zscore(t), atol=1e-8)
@@ -35,9 +35,9 @@ def test_the_target_is_the_mean_of_z_scores_on_the_students_scale(teachers, seed
 
 def test_equal_similarities_teach_nothing():
     with pytest.raises(InputError, match="teacher 2 gives all pairs the same similarity"):
-        standardised_mix([np.arange(3.0), np.ones(3)], [1, 1], 0.0, 1.0)
+        standardized_mix([np.arange(3.0), np.ones(3)], [1, 1], 0.0, 1.0)
     with pytest.raises(InputError, match="cancel each other out"):
-        standardised_mix([np.arange(3.0), -np.arange(3.0)], [1, 1], 0.0, 1.0)
+        standardized_mix([np.arange(3.0), -np.arange(3.0)], [1, 1], 0.0, 1.0)
 
 
 def test_teachers_of_any_dimension_are_mixed():

@@ -23,7 +23,7 @@ NOT_RUN = {
     "make bench": "measures for long, on a quiet machine; tests/test_bench.py tests its arithmetic",
     "python benchmarks/bench.py": "the same; that its options exist is tested below",
     "pip install": "takes minutes and a network; that its extras exist is tested below",
-    "rankencoder demo": "distils, which takes minutes; tests/test_demo.py runs a small one",
+    "rankencoder demo": "distills, which takes minutes; tests/test_demo.py runs a small one",
     "rankencoder train corpus.txt --method prompteol": "needs a causal model: tests/test_prompteol.py",
     "rankencoder data fetch": "needs a network; tests/test_fetch.py has a hub of its own",
     "rankencoder push": "needs the hub; tests/test_hub.py has one of its own",

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from pair_groups import group_rows, neighbour_overlap, similar_pairs
+from pair_groups import group_rows, neighbor_overlap, similar_pairs
 from paper_sections import measure_sections, measure_transfer
 from scipy.stats import spearmanr
 from scored_pairs import make_pairs, write_pairs, write_sts
@@ -56,7 +56,7 @@ def evaluation(tiny_saved, data, dev, tmp_path_factory):
 def sections(tiny_saved, data, dev):
     """What only the paper's tables need."""
     sets = [*read_sts(data), read_pair_set(dev)]
-    return measure_sections(open_subjects(tiny_saved), sets, ("neighbours", "curves"))
+    return measure_sections(open_subjects(tiny_saved), sets, ("neighbors", "curves"))
 
 
 def systems(evaluation):
@@ -149,7 +149,7 @@ def test_powers_are_those_of_numpy(sections, tiny_saved, pairs):
     a, b = a @ power, b @ power
     cosines = (a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
     curve = sections["curves"][""]["power"]
-    found = curve["centred"]["mine"][curve["x"].index(-0.25)]
+    found = curve["centered"]["mine"][curve["x"].index(-0.25)]
     assert found == pytest.approx(100 * spearmanr([p.score for p in pairs], cosines).statistic, abs=0.05)
 
 
@@ -173,16 +173,16 @@ def test_groups_of_similar_pairs():
     assert sum(group["pairs"] for group in found.values()) == 300
 
 
-def test_shared_neighbours_by_explain(tiny_saved, pairs):
+def test_shared_neighbors_by_explain(tiny_saved, pairs):
     model = RankEncoder.load(tiny_saved)
     subject = open_subjects(model).subjects[0]
     some = PairSet("mine", {"all": pairs[:20]}, "memory", (0, 5))
     expected = [len(model.explain(p.a, p.b, k=100).shared) for p in pairs[:20]]
-    assert neighbour_overlap(subject, some).tolist() == expected
+    assert neighbor_overlap(subject, some).tolist() == expected
 
 
-def test_neighbour_bins_are_those_of_numpy(evaluation, sections):
-    found = sections["neighbours"][""]
+def test_neighbor_bins_are_those_of_numpy(evaluation, sections):
+    found = sections["neighbors"][""]
     name = found["set"]
     cosine = np.array(evaluation.results[0]["sts"]["cosine"]["similarities"][name])
     counts, edges = np.histogram(cosine, bins=10)

@@ -320,7 +320,7 @@ def test_command_tells_in_one_line_what_is_missing(
     assert "no such folder" in run_cli("explore", tmp_path / "none", "--port", 0)[2]
     assert str(tmp_path) in run_cli("explore", tiny_saved, "--index", tmp_path, "--port", 0)[2]
     code, _, said = run_cli("explore", tiny_saved, "--labels", tmp_path / "labels.tsv", "--port", 0)
-    assert (code, said) == (2, "error: labelling needs sentences to ask about: give an --index\n")
+    assert (code, said) == (2, "error: labeling needs sentences to ask about: give an --index\n")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, _, said = run_cli("explore", tiny_saved, "--port", port)

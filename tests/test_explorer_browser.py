@@ -146,7 +146,7 @@ def test_any_number_may_be_typed_as_the_rank_weight(open_page, model):
         expect(value(page, "AB", "blend")).to_have_text(told)
 
 
-def test_third_sentence_focus_neighbours_and_examples(open_page, model, state):
+def test_third_sentence_focus_neighbors_and_examples(open_page, model, state):
     page = open_page()
     write(page, "A", A)
     write(page, "B", B)
@@ -160,7 +160,7 @@ def test_third_sentence_focus_neighbours_and_examples(open_page, model, state):
     expect(page.locator("#comparison .re-told")).to_contain_text(re.compile("most similar first", re.I))
     expect(page.get_by_label("Sentence C")).to_be_focused()
     assert page.get_by_label("Sentence C").input_value() == C
-    page.locator("#neighbours").get_by_text("50", exact=True).click()
+    page.locator("#neighbors").get_by_text("50", exact=True).click()
     expect(page.locator(".re-column").first.locator("li")).to_have_count(50)
     shared = len(model.explain(A, B, 50).shared)
     expect(page.locator('[data-pair="AB"] [data-shared]')).to_have_text(str(shared))
@@ -342,8 +342,8 @@ CONTRASTS = """() => {
         .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
     const behind = element => {
         for (let e = element; e; e = e.parentElement) {
-            const colour = numbers(getComputedStyle(e).backgroundColor);
-            if (colour.length < 4 || colour[3] > 0.99) return colour;
+            const color = numbers(getComputedStyle(e).backgroundColor);
+            if (color.length < 4 || color[3] > 0.99) return color;
         }
         return [255, 255, 255];
     };

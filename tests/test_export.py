@@ -55,7 +55,7 @@ numpy.save({str(tmp_path / "v.npy")!r}, vectors)
 
 
 def assert_same(found, expected):
-    """Equal but for rounding, which can swap two neighbouring ranks on some machines."""
+    """Equal but for rounding, which can swap two neighboring ranks on some machines."""
     assert np.allclose(found, expected, atol=2e-4)
     assert np.allclose(found @ found.T, expected @ expected.T, atol=1e-6)
 

@@ -97,7 +97,7 @@ def test_conditions(table, where, condition):
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ({"colour": "red"}, "cannot filter by 'colour', no column of the index: choose from id, text, "),
+        ({"color": "red"}, "cannot filter by 'color', no column of the index: choose from id, text, "),
         ({"yaer": 3}, "no column of the index: did you mean 'year'"),
         ({"year = 1 OR 1": 1}, "no column of the index"),
         ({"year": {"near": 3}}, "'near' is no operator: choose from gt, gte, lt, lte, prefix, not"),

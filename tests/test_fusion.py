@@ -82,7 +82,7 @@ def test_its_cosine_is_the_weighted_sum_of_the_members_cosines(fused, member_vec
     assert np.abs(fused.similarity(TEXTS, TEXTS) - expected).max() < 1e-6
 
 
-def test_it_orders_pairs_as_the_mean_of_standardised_cosines(fused, member_vectors, sentences):
+def test_it_orders_pairs_as_the_mean_of_standardized_cosines(fused, member_vectors, sentences):
     first, second = random_pairs(len(sentences))
     cosines = [(rows[first] * rows[second]).sum(axis=1) for rows in member_vectors(fused.reference.sentences)]
     own = fused.reference.vectors.astype(np.float64)

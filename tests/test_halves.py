@@ -60,7 +60,7 @@ def test_a_direction_that_means_nothing_speaks_for_a_power(sentences):
     white = found.powers[-0.5]
     assert found.power in (-0.5, -0.375)
     assert white > found.cosine + 20
-    assert f"Try centred power −{abs(found.power):g}" in describe_halves(found)
+    assert f"Try centered power −{abs(found.power):g}" in describe_halves(found)
 
 
 def test_a_power_must_be_clearly_better():

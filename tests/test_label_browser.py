@@ -88,7 +88,7 @@ def answer(page, act, number):
 
 
 @pytest.mark.parametrize("options", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_ten_pairs_are_labelled_by_buttons_and_keys(open_page, labels, options, request):
+def test_ten_pairs_are_labeled_by_buttons_and_keys(open_page, labels, options, request):
     page = open_page(**options)
     told = []
     for number in range(1, 11):
@@ -174,7 +174,7 @@ def test_page_and_another_process_label_by_turns(open_page, labels):
     with Sitting.resume(labels) as terminal:
         page.keyboard.press("y")
         message = page.locator("[data-message]")
-        expect(message).to_contain_text("labels.tsv is locked by another labeller: label into")
+        expect(message).to_contain_text("labels.tsv is locked by another labeler: label into")
         assert pair_of(page) == mine
         assert len(given(labels)) == 1
         terminal.answer(False)
@@ -188,7 +188,7 @@ def test_page_and_another_process_label_by_turns(open_page, labels):
 
 def test_the_end_names_the_next_command_and_what_is_odd(open_page, labels, state):
     page = open_page()
-    with Sitting.resume(labels) as sitting:  # nearly all, by a labeller who is not to be relied on
+    with Sitting.resume(labels) as sitting:  # nearly all, by a labeler who is not to be relied on
         while len(sitting.given) < 119:
             sitting.answer(True)
     page.keyboard.press("s")

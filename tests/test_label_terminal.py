@@ -18,7 +18,7 @@ from rankencoder.labels.sitting import Sitting
 from rankencoder.search.candidate_pairs import draw_pool
 
 SOURCE = Path(__file__).parents[1] / "src"
-COLOUR = re.compile(r"\x1b\[[\d;]*m")
+COLOR = re.compile(r"\x1b\[[\d;]*m")
 
 
 class Terminal:
@@ -34,13 +34,13 @@ class Terminal:
         self.output, self.seen = "", 0
 
     def see(self, text):
-        """Wait until a text is shown after what was seen before, and return all up to it, without colours."""
+        """Wait until a text is shown after what was seen before, and return all up to it, without colors."""
         start, end = self.seen, time.monotonic() + 120
         while text not in self.output[start:]:
             assert time.monotonic() < end, self.output
             assert self._read(), self.output
         self.seen = self.output.index(text, start) + len(text)
-        return COLOUR.sub("", self.output[start : self.seen])
+        return COLOR.sub("", self.output[start : self.seen])
 
     def _read(self):
         if not select.select([self.master], [], [], 1)[0]:
@@ -155,13 +155,13 @@ def test_a_sitting_is_resumed_and_summed_up(open_terminal, labels):
     [({"NO_COLOR": "1"}, {"\x1b[2m", "\x1b[0m"}), ({"TERM": "dumb"}, set())],
     ids=["NO_COLOR", "dumb"],
 )
-def test_no_colours_where_none_are_wanted(open_terminal, environment, allowed):
+def test_no_colors_where_none_are_wanted(open_terminal, environment, allowed):
     terminal = open_terminal("--pairs", 1, **environment)
     terminal.see("1 of 1")
     terminal.press("y")
     assert terminal.end() == 0
-    assert set(COLOUR.findall(terminal.output)) <= allowed
-    assert "\x1b" not in COLOUR.sub("", terminal.output)
+    assert set(COLOR.findall(terminal.output)) <= allowed
+    assert "\x1b" not in COLOR.sub("", terminal.output)
 
 
 @pytest.mark.parametrize(("key", "code"), [("\x03", 130), ("\x04", 0)], ids=["Ctrl-C", "Ctrl-D"])
@@ -187,7 +187,7 @@ def test_a_second_terminal_waits_its_turn(open_terminal, labels, run_cli, tiny_s
     terminal.see("1 of 120")
     code, _, said = run_cli("label", tiny_saved, corpus_file, "-o", labels)
     assert (code, said.count("\n")) == (2, 1)
-    assert "labels.tsv is locked by another labeller" in said
+    assert "labels.tsv is locked by another labeler" in said
     assert "--merge it" in said
     terminal.press("y")
     terminal.see("2 of 120")

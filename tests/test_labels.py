@@ -1,4 +1,4 @@
-"""Labelling pairs, thresholds from labels, and P(same) wherever similarities are shown."""
+"""Labeling pairs, thresholds from labels, and P(same) wherever similarities are shown."""
 
 import io
 import json
@@ -37,7 +37,7 @@ def pool(sentences):
 
 
 def means_the_same(a, b):
-    """The labeller's truth: the same verb and object."""
+    """The labeler's truth: the same verb and object."""
     return a.split()[2:5] == b.split()[2:5]
 
 
@@ -51,7 +51,7 @@ def sit(sitting, number, truth=means_the_same):
     return sitting
 
 
-def labelled(path, pool, number=60, truth=means_the_same, **settings):
+def labeled(path, pool, number=60, truth=means_the_same, **settings):
     with Sitting(path, pool, **settings) as sitting:
         return sit(sitting, number, truth)
 
@@ -59,7 +59,7 @@ def labelled(path, pool, number=60, truth=means_the_same, **settings):
 # --- pools
 
 
-def test_candidates_are_the_nearest_neighbours_and_all_are_counted(sentences):
+def test_candidates_are_the_nearest_neighbors_and_all_are_counted(sentences):
     from sklearn.neighbors import NearestNeighbors
 
     texts = sentences[:300]
@@ -118,7 +118,7 @@ def test_every_answer_is_written_at_once_and_a_sitting_resumes(pool, tmp_path):
     assert resumed.skipped == sitting.skipped
     assert resumed.question() == asked
     for name in ("a", "b"):
-        labelled(tmp_path / f"{name}.tsv", pool, 20 if name == "a" else 33)
+        labeled(tmp_path / f"{name}.tsv", pool, 20 if name == "a" else 33)
         with Sitting.resume(tmp_path / f"{name}.tsv") as continued:
             sit(continued, 40)
     assert continued.given == Sitting.resume(tmp_path / "a.tsv").given
@@ -139,7 +139,7 @@ def test_undo_asks_the_same_again(pool, tmp_path):
 
 
 def test_no_pair_is_asked_twice_but_for_checks(pool, tmp_path):
-    sitting = labelled(tmp_path / "labels.tsv", pool, 90)
+    sitting = labeled(tmp_path / "labels.tsv", pool, 90)
     asked = [(one.a, one.b) for one, _ in sitting.given]
     assert len(set(asked)) == len(asked) == 90
     assert len(sitting.checks) == 5
@@ -148,26 +148,26 @@ def test_no_pair_is_asked_twice_but_for_checks(pool, tmp_path):
 
 
 def test_weights_add_up_to_all_pairs(pool, tmp_path):
-    sitting = labelled(tmp_path / "labels.tsv", pool, 60)
+    sitting = labeled(tmp_path / "labels.tsv", pool, 60)
     weights = read_weights(sitting.path, 60)
     assert weights.sum() == pytest.approx(pool.population.sum(), rel=1e-4)
 
 
-def test_a_labeller_who_contradicts_themselves_is_told(pool, tmp_path):
+def test_a_labeler_who_contradicts_themselves_is_told(pool, tmp_path):
     flips = iter(range(10_000))
-    careless = labelled(tmp_path / "a.tsv", pool, 60, lambda a, b: next(flips) % 3 == 0)
+    careless = labeled(tmp_path / "a.tsv", pool, 60, lambda a, b: next(flips) % 3 == 0)
     assert any("check questions were answered wrongly" in doubt for doubt in careless.doubts())
-    always = labelled(tmp_path / "b.tsv", pool, 30, lambda a, b: True)
+    always = labeled(tmp_path / "b.tsv", pool, 30, lambda a, b: True)
     assert "all 30 answers are yes" in always.doubts()
 
 
-def test_two_labellers_on_one_file(pool, tmp_path):
+def test_two_labelers_on_one_file(pool, tmp_path):
     path = tmp_path / "labels.tsv"
     with Sitting(path, pool) as first:
-        with pytest.raises(InputError, match="locked by another labeller: .* then `merge` it"):
+        with pytest.raises(InputError, match="locked by another labeler: .* then `merge` it"):
             Sitting(path, pool).__enter__()
         sit(first, 10)
-    labelled(tmp_path / "other.tsv", pool, 15, lambda a, b: not means_the_same(a, b))
+    labeled(tmp_path / "other.tsv", pool, 15, lambda a, b: not means_the_same(a, b))
     with Sitting.resume(path) as sitting:
         other = Sitting.resume(tmp_path / "other.tsv")
         common = {(one.a, one.b) for one, _ in first.given} & {(one.a, one.b) for one, _ in other.given}
@@ -175,7 +175,7 @@ def test_two_labellers_on_one_file(pool, tmp_path):
         new = sitting.merge(other)
         assert new == 15 - len(common)
         assert len(sitting.given) == 10 + new - len(common)
-        assert f"the labellers disagree on {len(common)} pairs" in " ".join(sitting.doubts())
+        assert f"the labelers disagree on {len(common)} pairs" in " ".join(sitting.doubts())
         assert sitting.merge(other) == 0  # again: nothing changes
         assert len(sitting.given) == 10 + new - len(common)
     resumed = Sitting.resume(path)
@@ -186,13 +186,13 @@ def test_two_labellers_on_one_file(pool, tmp_path):
     assert len(set(asked)) == len(asked)
     with Sitting.resume(path) as sitting, pytest.raises(InputError, match="with itself"):
         sitting.merge(Sitting.resume(path))
-    labelled(tmp_path / "third.tsv", draw_pool(letters, ["a b", "b c", "c d", "d e"]), 1)
+    labeled(tmp_path / "third.tsv", draw_pool(letters, ["a b", "b c", "c d", "d e"]), 1)
     with Sitting.resume(path) as sitting, pytest.raises(InputError, match="another model, corpus or seed"):
         sitting.merge(Sitting.resume(tmp_path / "third.tsv"))
 
 
 def test_damaged_files_of_a_sitting(pool, tmp_path):
-    sitting = labelled(tmp_path / "labels.tsv", pool, 5)
+    sitting = labeled(tmp_path / "labels.tsv", pool, 5)
     sitting.path.write_text(sitting.path.read_text() + "1\tnobody asked\tfor this\t1\t0.5\n")
     with pytest.raises(InputError, match="'nobody asked' and 'for this' are no new pair of this sitting"):
         Sitting.resume(sitting.path)
@@ -237,7 +237,7 @@ def test_labels_of_a_sitting_tell_the_truth(sentences, tmp_path):
     encoder = Encoder(letters)
     pool = draw_pool(encoder, sentences[:90])
     assert max(map(len, pool.bins)) < 100  # so the pool is the whole
-    sitting = labelled(tmp_path / "labels.tsv", pool, 150, same_verb)
+    sitting = labeled(tmp_path / "labels.tsv", pool, 150, same_verb)
     curve = fit_curve(encoder, sitting.path)
     pairs = [one for row in pool.bins for one in row]
     same = np.array([same_verb(one.a, one.b) for one in pairs])
@@ -253,7 +253,7 @@ def test_labels_of_a_sitting_tell_the_truth(sentences, tmp_path):
 
 
 def test_labels_serve_another_model(pool, tmp_path, tiny_folder):
-    path = labelled(tmp_path / "labels.tsv", pool, 60).path
+    path = labeled(tmp_path / "labels.tsv", pool, 60).path
     with pytest.warns(LabelWarning, match="was drawn for .*: the intervals for .* are wider"):
         curve = fit_curve(Encoder(str(tiny_folder), device="cpu"), path)
     assert curve.answers > 0
@@ -277,7 +277,7 @@ def test_labels_that_say_nothing(tmp_path):
 
 
 def test_a_stored_curve_comes_back_and_is_checked(pool, tmp_path):
-    curve = labelled(tmp_path / "labels.tsv", pool, 60).curve()
+    curve = labeled(tmp_path / "labels.tsv", pool, 60).curve()
     curve.save(tmp_path)
     read = ThresholdCurve.load(tmp_path / STORED)
     assert read.precision.sure == pytest.approx(curve.precision.sure, abs=1e-5)

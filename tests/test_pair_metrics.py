@@ -11,7 +11,7 @@ from rankencoder.evaluation.pair_metrics import GRADED, YES_NO, metric_for
 from rankencoder.evaluation.statistics import resample, spearman
 
 
-def labelled(number=300, share=0.3, *, digits=2, seed=0):
+def labeled(number=300, share=0.3, *, digits=2, seed=0):
     """Labels, and similarities that know something of them, many of them equal."""
     rng = np.random.default_rng(
         1000 + seed
@@ -29,7 +29,7 @@ def best_f1(gold, similarities, weights=None):
 
 @pytest.mark.parametrize("digits", [1, 12])  # with ties, and without
 def test_each_sample_is_scored_as_scikit_learn_scores_it(digits):
-    gold, similarities = labelled(150, digits=digits)
+    gold, similarities = labeled(150, digits=digits)
     counts = resample(len(gold), rounds=5)
     accepted = accept(gold, similarities, counts)
     resampled = YES_NO.resampled(gold, np.stack([similarities, -similarities]), counts)
@@ -48,7 +48,7 @@ def test_each_sample_is_scored_as_scikit_learn_scores_it(digits):
 
 
 def test_the_figures_of_a_set_are_those_of_scikit_learn_within_their_intervals():
-    gold, similarities = labelled(1000)
+    gold, similarities = labeled(1000)
     found = yes_no_figures(gold, similarities)
     assert found["average_precision"]["value"] == pytest.approx(
         100 * average_precision_score(gold, similarities)
@@ -74,7 +74,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say():
 
     truth, covered = 100 * norm.cdf(1.2 / 2**0.5), 0
     for seed in range(100):
-        auc = yes_no_figures(*labelled(200, 0.4, digits=12, seed=seed))["auc"]
+        auc = yes_no_figures(*labeled(200, 0.4, digits=12, seed=seed))["auc"]
         covered += auc["low"] <= truth <= auc["high"]
     assert 88 <= covered <= 99  # 95 of 100, within three standard errors
 

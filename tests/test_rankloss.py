@@ -199,7 +199,7 @@ def test_the_smaller_loss_moves_nothing(build_loss, weight, moved):
     assert {name.split(".")[0] for name, _ in loss.named_parameters()} == {"model", "base"}
 
 
-def test_masked_language_modelling_comes_on_top_of_the_larger_loss(build_loss):
+def test_masked_language_modeling_comes_on_top_of_the_larger_loss(build_loss):
     made = build_loss("bert", SimCSEWithMLM(), teacher0=TEACHER)
     loss = RankEncoderLoss(made.loss, [REFERENCE], weight=1e3, lower=0.3, upper=0.9)
     value = loss([made.features]).item()

@@ -27,7 +27,7 @@ def test_a_bias_of_a_layer_norm_names_no_matrix():
     assert named_weights(tensors, nodes).keys() == {"norm.bias", "norm.weight"}
 
 
-def test_quantised_matrices_are_numbers_again():
+def test_quantized_matrices_are_numbers_again():
     whole = np.array([[-128, 0], [5, 127]], dtype=np.int8)
     tensors = {"query.bias": np.ones(2)}
     for name in ("m", "words.weight"):
@@ -94,6 +94,6 @@ def test_folders_are_made_once_and_never_by_halves(tmp_path, monkeypatch):
 def test_a_score_that_was_not_published_is_told(tmp_path, score, same):
     file = tmp_path / "mpnet-1.json"
     of = f'{{"STS-B": {score}, "AVG": 80}}'
-    scores = f'{{"cosine": {of}, "centred -0.25": {of}, "ranks": {of}}}'
+    scores = f'{{"cosine": {of}, "centered -0.25": {of}, "ranks": {of}}}'
     file.write_text(f'{{"profiles": {{"E1": {{"scores": {scores}}}}}}}')
     assert ("NOT THE SAME" in report("mpnet", file)) is not same

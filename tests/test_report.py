@@ -431,11 +431,11 @@ def test_published_averages_are_the_means_of_their_sets():
 
 
 def test_browser_light_dark_and_without_scripts(open_page, several_text):
-    colours = set()
+    colors = set()
     for scheme in ("light", "dark"):
         tab = open_page(several_text, color_scheme=scheme)
-        colours.add(tab.evaluate("getComputedStyle(document.body).backgroundColor"))
-    assert len(colours) == 2
+        colors.add(tab.evaluate("getComputedStyle(document.body).backgroundColor"))
+    assert len(colors) == 2
     plain = open_page(several_text, java_script_enabled=False)
     assert plain.locator("#answer").is_visible()
     plain.locator("#origin summary").focus()

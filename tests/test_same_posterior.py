@@ -86,7 +86,7 @@ def test_curves_are_shares_and_in_order(seed, number):
 
 
 def sittings(true, *, runs, number, precision=0.8, seed=0):
-    """Sit many times with a labeller who knows the truth; pairs are drawn as a sitting draws them."""
+    """Sit many times with a labeler who knows the truth; pairs are drawn as a sitting draws them."""
     for run in range(runs):
         rng = np.random.default_rng([seed, run])
         population = np.rint(np.linspace(400, 40, 20))
@@ -174,7 +174,7 @@ def test_any_weighted_sample_will_do():
     assert not biased.low[at] <= truths[1] <= biased.high[at]
 
 
-def test_a_careless_labeller_widens_the_intervals():
+def test_a_careless_labeler_widens_the_intervals():
     asked = np.full(20, 6)
     found = answers_for(asked, np.rint(6 * expit(10 * (MIDDLE - 0.6))))
     sure = make_curve(found, "m", "n").precision

@@ -152,7 +152,7 @@ def test_filters(tmp_path, sentences):
     assert all(hit.columns["year"] >= 2010 and hit.columns["lang"] == "en" for hit in hits)
     assert index.search(QUERY, where={"year": {"gt": 3000}}) == []
     assert len(index.search(QUERY, where={})) == 10
-    for bad in ({"colour": "red"}, {"year": {">": 3}}, {"year": "x"}):
+    for bad in ({"color": "red"}, {"year": {">": 3}}, {"year": "x"}):
         with pytest.raises(InputError, match="cannot filter by"):
             index.search(QUERY, where=bad)
         with pytest.raises(InputError, match="cannot filter by"):

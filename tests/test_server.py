@@ -86,7 +86,7 @@ def test_similarity_and_explain_are_the_librarys(url, model, sentences):
     np.testing.assert_allclose(one["similarity"], model.similarity(A, B), atol=1e-6)
     explained = WEB.post(f"{url}/explain", json={"a": A, "b": B, "k": 20}).json()
     expected = model.explain(A, B, 20).to_dict()
-    assert explained.pop("probability") is None  # nothing was labelled
+    assert explained.pop("probability") is None  # nothing was labeled
     assert explained.keys() == expected.keys()
     for name, value in expected.items():
         if isinstance(value, float):

@@ -54,7 +54,7 @@ MALFORMED = {
     "null": (b"null", 422),
     "a number": (b"1", 422),
     "an empty object": (b"{}", 422),
-    "an unknown field": (b'{"input": "a", "a": "a", "b": "b", "query": "q", "colour": 1}', 422),
+    "an unknown field": (b'{"input": "a", "a": "a", "b": "b", "query": "q", "color": 1}', 422),
     "nulls": (b'{"input": null, "a": null, "b": null, "query": null}', 422),
     "numbers": (b'{"input": 1, "a": 1, "b": 1.5, "query": 2}', 422),
     "objects": (b'{"input": {}, "a": {}, "b": {}, "query": {}}', 422),
@@ -78,7 +78,7 @@ def test_malformed_bodies_are_refused_and_never_a_fault_of_ours(url, path):
     [
         ({"input": "a", "encoding_format": "hex"}, "encoding_format: Input should be 'float' or 'base64'"),
         ({"input": "a", "dimensions": 0}, "dimensions"),
-        ({"input": "a", "colour": 1}, "colour: no such field here"),
+        ({"input": "a", "color": 1}, "color: no such field here"),
         ({"input": ["a", "  "]}, "input.1: String should match pattern"),
         ({"input": ["a", None]}, "input.1: Input should be a valid string"),
         ({"input": [1, 2]}, "input: token ids mean nothing to this model"),

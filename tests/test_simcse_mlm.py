@@ -1,4 +1,4 @@
-"""Masked language modelling beside SimCSE, against transformers."""
+"""Masked language modeling beside SimCSE, against transformers."""
 
 import numpy as np
 import pytest
@@ -51,7 +51,7 @@ def test_masking_by_another_share_and_each_view_for_itself(build_loss):
 
 
 @pytest.mark.parametrize("kind", MASKED)
-def test_masked_language_modelling_is_that_of_transformers(build_loss, masked_models, kind):
+def test_masked_language_modeling_is_that_of_transformers(build_loss, masked_models, kind):
     from transformers import AutoModelForMaskedLM
 
     made = build_loss(kind, SimCSEWithMLM(mlm_weight=0.3, mlm_probability=0.4))
@@ -108,5 +108,5 @@ def test_a_backbone_without_a_language_head_is_warned_of(tmp_path):
     tiny_model("bert", tokenizer).save_pretrained(tmp_path)
     backbone = load_backbone(str(tmp_path))
     method = SimCSEWithMLM()
-    with pytest.warns(TrainingWarning, match="has no language modelling head: a random one is trained"):
+    with pytest.warns(TrainingWarning, match="has no language modeling head: a random one is trained"):
         method.loss(method.encoder(backbone), backbone)

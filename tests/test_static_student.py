@@ -65,8 +65,8 @@ def test_vectors_are_weighted_principal_components_of_the_teacher(tiny):
     vectors = tiny.model.encode(texts, normalize_embeddings=True).astype(np.float64)
     counts = Counter(token for text in TEXTS for token in student[0].tokenizer.encode(text).tokens)
     shares = np.array([counts[token] for token in tokens]) / sum(counts.values())
-    centred = vectors - vectors.mean(axis=0)
-    left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+    centered = vectors - vectors.mean(axis=0)
+    left, sizes, _ = np.linalg.svd(centered, full_matrices=False)
     expected = (left * sizes)[:, :7] * (1e-3 / (1e-3 + shares))[:, None]
     found = student[0].embedding.weight.detach().numpy()
     signs = np.sign((found * expected).sum(axis=0))

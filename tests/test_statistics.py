@@ -186,7 +186,7 @@ def k_occurrence_skewness(x, k):
     return skew(np.bincount(np.concatenate(others), minlength=len(x)))
 
 
-def test_hubness_by_scikit_learns_neighbours():
+def test_hubness_by_scikit_learns_neighbors():
     x = unit_vectors(300, 6)
     assert hubness(x, k=5) == pytest.approx(k_occurrence_skewness(x, 5))
 

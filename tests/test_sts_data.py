@@ -75,13 +75,13 @@ def test_both_layouts_have_the_same_gold(senteval, plain):
                 "".join(x.a.split()).lower() == "".join(y.a.split()).lower()
                 for x, y in zip(a.subsets[subset], b.subsets[subset], strict=True)
             ]
-            assert sum(same) > 0.5 * len(same)  # the same pairs in the same order, but for tokenisation
+            assert sum(same) > 0.5 * len(same)  # the same pairs in the same order, but for tokenization
         assert a.fingerprint != b.fingerprint or a.name.startswith("SICK")
 
 
 def test_spot_checks(senteval, plain):
-    tokenised, raw = ({s.name: s for s in sets} for sets in (senteval, plain))
-    first = tokenised["STS12"].subsets["MSRpar"][0]
+    tokenized, raw = ({s.name: s for s in sets} for sets in (senteval, plain))
+    first = tokenized["STS12"].subsets["MSRpar"][0]
     assert (first.a[:19], first.a[-7:], first.b[:7], first.score) == (
         "the problem likely ",
         "again .",
@@ -89,15 +89,15 @@ def test_spot_checks(senteval, plain):
         4.4,
     )
     assert raw["STS12"].subsets["MSRpar"][0].a.endswith("again.")
-    first = tokenised["STS-B"].pairs[0]
+    first = tokenized["STS-B"].pairs[0]
     assert (first.a.split()[1:4], first.b.split()[3], first.score) == (
         ["girl", "is", "styling"],
         "brushing",
         2.5,
     )
-    assert tokenised["SICK-R"].pairs[0].a == raw["SICK-R"].pairs[0].a
+    assert tokenized["SICK-R"].pairs[0].a == raw["SICK-R"].pairs[0].a
     assert raw["SICK-R"].pairs[0].a.startswith("There is no boy")
-    assert tokenised["SICK-R"].pairs[0].score == raw["SICK-R"].pairs[0].score == 3.3
+    assert tokenized["SICK-R"].pairs[0].score == raw["SICK-R"].pairs[0].score == 3.3
     for pair_set in (*senteval, *plain):
         assert all(text == " ".join(text.split()) for pair in pair_set.pairs for text in pair[:2])
         assert not any("\t" in text for pair in pair_set.pairs for text in pair[:2])

@@ -238,7 +238,7 @@ def test_no_room_for_a_sentence(encoders):
 
 
 def test_a_class_that_transformers_insists_on(tmp_path):
-    """Qwen2 is loaded as Qwen2Tokenizer whatever was saved: templates survive that, normalisers do not."""
+    """Qwen2 is loaded as Qwen2Tokenizer whatever was saved: templates survive that, normalizers do not."""
     from transformers import Qwen2Tokenizer
 
     tokenizer = Qwen2Tokenizer(**model_of(byte_pairs(["<|endoftext|>"])), model_max_length=64)

@@ -53,7 +53,7 @@ def test_every_method_from_text_to_encoders(method, options, train, backbone, mo
     assert len(model.reference) == 1000
     assert not same_weights(
         run.folder / "base", run.encoder
-    )  # E2 learnt something else, from a fresh backbone
+    )  # E2 learned something else, from a fresh backbone
     checked(run.folder / "base")
     checked(run.folder / "rankencoder")
     card = checked(run.encoder).content

@@ -190,7 +190,7 @@ def one_by_one(features, labels, fold, l2, *, classes, seed=1111):
     torch.manual_seed(seed)
     np.random.seed(seed)
     model = torch.nn.Linear(features.shape[1], classes)
-    optimiser = torch.optim.Adam(model.parameters(), weight_decay=l2)
+    optimizer = torch.optim.Adam(model.parameters(), weight_decay=l2)
     train, held_out = fold
     if held_out is None:
         order = np.random.permutation(len(train))
@@ -201,9 +201,9 @@ def one_by_one(features, labels, fold, l2, *, classes, seed=1111):
     while misses <= classifier._TENACITY and passes <= classifier._MAX_PASSES:
         for _ in range(classifier._PASSES):
             for rows in torch.as_tensor(np.random.permutation(len(train))).split(classifier._BATCH_SIZE):
-                optimiser.zero_grad()
+                optimizer.zero_grad()
                 torch.nn.functional.cross_entropy(model(x[rows]), y[rows]).backward()
-                optimiser.step()
+                optimizer.step()
         passes += classifier._PASSES
         with torch.no_grad():
             right = model(features[held_out]).argmax(dim=1).numpy() == labels[held_out]

@@ -41,8 +41,8 @@ def test_extreme_vectors():
     assert np.allclose(transformer.transform(row * 1e300), transformer.transform(row))
     assert np.allclose(transformer.transform(row * 1e-300), transformer.transform(row))
     assert np.array_equal(transformer.transform(row * 0), np.zeros((1, 54)))
-    centred = RankTransformer(form="linear", power=-0.5).fit(rng.normal(size=(50, 4)) + 1)
-    assert np.array_equal(centred.transform(row * 0), np.zeros((1, 8)))
+    centered = RankTransformer(form="linear", power=-0.5).fit(rng.normal(size=(50, 4)) + 1)
+    assert np.array_equal(centered.transform(row * 0), np.zeros((1, 8)))
     with pytest.raises(InputError, match="between 0"):
         transformer.set_params(rank_weight=5).transform(row)
     with pytest.raises(InputError, match="between 0"):

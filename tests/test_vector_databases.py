@@ -1,4 +1,4 @@
-"""Our vectors in other engines: the same neighbours come out. The docs point here for the code."""
+"""Our vectors in other engines: the same neighbors come out. The docs point here for the code."""
 
 import glob
 import importlib.util
@@ -18,8 +18,8 @@ QUERIES = ["The dog finds the river", "A teacher paints a window", "Two songs"]
 
 
 @pytest.fixture(scope="module")
-def neighbours(tiny_saved, sentences):
-    """Sentences, their vectors, the queries' and their exact neighbours' similarities."""
+def neighbors(tiny_saved, sentences):
+    """Sentences, their vectors, the queries' and their exact neighbors' similarities."""
     from rankencoder import RankEncoder
 
     model = RankEncoder.load(tiny_saved)
@@ -30,19 +30,19 @@ def neighbours(tiny_saved, sentences):
     return texts, vectors, queries, numbers, 1 - distances
 
 
-def test_rank_index(neighbours, tiny_saved, tmp_path):
+def test_rank_index(neighbors, tiny_saved, tmp_path):
     from rankencoder import RankIndex
 
-    texts, _, _, numbers, similarities = neighbours
+    texts, _, _, numbers, similarities = neighbors
     hits = RankIndex.build(tiny_saved, texts, tmp_path / "index").search(QUERIES, K)
     assert [[hit.text for hit in row] for row in hits] == [[texts[n] for n in row] for row in numbers]
     np.testing.assert_allclose([[hit.score for hit in row] for row in hits], similarities, atol=1e-5)
 
 
-def test_faiss(neighbours):
+def test_faiss(neighbors):
     import faiss
 
-    _, vectors, queries, numbers, similarities = neighbours
+    _, vectors, queries, numbers, similarities = neighbors
     index = faiss.IndexFlatIP(vectors.shape[1])  # of unit vectors, the inner product is the cosine
     index.add(vectors)
     scores, found = index.search(queries, K)
@@ -50,11 +50,11 @@ def test_faiss(neighbours):
     np.testing.assert_allclose(scores, similarities, atol=1e-5)
 
 
-def test_qdrant(neighbours):
+def test_qdrant(neighbors):
     from qdrant_client import QdrantClient
     from qdrant_client.models import Distance, PointStruct, VectorParams
 
-    texts, vectors, queries, numbers, similarities = neighbours
+    texts, vectors, queries, numbers, similarities = neighbors
     client = QdrantClient(":memory:")  # QdrantClient("http://localhost:6333") is a server
     parameters = VectorParams(size=vectors.shape[1], distance=Distance.COSINE)
     client.create_collection("sentences", vectors_config=parameters)
@@ -68,9 +68,9 @@ def test_qdrant(neighbours):
     client.close()
 
 
-def test_pgvector(neighbours, postgres):
+def test_pgvector(neighbors, postgres):
     """The documented code, with this server's address in place of the reader's."""
-    texts, vectors, queries, numbers, similarities = neighbours
+    texts, vectors, queries, numbers, similarities = neighbors
     python_block = next(block.text for block in blocks("docs/search.md") if "import psycopg" in block.text)
     code = python_block.replace("dbname=mine", postgres).replace("LIMIT 10", f"LIMIT {K}")
     names = {"texts": texts, "vectors": vectors, "queries": queries}

@@ -20,11 +20,11 @@ def test_it_ends_as_a_new_process_does(code, tmp_path):
 
 
 def test_scripts_and_modules(tmp_path):
-    (tmp_path / "neighbour.py").write_text("NAME = 'b'")
-    (tmp_path / "script.py").write_text("import sys, neighbour; print(neighbour.NAME, *sys.argv[1:])")
+    (tmp_path / "neighbor.py").write_text("NAME = 'b'")
+    (tmp_path / "script.py").write_text("import sys, neighbor; print(neighbor.NAME, *sys.argv[1:])")
     done = warm.run([sys.executable, str(tmp_path / "script.py"), "c"], capture_output=True, text=True)
     assert done.stdout == "b c\n", done.stderr
-    done = warm.run([sys.executable, "-m", "neighbour"], cwd=tmp_path, capture_output=True, text=True)
+    done = warm.run([sys.executable, "-m", "neighbor"], cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 

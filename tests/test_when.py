@@ -61,10 +61,10 @@ def test_a_rule_that_can_be_learnt_is_found_and_beats_every_safe_choice():
     assert "better than any safe choice" in found["verdict"]
     assert found["rules"]["selected"]["gain"] == pytest.approx(2, abs=0.2)
     assert found["rules"]["selected"]["regret"] == pytest.approx(0, abs=0.2)
-    learnt = threshold(encoders)
-    assert learnt.feature == "uniformity"
-    assert -2.9 < learnt.threshold < -1.1
-    assert (learnt.above, learnt.below) == (CHOICES[LOW], CHOICES[HIGH])
+    learned = threshold(encoders)
+    assert learned.feature == "uniformity"
+    assert -2.9 < learned.threshold < -1.1
+    assert (learned.above, learned.below) == (CHOICES[LOW], CHOICES[HIGH])
     assert found["rules"]["always cosine"]["gain"] == 0
     assert found["rules"]["oracle"]["regret"] == 0
 

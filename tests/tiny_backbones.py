@@ -139,7 +139,7 @@ def tiny_model(kind, tokenizer):
 
 
 def masked_language_model(folder):
-    """A random two-layer BERT with its language modelling head, saved to a folder."""
+    """A random two-layer BERT with its language modeling head, saved to a folder."""
     from transformers import BertConfig, BertForMaskedLM
 
     tokenizer = word_pieces()

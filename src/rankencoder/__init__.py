@@ -1,4 +1,4 @@
-"""Unlabelled text in, a better sentence encoder out: rank vectors over a reference corpus."""
+"""Unlabeled text in, a better sentence encoder out: rank vectors over a reference corpus."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
     >>> nearest("batchsize", ["batch_size", "epochs"])
     " did you mean 'batch_size'?"
-    >>> nearest("colour", ["batch_size", "epochs"])
+    >>> nearest("color", ["batch_size", "epochs"])
     ' choose from batch_size, epochs'
     """
     names = list(names)

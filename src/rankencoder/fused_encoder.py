@@ -34,11 +34,11 @@ _CONSTANT = 1e-6  # standard deviation of cosines that differ by rounding alone
 class FusedEncoder(Encoder):
     """Several encoders as one: its cosine is the weighted mean of theirs.
 
-    With the weights of `standardized` it orders pairs as the mean of the members' standardised cosines does.
+    With the weights of `standardized` it orders pairs as the mean of the members' standardized cosines does.
 
     :param members: Encoders of any dimension, each with its own prompt.
     :param weights: The weight of each member's cosine: positive, and scaled to sum to 1. Without them all are
-        equal, until a `RankEncoder` standardises the cosines on its reference corpus.
+        equal, until a `RankEncoder` standardizes the cosines on its reference corpus.
     """
 
     def __init__(self, members: Sequence[Encoder], weights: Sequence[float] | None = None) -> None:

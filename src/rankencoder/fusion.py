@@ -1,4 +1,4 @@
-"""Fuse several encoders into one unit vector with the cosine of their standardised cosines."""
+"""Fuse several encoders into one unit vector with the cosine of their standardized cosines."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def fusion_weights(spreads: Sequence[float], weights: Sequence[float] | None = N
     """Return the weight of each encoder's cosine in the fused one: 1/σ_i, or w_i/σ_i, summing to 1.
 
     :param spreads: σ_i, the standard deviation of each encoder's cosines over random pairs.
-    :param weights: How much each encoder's *standardised* cosine counts; by default all the same.
+    :param weights: How much each encoder's *standardized* cosine counts; by default all the same.
 
     >>> fusion_weights([0.1, 0.05]).round(4).tolist()  # the narrower cosines count twice
     [0.3333, 0.6667]

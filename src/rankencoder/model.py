@@ -293,7 +293,7 @@ class RankEncoder:
         """Return an ordinary SentenceTransformer that gives (nearly) these similarities by plain cosine.
 
         The linear form becomes one dense layer behind the encoder: built-in modules, loads anywhere without
-        custom code. Its blend with the cosine is made before the vectors are normalised, not after, so it
+        custom code. Its blend with the cosine is made before the vectors are normalized, not after, so it
         is close to Eq. 7, not equal: the model card says how close. The other forms become a module of this
         package: equal to `encode`, but loading them needs rankencoder and ``trust_remote_code=True``.
 

@@ -34,7 +34,7 @@ from rankencoder.cli.tune import tune
 
 app = typer.Typer(
     name="rankencoder",
-    help="Unlabelled text in, a better or faster sentence encoder out.",
+    help="Unlabeled text in, a better or faster sentence encoder out.",
     epilog="Start with: rankencoder demo",
     no_args_is_help=True,
     rich_markup_mode="markdown",

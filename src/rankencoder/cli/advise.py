@@ -34,7 +34,7 @@ def advise(
     opening: Opening = HERE,
     as_json: Json = False,
 ) -> None:
-    """Say in five lines what to do: keep cosine, distil, fuse, or label some pairs.
+    """Say in five lines what to do: keep cosine, distill, fuse, or label some pairs.
 
     Looks at 1,000 sentences of the corpus and, with --dev, at your pairs. The last line is the next command.
 

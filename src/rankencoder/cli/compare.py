@@ -121,7 +121,7 @@ def explain(
     a: Annotated[str, typer.Argument(help="A sentence.")],
     b: Annotated[str, typer.Argument(help="Another sentence.")],
     k: Annotated[int, typer.Option("-k", min=1, help="Nearest sentences of each to compare.")] = 100,
-    show: Annotated[int, typer.Option(min=0, help="Shared neighbours to print.")] = 10,
+    show: Annotated[int, typer.Option(min=0, help="Shared neighbors to print.")] = 10,
     rank_weight: RankWeight = None,
     opening: Opening = HERE,
     as_json: Json = False,
@@ -170,7 +170,7 @@ def print_explanation(
     out.print(f"{number} of the {explanation.k} nearest reference sentences are shared{end}")
     if listed:
         rows = ((shared.rank_a, shared.rank_b, shared.sentence) for shared in listed)
-        print_table(rows, "rank for a", "rank for b", "shared neighbour")
+        print_table(rows, "rank for a", "rank for b", "shared neighbor")
 
 
 def _score(

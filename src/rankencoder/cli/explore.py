@@ -30,9 +30,9 @@ def explore(
     port: Port = 7860,
     opening: Opening = HERE,
 ) -> None:
-    """Explore a model on a web page: compare sentences, maps, search, labelling.
+    """Explore a model on a web page: compare sentences, maps, search, labeling.
 
-    Without a model, distils one on the docstrings of your Python first, once. Ctrl-C stops it.
+    Without a model, distills one on the docstrings of your Python first, once. Ctrl-C stops it.
 
     Examples:
     - `rankencoder explore`

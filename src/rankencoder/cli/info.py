@@ -24,7 +24,7 @@ def version(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Unlabelled text in, a better or faster sentence encoder out."""
+    """Unlabeled text in, a better or faster sentence encoder out."""
 
 
 def info(

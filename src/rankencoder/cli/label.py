@@ -78,7 +78,7 @@ def label(
 
 
 def _ask(sitting: Sitting, pairs: int) -> None:
-    """Ask until there are enough answers, no pair is left, or the labeller stops."""
+    """Ask until there are enough answers, no pair is left, or the labeler stops."""
     from rankencoder.labels.sitting import EVERY
 
     while len(sitting.given) < pairs and (asked := sitting.question()):

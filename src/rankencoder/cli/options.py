@@ -54,7 +54,7 @@ Output = Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")
 AnyModel = Annotated[str, typer.Argument(help="A RankEncoder, the folder of a training run, or any encoder.")]
 Dev = Annotated[
     list[Path] | None,
-    typer.Option(help="Your pairs, scored or labelled yes/no: .tsv, .csv, .jsonl. Repeatable."),
+    typer.Option(help="Your pairs, scored or labeled yes/no: .tsv, .csv, .jsonl. Repeatable."),
 ]
 Corpus = Annotated[Path | None, typer.Option(help="Corpus of a plain encoder's reference sentences.")]
 Size = Annotated[int, typer.Option(min=2, help="Sentences of the reference corpus.")]

@@ -46,7 +46,7 @@ def train(
     as_json: Json = False,
     **settings: Any,
 ) -> None:
-    """Train a sentence encoder on unlabelled text.
+    """Train a sentence encoder on unlabeled text.
 
     By default ConSERT and PromptBERT each train an encoder E1, and both teach E2 (--preset best). With
     --method X that method trains E1, and E2 learns E1's ranks as in the paper (--preset paper).
@@ -111,7 +111,7 @@ def _print(run: Any) -> None:
         show(_stage_line(f"stage {stage['stage']}", stage), soft_wrap=True)
     if run.record["config"]["combine"] == "max" and run.record["rank_larger"] == 0:
         given = run.record["config"]["base_encoder"]
-        what = "E2 learnt nothing from its base encoder" if given else "E2 is E1's training once more"
+        what = "E2 learned nothing from its base encoder" if given else "E2 is E1's training once more"
         text = f"the rank loss was never the larger one (Eq. 6), so that {what}"
         show(f"{text}: --combine sum lets it count", markup=False)
     show(f"{run.encoder}: the encoder, an ordinary SentenceTransformer", markup=False, soft_wrap=True)

@@ -1,1 +1,1 @@
-"""The demo: distil all-MiniLM-L6-v2 on the docstrings of the Python standard library."""
+"""The demo: distill all-MiniLM-L6-v2 on the docstrings of the Python standard library."""

@@ -1,1 +1,1 @@
-"""Distil encoders into one better or faster encoder, on unlabelled text."""
+"""Distill encoders into one better or faster encoder, on unlabeled text."""

@@ -69,7 +69,7 @@ def gain_noise(before: np.ndarray, after: np.ndarray, targets: np.ndarray) -> fl
     """Return how far two students' agreement with the targets (Spearman) differs by chance.
 
     1.96 standard errors of the difference, the sentences being a sample. Each pair moves a correlation by
-    z·t − r/2·(z² + t²), with standardised ranks z and t; to first order the variance is 4/n that of the mean
+    z·t − r/2·(z² + t²), with standardized ranks z and t; to first order the variance is 4/n that of the mean
     move of each sentence's pairs (Hoeffding, 1948).
 
     :param before: The unit vectors of one student, ``[n, dimension]``; ``after`` those of the other.
@@ -141,12 +141,12 @@ class Dissent:
         return asdict(self)
 
 
-def find_dissent(standardised: Sequence[np.ndarray], gain: float = 0.02) -> Dissent | None:
+def find_dissent(standardized: Sequence[np.ndarray], gain: float = 0.02) -> Dissent | None:
     """Return the teacher without which the others agree more, if that is by more than ``gain``.
 
-    :param standardised: Each teacher's z-scores of the same pairs. Two can only disagree with each other.
+    :param standardized: Each teacher's z-scores of the same pairs. Two can only disagree with each other.
     """
-    rows = np.stack(standardised)
+    rows = np.stack(standardized)
     if len(rows) < 3:
         return None
     agreement = _leave_one_out(rows)

@@ -13,7 +13,7 @@ from rankencoder.distillation.agreement import Dissent, find_dissent
 from rankencoder.distillation.distill_config import DistillConfig
 from rankencoder.errors import TrainingWarning
 from rankencoder.fusion import random_cosines
-from rankencoder.training.teaching.targets import Mix, TeacherSimilarity, standardised_mix
+from rankencoder.training.teaching.targets import Mix, TeacherSimilarity, standardized_mix
 
 _REFERENCES = 10_000  # sentences that ranks are taken over
 _SAMPLE = 2000  # sentences whose pairs give means and standard deviations
@@ -49,7 +49,7 @@ class Committee:
         similarity = TeacherSimilarity(references, "ranks" if target == "ranks" else "cosine")
         similarity.mix = Mix([weight / sum(weights) for weight in weights])
         if target != "cosine":
-            similarity.mix = standardised_mix(self._pairs(similarity), weights, mean, deviation)
+            similarity.mix = standardized_mix(self._pairs(similarity), weights, mean, deviation)
         return similarity
 
     def scale(self, table: np.ndarray) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Score a student on labelled pairs before and after, with an interval of the gain."""
+"""Score a student on labeled pairs before and after, with an interval of the gain."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def write_card(folder: Path, record: dict[str, Any]) -> None:
     shown = " and ".join(", ".join(names).rsplit(", ", 1))
     ModelCard(
         title=f"{student} taught by {shown}",
-        about=f"A sentence encoder that learnt the similarities of {shown} on unlabelled text.",
+        about=f"A sentence encoder that learned the similarities of {shown} on unlabeled text.",
         figures=describe_distillation(record),
         recipe={
             "student": f"`{student}`{_prompt(config['student'])}{layers}",

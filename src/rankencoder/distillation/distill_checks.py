@@ -28,7 +28,7 @@ LOG = logging.getLogger("rankencoder.distillation")
 
 
 def check_distillation(config: DistillConfig, kind: Kind) -> dict[int, ApiEncoder]:
-    """Make sure that the teachers are there, that they are different, and that something can be learnt.
+    """Make sure that the teachers are there, that they are different, and that something can be learned.
 
     :return: The teachers that are APIs, by their places.
     """
@@ -48,7 +48,7 @@ def check_distillation(config: DistillConfig, kind: Kind) -> dict[int, ApiEncode
         static_teacher(config)
     if kind in IN_PLACE and len(config.teacher) == 1 and _is_own_teacher(config):
         raise InputError(
-            f"{config.student} is student and only teacher, so nothing can be learnt: add other teachers or "
+            f"{config.student} is student and only teacher, so nothing can be learned: add other teachers or "
             "choose a smaller student"
         )
     return apis

@@ -58,9 +58,9 @@ class DistillConfig(RunSettings):
         0, "Number of the student's layers to keep; 0 for all.", TEACHING, common=True, ge=0
     )
     dim: Count = setting(256, "Dimensions of a static student.", TEACHING, common=True, ge=1)
-    target: Literal["standardised", "ranks", "cosine"] = setting(
-        "standardised",
-        "What the student learns: the mean of the teachers' standardised cosines, of their standardised rank "
+    target: Literal["standardized", "ranks", "cosine"] = setting(
+        "standardized",
+        "What the student learns: the mean of the teachers' standardized cosines, of their standardized rank "
         "similarities, or of their cosines as they are.",
         TEACHING,
         common=True,

@@ -1,4 +1,4 @@
-"""Summarise a finished distillation in a few lines."""
+"""Summarize a finished distillation in a few lines."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def describe_speed(record: dict[str, Any]) -> str:
 
 
 def describe_dev(record: dict[str, Any]) -> str:
-    """Return what labelled pairs say."""
+    """Return what labeled pairs say."""
     dev = record["dev"]
     low, high = dev["interval"]
     gain = f"{100 * dev['gain']:+.2f}, 95% interval {100 * low:+.2f} to {100 * high:+.2f}"

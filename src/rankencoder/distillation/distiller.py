@@ -58,7 +58,7 @@ def distill(
     confirm: Callable[[str], bool] | None = None,
     **settings: Any,
 ) -> Distillation:
-    """Teach a student the similarities that its teachers agree on, on unlabelled text.
+    """Teach a student the similarities that its teachers agree on, on unlabeled text.
 
     :param corpus: A text, ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet`` file, a folder of them, a
         ``datasets`` dataset, or an iterable of strings.

@@ -1,4 +1,4 @@
-"""Load the student, and recognise its kind."""
+"""Load the student, and recognize its kind."""
 
 from __future__ import annotations
 

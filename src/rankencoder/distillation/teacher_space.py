@@ -18,7 +18,7 @@ _RIDGES = np.logspace(-4, 2, 25)  # to choose from, as shares of the mean varian
 def fit_map(student: np.ndarray, teacher: np.ndarray) -> np.ndarray:
     """Return W, ``[teacher's dimension, student's]``, with the least ‖W s − t‖² + α‖W‖².
 
-    α has the least generalised cross-validation error, ‖S W − T‖² / (1 − tr H/n)² with H = S (SᵀS + α)⁻¹ Sᵀ.
+    α has the least generalized cross-validation error, ‖S W − T‖² / (1 − tr H/n)² with H = S (SᵀS + α)⁻¹ Sᵀ.
 
     >>> s = np.random.default_rng(0).normal(size=(100, 3))
     >>> turn = np.array([[0.0, 1, 0], [1, 0, 0], [0, 0, -1]])

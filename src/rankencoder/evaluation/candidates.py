@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rankencoder.forms import Form
 
 WEIGHTS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)  # λ of the ranks
-CENTRED_POWERS = (-0.5, -0.375, -0.25, -0.125, 0.0)  # of the linear form
-POWERS = (-0.25, -0.125, 0.125, 0.25, 0.5)  # the same, not centred
+CENTERED_POWERS = (-0.5, -0.375, -0.25, -0.125, 0.0)  # of the linear form
+POWERS = (-0.25, -0.125, 0.125, 0.25, 0.5)  # the same, not centered
 POWER_WEIGHTS = (0.5, 1.0)
 
 
@@ -38,13 +38,13 @@ class Candidate:
         """What to call it.
 
         >>> Candidate("linear", {"power": -0.25, "center": True}, 0.5).name
-        'power −0.25, centred, weight 0.5'
+        'power −0.25, centered, weight 0.5'
         """
         if self.is_cosine:
             return "plain cosine"
         if self.form == "linear":
             what = f"power {self.settings['power']:+g}".replace("-", "−")
-            what += ", centred" if self.settings["center"] else ""
+            what += ", centered" if self.settings["center"] else ""
             return what if self.rank_weight == 1 else f"{what}, weight {self.rank_weight:g}"
         return "ranks alone" if self.rank_weight == 1 else f"ranks, weight {self.rank_weight:g}"
 
@@ -69,7 +69,7 @@ def candidates_for(form: Form, rank_weight: float) -> list[Candidate]:
     ranks = [Candidate(name, settings, weight) for weight in WEIGHTS]
     linear = [
         Candidate("linear", {"power": power, "center": center}, weight)
-        for center, powers in ((True, CENTRED_POWERS), (False, POWERS))
+        for center, powers in ((True, CENTERED_POWERS), (False, POWERS))
         for power in powers
         for weight in POWER_WEIGHTS
     ]

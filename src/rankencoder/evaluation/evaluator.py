@@ -66,7 +66,7 @@ def evaluate(
         an encoder (a SentenceTransformer, its folder or hub name, or a callable).
     :param data: A folder of STS sets, in SentEval's layout or as plain files of scored pairs; by default the
         data that was fetched.
-    :param dev: Your own pairs, scored or labelled yes/no: ``.tsv``, ``.csv`` or ``.jsonl`` files. The
+    :param dev: Your own pairs, scored or labeled yes/no: ``.tsv``, ``.csv`` or ``.jsonl`` files. The
         similarity is chosen on them in place of STS-B dev.
     :param tasks: Of "sts", "choice" (the similarity that `tune` would choose), "cost" (time and memory), or
         single sets such as "STS12".

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SENTENCES = 2_000
 WORDS = 8  # of a sentence that is halved, at least
-POWERS = (0.0, -0.125, -0.25, -0.375, -0.5)  # centred; alternatives to plain cosine
+POWERS = (0.0, -0.125, -0.25, -0.375, -0.5)  # centered; alternatives to plain cosine
 HARDLY = 2.0  # points by which a power must beat cosine
 # share of the variance in the first ten directions below which powers did more harm than good, with 26
 # encoders of three families (`results/README.md`)
@@ -32,7 +32,7 @@ LOOKED_AT = 4_000  # reference vectors; hubness grows with their number
 
 @dataclass(frozen=True)
 class Halves:
-    """Spearman's correlation ×100 of cosine and of centred powers with which halves belong together."""
+    """Spearman's correlation ×100 of cosine and of centered powers with which halves belong together."""
 
     sentences: int
     cosine: float
@@ -41,7 +41,7 @@ class Halves:
 
     @property
     def power(self) -> float | None:
-        """The centred power to try; None where plain cosine is as good or safer."""
+        """The centered power to try; None where plain cosine is as good or safer."""
         best = max(self.powers, key=lambda power: self.powers[power])
         return best if self.is_clear and self.first_ten_share > LEAST_SHARE else None
 
@@ -121,6 +121,6 @@ def describe_halves(halves: Halves | None) -> str:
         return "Keep plain cosine: without labels, nothing speaks for another similarity."
     power = f"{halves.power:g}".replace("-", "−")
     return (
-        f"Try centred power {power}: it matches the two halves of your sentences better than cosine does. "
+        f"Try centered power {power}: it matches the two halves of your sentences better than cosine does. "
         "Without labels that is a hint, not a proof."
     )

@@ -69,12 +69,12 @@ def resampled_spearman(gold: np.ndarray, similarities: np.ndarray, counts: np.nd
     found = []
     for part in np.array_split(counts, max(1, counts.size // RESAMPLED)):
         drawn = np.ascontiguousarray(part.T, dtype=np.float64)  # items first: whole rows are reordered, fast
-        a = _centred_ranks(gold, drawn)
+        a = _centered_ranks(gold, drawn)
         drawn_a = drawn * a
         squares = _sums(drawn_a, a)
         correlations = []
         for row in np.atleast_2d(similarities):
-            b = _centred_ranks(row, drawn)
+            b = _centered_ranks(row, drawn)
             with np.errstate(invalid="ignore", divide="ignore"):
                 correlations.append(_sums(drawn_a, b) / np.sqrt(squares * _sums(drawn * b, b)))
         found.append(correlations)
@@ -85,7 +85,7 @@ def _sums(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.asarray(np.einsum("ir,ir->r", a, b))
 
 
-def _centred_ranks(values: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+def _centered_ranks(values: np.ndarray, drawn: np.ndarray) -> np.ndarray:
     """Return each value's average rank in each sample (``drawn`` is ``[n, samples]``), less the mean rank."""
     order = np.argsort(values, kind="stable")
     _, first, group = np.unique(values[order], return_index=True, return_inverse=True)

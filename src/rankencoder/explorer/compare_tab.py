@@ -47,8 +47,8 @@ def build(state: ExplorerState) -> None:
         neighbors = gr.Radio(
             [(str(number), number) for number in NEIGHBORS],
             value=k,
-            label="Neighbours",
-            elem_id="neighbours",
+            label="Neighbors",
+            elem_id="neighbors",
             scale=0,
             min_width=320,
         )
@@ -77,6 +77,6 @@ def _note(state: ExplorerState) -> str:
     fidelity = "" if exact else f" Fidelity of the {model.form.name} form to exact ranks: {model.fidelity}."
     return (
         f"Blend (Eq. 7) = λ · {name} + (1 − λ) · cosine; the model’s own λ is {model.rank_weight:g}. Random "
-        f"pairs: {plural(pairs, 'pair')} of reference sentences. A neighbour’s rank is its place by cosine; "
+        f"pairs: {plural(pairs, 'pair')} of reference sentences. A neighbor’s rank is its place by cosine; "
         f"{name} compares all {len(model.reference):,} places, not only those listed.{fidelity}"
     )

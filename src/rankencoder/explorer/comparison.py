@@ -57,7 +57,7 @@ def compare(state: ExplorerState, sentences: Sequence[str], rank_weight: float |
     """Compare up to three sentences. Those that are empty or too long are left out, with a hint.
 
     :param rank_weight: λ of Eq. 7, in place of the model's; None if a person has emptied its box.
-    :param k: How many nearest neighbours of each to show.
+    :param k: How many nearest neighbors of each to show.
     """
     if rank_weight is None or not 0 <= rank_weight <= 1:
         return Comparison(hints=["Rank weight is from 0 to 1."])

@@ -39,7 +39,7 @@ def create_app(state: ExplorerState) -> FastAPI:
         "mcp_server": False,
         "enable_monitoring": False,
         "pwa": False,
-        "theme": gr.themes.Base(font=_FONT, font_mono=_MONO, text_size="lg"),  # colours are in style.css
+        "theme": gr.themes.Base(font=_FONT, font_mono=_MONO, text_size="lg"),  # colors are in style.css
         "css": read("style.css"),
     }
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)

@@ -18,7 +18,7 @@ MOST_NEIGHBORS = 100
 class ExplorerState:
     """A RankEncoder to explore by several people at once, and perhaps an index made with it.
 
-    :param desk: The `LabelDesk`, if pairs of the index are to be labelled.
+    :param desk: The `LabelDesk`, if pairs of the index are to be labeled.
     """
 
     def __init__(

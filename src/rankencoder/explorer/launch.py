@@ -42,7 +42,7 @@ def explore(
     if importlib.util.find_spec("gradio") is None:
         raise MissingExtraError("explore needs gradio", "explore")
     if labels is not None and index is None:
-        raise InputError("labelling needs sentences to ask about: give an `index`")
+        raise InputError("labeling needs sentences to ask about: give an `index`")
     from rankencoder import web_process
 
     listener = web_process.bind(host, port)  # before the model, whose loading takes a while

@@ -107,17 +107,17 @@ class MapOfSentences {
 
   draw() {
     if (!this.size || !this.points.length) return;
-    const style = getComputedStyle(root), colour = name => style.getPropertyValue(`--re-${name}`).trim();
+    const style = getComputedStyle(root), color = name => style.getPropertyValue(`--re-${name}`).trim();
     const sharp = window.devicePixelRatio || 1, pen = this.canvas.getContext("2d");
     this.canvas.width = this.canvas.height = Math.round(this.size * sharp);
     pen.scale(sharp, sharp);
     const dot = (i, size) => { pen.beginPath(); pen.arc(...this.place(i), size, 0, 7); };
-    const colours = [...Array(8).keys()].map(i => colour(`cluster-${i}`)), plain = colour(chips.childElementCount ? "muted" : this.space);
-    const paint = i => { pen.fillStyle = clusters[i] >= 0 ? colours[clusters[i] % 8] : plain; };
+    const colors = [...Array(8).keys()].map(i => color(`cluster-${i}`)), plain = color(chips.childElementCount ? "muted" : this.space);
+    const paint = i => { pen.fillStyle = clusters[i] >= 0 ? colors[clusters[i] % 8] : plain; };
     pen.globalAlpha = selected.size ? 0.16 : 0.5;
     this.points.forEach((_, i) => { if (!selected.has(i)) { paint(i); dot(i, 2.6); pen.fill(); } });
     pen.globalAlpha = 1;
-    pen.strokeStyle = colour("ink");
+    pen.strokeStyle = color("ink");
     pen.lineWidth = 1.2;
     selected.forEach(i => { paint(i); dot(i, 4.2); pen.fill(); pen.stroke(); });
     if (active >= 0) {

@@ -14,7 +14,7 @@ _FIT_BYTES = 2**30  # of their rank vectors: fewer rows of more than 131,072 ref
 
 
 class CompactForm(Form):
-    """The first principal components (not centred: inner products are what counts) of rank vectors."""
+    """The first principal components (not centered: inner products are what counts) of rank vectors."""
 
     name = "compact"
     settings = ("dim",)

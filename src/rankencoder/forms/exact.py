@@ -10,7 +10,7 @@ from rankencoder.forms.form import Form
 class ExactForm(Form):
     """Rank vectors as in the paper: one number for each reference sentence.
 
-    :param lengths: Those of the reference vectors before they were normalised. With them sentences are ranked
+    :param lengths: Those of the reference vectors before they were normalized. With them sentences are ranked
         by the inner product with raw vectors, as the authors' code does at inference.
     """
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rankencoder.errors import InputError
-from rankencoder.io.csv_tables import CsvTable, recognise
+from rankencoder.io.csv_tables import CsvTable, recognize
 from rankencoder.io.files import (
     Place,
     Slice,
@@ -240,7 +240,7 @@ def _read_jsonl(lines: Iterable[Sentence]) -> _Rows:
 
 
 def _read_csv(path: Place, options: ReadOptions, with_columns: bool) -> Iterator[Sentence]:
-    dialect = recognise(path, options)
+    dialect = recognize(path, options)
     if dialect is None:
         return
     table = CsvTable(path, dialect, options, typed=with_columns)

@@ -1,4 +1,4 @@
-"""CSV files, read by pyarrow block by block: delimiter, quoting, header and types are recognised."""
+"""CSV files, read by pyarrow block by block: delimiter, quoting, header and types are recognized."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rankencoder.io.read_options import TEXT_COLUMNS, ReadOptions, choose_column
 from rankencoder.io.storage import import_pyarrow
 
 _DELIMITERS = (",", ";", "\t", "|")
-_SAMPLE = 2**16  # bytes that a file's dialect is recognised by
+_SAMPLE = 2**16  # bytes that a file's dialect is recognized by
 _BLOCK = 2**20  # bytes that are read at a time, and the longest row
 _NULLS = ("", "NA", "N/A", "n/a", "NULL", "null", "NaN", "nan", "None")  # in columns that do not hold text
 _NAME = re.compile(r"[\w #%€$&./:()-]{0,40}")
@@ -48,7 +48,7 @@ class Dialect(NamedTuple):
         return f"{sign}, {'header' if self.header else 'no header'}, {len(self.names)} columns"
 
 
-def recognise(place: Place, options: ReadOptions) -> Dialect | None:
+def recognize(place: Place, options: ReadOptions) -> Dialect | None:
     """Return how a CSV file is written, or None if it is empty."""
     size, rows = _SAMPLE, list[list[str]]()
     given = {"tab": "\t", "\\t": "\t"}.get(options.delimiter or "", options.delimiter)

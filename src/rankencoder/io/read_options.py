@@ -20,7 +20,7 @@ class ReadOptions:
         default "text", "sentence", the only column, or the only one that holds text.
     :param id: The column that holds the ids.
     :param keep: The columns to carry along; None for all of them.
-    :param delimiter: What separates the cells of a CSV file; None to recognise it, like ``header``.
+    :param delimiter: What separates the cells of a CSV file; None to recognize it, like ``header``.
     :param header: Whether the first row of a CSV file names its columns.
     :param split: Split long texts: "sentences", "sentences:de" for another language than English,
         "128-tokens", or a function from a text to its passages.

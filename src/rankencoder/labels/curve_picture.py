@@ -8,7 +8,7 @@ from rankencoder.errors import MissingExtraError
 from rankencoder.io.storage import new_file
 from rankencoder.labels.threshold_curve import ThresholdCurve
 
-# colours of Okabe and Ito, which colour-blind people can tell apart
+# colors of Okabe and Ito, which color-blind people can tell apart
 _BANDS = {"precision": "#0072B2", "recall": "#D55E00", "probability": "#007A5A"}
 _LABELS = {"precision": "precision", "recall": "recall", "probability": "P(same)"}
 
@@ -23,10 +23,10 @@ def draw_curve(curve: ThresholdCurve, at: int | None, path: Path) -> None:
     with rc_context({"svg.hashsalt": "rankencoder"}), new_file(path) as temporary:
         figure = Figure(figsize=(6.5, 4), dpi=100, layout="constrained")
         axes = figure.add_subplot()
-        for name, colour in _BANDS.items():
+        for name, color in _BANDS.items():
             band = getattr(curve, name)
-            axes.plot(curve.thresholds, band.value, color=colour, label=_LABELS[name], gid=name)
-            axes.fill_between(curve.thresholds, band.low, band.high, color=colour, alpha=0.15, linewidth=0)
+            axes.plot(curve.thresholds, band.value, color=color, label=_LABELS[name], gid=name)
+            axes.fill_between(curve.thresholds, band.low, band.high, color=color, alpha=0.15, linewidth=0)
         if at is not None:
             axes.axvline(curve.thresholds[at], color="0.3", linestyle="--", linewidth=1, gid="threshold")
         axes.set(xlabel="threshold (similarity)", ylabel="share", ylim=(0, 1.02))

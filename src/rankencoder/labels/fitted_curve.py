@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def fit_curve(model: RankEncoder | Encoder, labels: str | Path) -> ThresholdCurve:
-    """Return what labelled pairs say about every threshold of a model's similarity.
+    """Return what labeled pairs say about every threshold of a model's similarity.
 
     :param labels: A file of a sitting, or any pairs with yes/no labels (see `read_scored_pairs`);
         a column "weight" says how many pairs each stands for. Pairs that were drawn for this model have

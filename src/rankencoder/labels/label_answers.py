@@ -1,4 +1,4 @@
-"""Labelled pairs as answers: from a sitting, where all counts are known, or from any file."""
+"""Labeled pairs as answers: from a sitting, where all counts are known, or from any file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rankencoder.labels.same_posterior import Answers
 
 FEWEST = 20  # answers that say anything about a threshold
 _DRAWS = 1000
-_WORST = 0.35  # error rate of a labeller whose answers still say something
+_WORST = 0.35  # error rate of a labeler whose answers still say something
 
 
 def read_labels(path: str | Path) -> tuple[list[ScoredPair], np.ndarray, np.ndarray]:
@@ -53,7 +53,7 @@ def answers_of_sample(
 
 
 def draw_error_rates(errors: int, checks: int, *, seed: int = 0) -> np.ndarray | None:
-    """Return how often a labeller may err, drawn from the posterior; None if no error was seen."""
+    """Return how often a labeler may err, drawn from the posterior; None if no error was seen."""
     if not errors:
         return None
     rng = np.random.default_rng(seed)

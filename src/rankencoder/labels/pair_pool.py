@@ -1,4 +1,4 @@
-"""Candidate pairs for labelling: a random sample of each bin of similarities."""
+"""Candidate pairs for labeling: a random sample of each bin of similarities."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rankencoder.io.storage import check_kinds, damage_named, read_json
 BINS = 40
 PER_BIN = 100  # pairs of a bin that can be asked
 _NEIGHBORS = 10
-_ANCHORS = 2000  # sentences whose neighbours are candidates, at most
+_ANCHORS = 2000  # sentences whose neighbors are candidates, at most
 _BLOCK = 256
-_OBVIOUS = 8  # random pairs, to check the labeller
+_OBVIOUS = 8  # random pairs, to check the labeler
 _FORMAT = 1
 
 
@@ -24,7 +24,7 @@ _FORMAT = 1
 class Candidate:
     """A pair that can be asked about.
 
-    :param bin: Its bin of similarities; None for a random pair, which checks the labeller.
+    :param bin: Its bin of similarities; None for a random pair, which checks the labeler.
     """
 
     a: str
@@ -43,7 +43,7 @@ class PairPool:
     :param bins: The candidates of each bin; any number from the front is a random sample.
     :param obvious: Random pairs of the corpus, which hardly ever mean the same.
     :param seed: Of everything that is drawn, now and later.
-    :param scale: How many sentences of the corpus each one stands for whose neighbours were looked at.
+    :param scale: How many sentences of the corpus each one stands for whose neighbors were looked at.
     """
 
     model: str
@@ -87,9 +87,9 @@ class PairPool:
 
     @classmethod
     def of_vectors(cls, texts: list[str], vectors: np.ndarray, *, seed: int = 0, **about: Any) -> PairPool:
-        """Make a pool of sentences and their nearest neighbours, given different texts and unit vectors.
+        """Make a pool of sentences and their nearest neighbors, given different texts and unit vectors.
 
-        Of a large corpus some random sentences are taken, with all others as possible neighbours.
+        Of a large corpus some random sentences are taken, with all others as possible neighbors.
         """
         import torch
 
@@ -185,5 +185,5 @@ def cut_bins(similarities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _flat(text: str) -> str:
-    """Return a text in one line, as a labeller sees it and a table can hold it."""
+    """Return a text in one line, as a labeler sees it and a table can hold it."""
     return " ".join(text.split())

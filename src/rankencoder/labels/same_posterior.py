@@ -1,7 +1,7 @@
 """P(same) as a function of the similarity: a Gaussian-process logistic regression on yes/no answers.
 
 Similarities are cut into bins. The log-odds of "same" in the bins are a line plus a smooth deviation from it:
-a priori ``f ~ N(slope·x, a² + b²·x·x' + s²·exp(−(x − x')²/2l²))``, with x the standardised similarity. How
+a priori ``f ~ N(slope·x, a² + b²·x·x' + s²·exp(−(x − x')²/2l²))``, with x the standardized similarity. How
 far (s) and how quickly (l) the deviation may vary is averaged over, weighted by the evidence. The posterior
 is Laplace's approximation (Rasmussen and Williams, 2006, ch. 3), corrected by importance sampling.
 

@@ -1,4 +1,4 @@
-"""A labelling session: asks about pairs, writes every answer at once, resumes."""
+"""A labeling session: asks about pairs, writes every answer at once, resumes."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Sitting:
     :param path: The file of labels; the pool is kept beside it, as ``NAME.json``.
     :param precision: The precision that a threshold is looked for: questions are chosen for it.
     :param given: The answers in their order.
-    :param skipped: Pairs that the labeller could not decide.
+    :param skipped: Pairs that the labeler could not decide.
     :param checks: Pairs whose answer is known (random pairs, and repeated ones), and whether it was right;
         None if it was skipped.
-    :param disputed: Pairs that two labellers answered differently, which were dropped.
+    :param disputed: Pairs that two labelers answered differently, which were dropped.
     :param shared: How many pairs both have answered.
     """
 
@@ -99,7 +99,7 @@ class Sitting:
             self._lock.acquire()
         except Timeout:
             raise InputError(
-                f"{self.path} is locked by another labeller: label into another file, then `merge` it"
+                f"{self.path} is locked by another labeler: label into another file, then `merge` it"
             ) from None
         if not pool_file(self.path).exists():
             self._write_pool()
@@ -220,7 +220,7 @@ class Sitting:
         if wrong := sum(right is False for _, right in self.checks):
             said.append(f"{wrong} of {len(self.checks)} check questions were answered wrongly")
         if self.disputed:
-            said.append(f"the labellers disagree on {len(self.disputed)} pairs, which were dropped")
+            said.append(f"the labelers disagree on {len(self.disputed)} pairs, which were dropped")
         if len(self.given) >= _ALIKE and len({same for _, same in self.given}) == 1:
             said.append(f"all {len(self.given)} answers are {'yes' if self.given[0][1] else 'no'}")
         return said
@@ -233,7 +233,7 @@ class Sitting:
         if self.path.resolve() == other.path.resolve():
             raise InputError(f"cannot merge {self.path} with itself")
         if self.pool.model != other.pool.model or not np.array_equal(self.pool.edges, other.pool.edges):
-            raise InputError(f"{other.path} was labelled with another model, corpus or seed than {self.path}")
+            raise InputError(f"{other.path} was labeled with another model, corpus or seed than {self.path}")
         old = {(a, b) for a, b in self.disputed}
         mine = {(one.a, one.b): same for one, same in self.given}
         theirs = {(one.a, one.b): same for one, same in other.given if (one.a, one.b) not in old}

@@ -37,7 +37,7 @@ class Band:
 
     @classmethod
     def of(cls, draws: np.ndarray) -> Band:
-        """Summarise draws of the posterior, ``[draws, thresholds]``."""
+        """Summarize draws of the posterior, ``[draws, thresholds]``."""
         low, high, sure = np.quantile(draws, [0.025, 0.975, 1 - _LEVEL], axis=0)
         return cls(draws.mean(axis=0), low, high, sure)
 
@@ -72,7 +72,7 @@ class ThresholdCurve:
         """Return P(same) of a similarity or of several.
 
         It never falls as the similarity rises (by isotonic regression), and stays the same beyond what was
-        labelled.
+        labeled.
         """
         middle = self.thresholds + np.diff(self.thresholds[:2]) / 2
         return np.interp(similarity, middle, isotonic_regression(self.probability.value, y_min=0, y_max=1))
@@ -193,7 +193,7 @@ def make_curve(
     """Return precision, recall and P(same) at each threshold.
 
     :param populations: Draws of how many pairs are in each bin, ``[draws, bins]``, where that is not known.
-    :param error_rates: Draws of how often the labeller errs, ``[draws]``: intervals then hold whether or not
+    :param error_rates: Draws of how often the labeler errs, ``[draws]``: intervals then hold whether or not
         the answers are corrected for it.
     """
     rng = np.random.default_rng(seed)

@@ -13,7 +13,7 @@ from rankencoder.report.answer import Answer, System
 from rankencoder.report.document import Cell, Figure, Group, Table, spread_cell
 from rankencoder.report.encoder_views import View, set_order
 from rankencoder.report.formatting import clean, listed, number
-from rankencoder.report.svg_plots import COLOURS, shortened
+from rankencoder.report.svg_plots import COLORS, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,11 +69,11 @@ def _differences(answer: Answer, others: Sequence[System]) -> Figure:
 
 
 def _draw_whiskers(axes: Axes, gains: dict[str, Interval]) -> None:
-    axes.axvline(0, color=COLOURS["ink"], linewidth=1.2, zorder=1.5)
+    axes.axvline(0, color=COLORS["ink"], linewidth=1.2, zorder=1.5)
     for place, (value, low, high) in enumerate(gains.values()):
-        colour = COLOURS["muted" if low <= 0 <= high else "ranks" if high < 0 else "blend"]
-        axes.plot([low, high], [place, place], color=colour, linewidth=2.4)
-        axes.plot([value], [place], "o", color=colour, markersize=7)
+        color = COLORS["muted" if low <= 0 <= high else "ranks" if high < 0 else "blend"]
+        axes.plot([low, high], [place, place], color=color, linewidth=2.4)
+        axes.plot([value], [place], "o", color=color, markersize=7)
     axes.set_ylim(len(gains) - 0.4, -0.6)
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
@@ -85,8 +85,8 @@ def set_tables(answer: Answer, views: Sequence[View]) -> list[Table]:
     """Tabulate Spearman's correlations of all models: the seven sets, then others; yes/no sets are apart."""
     scored = [view for view in views if view.rows]
     rows = [row for view in scored for row in view.rows.values()]
-    labelled = {name for row in rows for name in row.yes_no}
-    names = [name for name in set_order([n for row in rows for n in row.golds]) if name not in labelled]
+    labeled = {name for row in rows for name in row.yes_no}
+    names = [name for name in set_order([n for row in rows for n in row.golds]) if name not in labeled]
     caption = "Spearman’s correlation ×100, over all pairs of a set"
     notes = list(dict.fromkeys(note for view in scored if (note := _form_note(view))))
     if dev := [name for name in names if name in DEV]:

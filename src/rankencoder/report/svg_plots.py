@@ -1,4 +1,4 @@
-"""Plots that stand in a page: matplotlib's SVG with the page's own font and colours, light or dark."""
+"""Plots that stand in a page: matplotlib's SVG with the page's own font and colors, light or dark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from rankencoder.errors import MissingExtraError
 from rankencoder.report.document import Figure
 
-COLOURS = {  # those of the page in light mode; in the page each is a variable, var(--ink) and so on
+COLORS = {  # those of the page in light mode; in the page each is a variable, var(--ink) and so on
     "ink": "#16202a",
     "muted": "#51606f",
     "grid": "#dbe1e7",
@@ -46,8 +46,8 @@ def to_svg(figure: Figure) -> str:
     body = body[body.index("<defs>") : body.rindex("</svg>")]
     for pattern, new in _CHANGES:
         body = re.sub(pattern, new, body)
-    for name, colour in COLOURS.items():
-        body = body.replace(colour, f"var(--{name})")
+    for name, color in COLORS.items():
+        body = body.replace(color, f"var(--{name})")
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" '
         f'aria-label="{escape(figure.caption)}" viewBox="0 0 {figure.width} {figure.height}">{body}</svg>'

@@ -9,7 +9,7 @@ from rankencoder.evaluation.binary_pairs import FIGURES
 from rankencoder.report.answer import Answer, System
 from rankencoder.report.document import Cell, Figure, Group, Table, spread_cell
 from rankencoder.report.formatting import clean, number
-from rankencoder.report.svg_plots import COLOURS, shortened
+from rankencoder.report.svg_plots import COLORS, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,10 +40,10 @@ def curve_figures(answer: Answer) -> list[Figure]:
 
 
 def _draw(axes: Axes, curves: dict[str, dict[str, list[float]]]) -> None:
-    for (name, curve), (colour, line) in zip(curves.items(), _LOOKS, strict=False):
+    for (name, curve), (color, line) in zip(curves.items(), _LOOKS, strict=False):
         x = curve["recall"]
-        axes.fill_between(x, curve["low"], curve["high"], color=COLOURS[colour], alpha=0.15, linewidth=0)
-        axes.plot(x, curve["precision"], line, color=COLOURS[colour], label=shortened(name, 44))
+        axes.fill_between(x, curve["low"], curve["high"], color=COLORS[color], alpha=0.15, linewidth=0)
+        axes.plot(x, curve["precision"], line, color=COLORS[color], label=shortened(name, 44))
     axes.set(xlim=(0, 100), xlabel="recall, %", ylabel="precision, %")
     axes.legend(loc="lower left", frameon=False)
 

@@ -1,4 +1,4 @@
-"""The pairs of a corpus or an index that are worth labelling."""
+"""The pairs of a corpus or an index that are worth labeling."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def draw_pool(
     progress: bool = False,
     **opening: Unpack[Opening],
 ) -> PairPool:
-    """Draw pairs of near sentences, to be labelled (see `PairPool`).
+    """Draw pairs of near sentences, to be labeled (see `PairPool`).
 
     :param model: Whatever `rankencoder.model.open_model` opens.
     :param corpus: What `rankencoder.io.corpus.read_sentences` reads; or an index of the model, or its folder:

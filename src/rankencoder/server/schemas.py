@@ -148,7 +148,7 @@ class SimilarityResponse(BaseModel):
 
     model: str
     similarity: list[list[float]]
-    probability: list[list[float]] | None = Field(None, description="P(same), if pairs were labelled.")
+    probability: list[list[float]] | None = Field(None, description="P(same), if pairs were labeled.")
     usage: Usage
 
 

@@ -1,4 +1,4 @@
-"""Train sentence encoders on unlabelled text."""
+"""Train sentence encoders on unlabeled text."""
 
 from __future__ import annotations
 

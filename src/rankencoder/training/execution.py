@@ -30,7 +30,7 @@ from rankencoder.training.gather import WAIT
 from rankencoder.training.loop.collator import ViewCollator
 from rankencoder.training.loop.dev_evaluator import make_evaluator
 from rankencoder.training.loop.stage import StageResult, train_stage, training_arguments, uses_graphs
-from rankencoder.training.loop.unlabelled import unlabelled_evaluator
+from rankencoder.training.loop.unlabeled import unlabeled_evaluator
 from rankencoder.training.loss_picture import draw_losses
 from rankencoder.training.methods.method import Method
 from rankencoder.training.plan import BackboneShelf, Plan, TrainEncoder
@@ -256,7 +256,7 @@ def train_encoder(
         logs=logs,
         name=f"stage {step.number}" if step.output in ("base", "encoder") else f"teacher {method.name}",
         title=f"Stage {step.number} ({method.name})" if progress else "",
-        evaluator=make_evaluator(config.dev) or unlabelled_evaluator(rows),
+        evaluator=make_evaluator(config.dev) or unlabeled_evaluator(rows),
         patience=config.patience,
         graphs=graphs,
         compiled=config.compile,

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure  # draws without a window, and knows nothin
 from rankencoder.io.storage import new_file
 
 _CURVES = {"contrastive": "contrastive loss", "weighted_rank": "λ · rank loss", "dev": "dev score"}
-_COLOURS = {"contrastive": "#0072B2", "weighted_rank": "#D55E00", "dev": "#007A5A"}  # Okabe and Ito
+_COLORS = {"contrastive": "#0072B2", "weighted_rank": "#D55E00", "dev": "#007A5A"}  # Okabe and Ito
 
 
 def draw_losses(history: Sequence[Mapping[str, float]], path: Path, *, title: str) -> None:
@@ -36,14 +36,14 @@ def draw_losses(history: Sequence[Mapping[str, float]], path: Path, *, title: st
 
 
 def _draw_stage(axes: Axes, records: list[Mapping[str, float]], stage: int) -> None:
-    axes.set(title=f"Stage {stage}", xlabel="optimiser step", ylabel="loss")
+    axes.set(title=f"Stage {stage}", xlabel="optimizer step", ylabel="loss")
     axes.grid(color="0.9")
     lines: list[Any] = []
     for key, label in _CURVES.items():
         points = [(record["step"], record[key]) for record in records if key in record]
         if points:
             side = axes.twinx() if key == "dev" else axes
-            style: dict[str, Any] = {"color": _COLOURS[key], "label": label, "gid": f"stage{stage}-{key}"}
+            style: dict[str, Any] = {"color": _COLORS[key], "label": label, "gid": f"stage{stage}-{key}"}
             lines += side.plot(*zip(*points, strict=True), ".-", linewidth=1, markersize=3, **style)
             side.set_ylabel(label if key == "dev" else "loss")
     if all(record.get(key, 1) > 0 for record in records for key in ("contrastive", "weighted_rank")):

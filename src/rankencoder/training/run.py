@@ -48,7 +48,7 @@ def train(
     progress: bool | None = None,
     **settings: Any,
 ) -> TrainingRun:
-    """Train a sentence encoder on unlabelled text, in two stages.
+    """Train a sentence encoder on unlabeled text, in two stages.
 
     Stage 1 trains E1 by a base method. E1 encodes the sentences and a reference corpus drawn from them.
     Stage 2 trains E2, from a fresh backbone, on E1's similarities. E2 is an ordinary SentenceTransformer.

@@ -36,7 +36,7 @@ def _make_card(trained: StageResult, config: TrainConfig, sentences: Sentences) 
     settings = ", ".join(f"{key} {value}" for key, value in loss.get_config_dict().items())
     return ModelCard(
         title=f"{backbone} trained with {config.method}",
-        about=f"A sentence encoder trained on unlabelled text, from {backbone}.",
+        about=f"A sentence encoder trained on unlabeled text, from {backbone}.",
         figures=[line] if (line := describe_choice(trained.about)) else [],
         recipe={
             "backbone": f"`{backbone}`",

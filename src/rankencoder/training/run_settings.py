@@ -96,11 +96,11 @@ class RunSettings(Settings):
         common=True,
     )
 
-    seed: Seed = setting(42, "Random seed for initialisation, data order and dropout.", TRAINING, common=True)
+    seed: Seed = setting(42, "Random seed for initialization, data order and dropout.", TRAINING, common=True)
     epochs: float = setting(1.0, "Passes over the sentences.", TRAINING, by_method=True, common=True, gt=0)
     max_steps: Count = setting(0, "Maximum number of steps; 0 for no limit.", TRAINING, common=True, ge=0)
     batch_size: Count = setting(64, "Sentences per step.", TRAINING, by_method=True, common=True, ge=2)
-    gradient_accumulation: Count = setting(1, "Batches accumulated per optimiser step.", TRAINING, ge=1)
+    gradient_accumulation: Count = setting(1, "Batches accumulated per optimizer step.", TRAINING, ge=1)
     learning_rate: float = setting(
         3e-5,
         "Initial learning rate; it falls linearly to 0.",

@@ -1,4 +1,4 @@
-"""Advice: whether to keep cosine, distil, fuse, or label some pairs."""
+"""Advice: whether to keep cosine, distill, fuse, or label some pairs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rankencoder.encoders import Encoder, EncoderLike
 
 SIZE = 1_000  # sentences that are looked at
-ENOUGH = 10_000  # sentences to distil on
+ENOUGH = 10_000  # sentences to distill on
 LABELS = 120
 _TIMED = 256  # sentences
 
@@ -33,7 +33,7 @@ Step = Literal["tune", "threshold", "distill", "label"]
 class Advice:
     """What to do with an encoder on a corpus.
 
-    :param tuned: The choice of a similarity on labelled pairs, or without any what halves of sentences say.
+    :param tuned: The choice of a similarity on labeled pairs, or without any what halves of sentences say.
     :param sentences: Distinct sentences of the corpus.
     :param speed: Sentences encoded per second, on this machine.
     :param is_static: Whether the encoder looks up tokens instead of running a transformer.
@@ -61,7 +61,7 @@ class Advice:
         """What to do about similarity, speed and quality, several encoders, and labels."""
         return {
             "similarity": str(self.tuned),
-            "distil": self._distil(),
+            "distill": self._distil(),
             "fuse": "Only with an encoder that is about as good: both then encode every sentence.",
             "label": self._label(),
         }
@@ -101,11 +101,11 @@ def advise(
     progress: bool | None = None,
     **opening: Unpack[Opening],
 ) -> Advice:
-    """Say what to do with an encoder on a corpus: keep cosine, distil, fuse, or label some pairs.
+    """Say what to do with an encoder on a corpus: keep cosine, distill, fuse, or label some pairs.
 
     :param model: Whatever `open_model` opens.
     :param corpus: Sentences, as `RankEncoder` takes them.
-    :param dev: Labelled or scored pairs (see `tune`).
+    :param dev: Labeled or scored pairs (see `tune`).
     :param column: The column that holds the sentences, or all `ReadOptions`.
     :param opening: How to run a model that is loaded by name, as for `open_model`.
     """

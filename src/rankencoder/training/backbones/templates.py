@@ -2,7 +2,7 @@
 
 PromptBERT and SNCSE read the state of the mask token in `This sentence of "X" means[MASK].`; causal language
 models are read at the last token of `This sentence : "X" means in one word:"`. Prefix, sentence and suffix
-are tokenised one by one, and the tokenizer's post-processor joins them: a byte-level tokenizer that saw the
+are tokenized one by one, and the tokenizer's post-processor joins them: a byte-level tokenizer that saw the
 whole text might merge the sentence's end with the quotation mark.
 
 The export (`prompted_encoder`) is a plain SentenceTransformer: its tokenizer.json holds the template.
@@ -207,7 +207,7 @@ def _replacement(full_stop: str) -> dict[str, Any]:
 
 
 def _parts(component: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Return the innermost parts of a normaliser or pre-tokenizer in their order."""
+    """Return the innermost parts of a normalizer or pre-tokenizer in their order."""
     if component is None or component["type"] != "Sequence":
         return [component] if component else []
     inner = component.get("normalizers") or component.get("pretokenizers") or []

@@ -52,7 +52,7 @@ def train_stage(
     title: str = "",
     **settings: Any,
 ) -> StageResult:
-    """Minimise a loss over the training sentences, from the last checkpoint if there is one.
+    """Minimize a loss over the training sentences, from the last checkpoint if there is one.
 
     With an evaluator the best weights are kept; those before step 1 are a candidate.
 
@@ -93,7 +93,7 @@ def train_stage(
     if stop.stopped and not trainer.is_over():
         raise KeyboardInterrupt
     trainer.check_weights()
-    trainer.judge_held()  # the last look has one neighbour
+    trainer.judge_held()  # the last look has one neighbor
     if trainer.best is not None:
         model.load_state_dict(trainer.best["weights"])
     model.eval()

@@ -24,7 +24,7 @@ from rankencoder.io.manifest import MANIFEST, check_manifest, write_manifest
 from rankencoder.io.storage import sync_tree, write_errors_named
 from rankencoder.training.gather import average_gradients
 from rankencoder.training.loop.graphs import GraphedStep, logged_parts
-from rankencoder.training.loop.unlabelled import UnlabelledEvaluator, smoothed
+from rankencoder.training.loop.unlabeled import UnlabeledEvaluator, smoothed
 
 DEV = "eval_sequential_score"  # as an evaluation's score is logged
 _LOSS = "loss.safetensors"
@@ -37,8 +37,8 @@ class EncoderTrainer(SentenceTransformerTrainer):
 
     Beyond sentence-transformers': gradients are clipped together with those of the loss' own layers, which
     are averaged over the processes and kept in checkpoints; losses are logged part by part; the best encoder
-    by its dev score is kept, if there is an evaluator, or by the mean of a look at unlabelled text and its
-    neighbours, for which the weights of the latest look are held; a loss that is NaN or infinite ends the
+    by its dev score is kept, if there is an evaluator, or by the mean of a look at unlabeled text and its
+    neighbors, for which the weights of the latest look are held; a loss that is NaN or infinite ends the
     training.
 
     :param patience: Stop after so many evaluations without a better one; 0 never stops.
@@ -55,7 +55,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
         self.patience = patience
         self.best: dict[str, Any] | None = None
         self.held: dict[str, Any] | None = None
-        self.smooth = isinstance(self.evaluator, UnlabelledEvaluator)
+        self.smooth = isinstance(self.evaluator, UnlabeledEvaluator)
         # a cast weight that outlives its step would be an old one in a captured graph
         self.accelerator.autocast_handler = AutocastKwargs(cache_enabled=False)
         self.step = GraphedStep(self.loss, compiled=compiled) if graphs else None
@@ -182,12 +182,12 @@ class EncoderTrainer(SentenceTransformerTrainer):
             self.best = {"score": score, **self._look()}
 
     def hold(self) -> None:
-        """Hold the present weights until the next look; those held so far have both their neighbours now."""
+        """Hold the present weights until the next look; those held so far have both their neighbors now."""
         self.judge_held()
         self.held = self._look()
 
     def judge_held(self) -> None:
-        """Keep the held weights, if the mean of their score and its neighbours is the highest."""
+        """Keep the held weights, if the mean of their score and its neighbors is the highest."""
         if self.held is None:
             return
         scores = self.scores()

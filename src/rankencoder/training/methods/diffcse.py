@@ -97,7 +97,7 @@ class DiffCSE(SimCSE):
         except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
             raise InputError(f"cannot load generator {name!r}: {first_line(error)}") from error
         if not has_head:
-            raise InputError(f"generator {name!r} has no language modelling head")
+            raise InputError(f"generator {name!r} has no language modeling head")
         if _vocabulary(tokenizer, model.config) != _vocabulary(backbone.tokenizer, backbone.config):
             raise InputError(f"generator {name!r} has another vocabulary")
         return cast(nn.Module, model)

@@ -63,10 +63,10 @@ Traits = Family | Backbone  # what the authors' settings depend on
 
 @dataclass(frozen=True)
 class Method:
-    """A way to train an encoder on unlabelled sentences.
+    """A way to train an encoder on unlabeled sentences.
 
     A method says how tokens become a vector (`encoder`), how a sentence becomes views (`views`) and what is
-    minimised (`loss`). Its options are the fields of a dataclass; `make_method` checks them by their types.
+    minimized (`loss`). Its options are the fields of a dataclass; `make_method` checks them by their types.
 
     :param temperature: τ of the contrastive loss.
     """

@@ -1,4 +1,4 @@
-"""SimCSE with an auxiliary masked language modelling loss, for transfer tasks."""
+"""SimCSE with an auxiliary masked language modeling loss, for transfer tasks."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 @register
 @dataclass(frozen=True)
 class SimCSEWithMLM(SimCSE):
-    """SimCSE plus the loss of masked language modelling.
+    """SimCSE plus the loss of masked language modeling.
 
     :param mlm_weight: Weight of that loss.
     :param mlm_probability: Share of the tokens that have to be guessed.
     """
 
     name = "simcse-mlm"
-    about = "SimCSE with a masked language modelling loss beside it, for transfer tasks."
+    about = "SimCSE with a masked language modeling loss beside it, for transfer tasks."
     kinds: ClassVar[tuple[str, ...]] = ("masked",)
     graphs: ClassVar[bool] = False  # the number of masked tokens is another each time
 
@@ -75,7 +75,7 @@ class MlmContrastiveLoss(ContrastiveLoss):
 
 
 class LanguageHead(nn.Module):
-    """The backbone's own language modelling head, of whatever family, no longer tied to its embeddings."""
+    """The backbone's own language modeling head, of whatever family, no longer tied to its embeddings."""
 
     model: Any
 
@@ -84,7 +84,7 @@ class LanguageHead(nn.Module):
         self.model, has_head = load_masked_language_model(backbone.name, backbone.revision)
         if not has_head:
             warnings.warn(
-                f"backbone {backbone.name!r} has no language modelling head: a random one is trained",
+                f"backbone {backbone.name!r} has no language modeling head: a random one is trained",
                 TrainingWarning,
                 stacklevel=2,
             )

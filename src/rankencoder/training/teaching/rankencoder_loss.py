@@ -51,13 +51,13 @@ class RankEncoderLoss(nn.Module):
             are several. E2 learns the mean of their similarities. Their vectors of the batch come as
             "teacher0", "teacher1", … from `ViewCollator`.
         :param weight: λ_train.
-        :param lower: τ_l, the least rank similarity of a pair that is learnt; ``upper``, τ_u, the largest.
+        :param lower: τ_l, the least rank similarity of a pair that is learned; ``upper``, τ_u, the largest.
         :param combine: "max" as in the paper, or "sum" as in most of the authors' code.
         :param diagonal: Whether a sentence is paired with its other view: "auto" (by the bounds), "always" or
             "never".
         :param student: Whose cosines follow the ranks: those of the "encoder" (the paper's formula) or
             of the training "head" (the authors' code).
-        :param target: The similarity that is learnt: E1's "ranks" (the paper), its "cosine", or the cosine
+        :param target: The similarity that is learned: E1's "ranks" (the paper), its "cosine", or the cosine
             after a power of the covariance of the reference vectors.
         :param listwise: "listnet" adds RankCSE's loss on the order of each sentence's similarities.
         """

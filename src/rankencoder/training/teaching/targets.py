@@ -25,7 +25,7 @@ class Mix:
     offset: float = 0.0
 
 
-def standardised_mix(
+def standardized_mix(
     similarities: Sequence[np.ndarray], weights: Sequence[float], mean: float, deviation: float
 ) -> Mix:
     """Return the mean of the teachers' z-scores, brought to the scale of the student's own cosines.
@@ -39,7 +39,7 @@ def standardised_mix(
     :param deviation: σ_s, their standard deviation.
 
     >>> a, b = np.array([0.1, 0.2, 0.3]), np.array([0.7, 0.9, 0.8])
-    >>> mix = standardised_mix([a, b], [1, 1], mean=0.5, deviation=0.1)
+    >>> mix = standardized_mix([a, b], [1, 1], mean=0.5, deviation=0.1)
     >>> target = mix.offset + mix.factors[0] * a + mix.factors[1] * b
     >>> round(float(target.mean()), 6), round(float(target.std()), 6)
     (0.5, 0.1)

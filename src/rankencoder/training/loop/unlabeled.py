@@ -37,7 +37,7 @@ def halves_auc(a: torch.Tensor, b: torch.Tensor) -> float:
 
 
 def smoothed(scores: Sequence[float]) -> list[float]:
-    """Return the mean of each score and its neighbours.
+    """Return the mean of each score and its neighbors.
 
     >>> smoothed([0.0, 3.0, 0.0, 3.0])
     [1.5, 1.0, 2.0, 1.5]
@@ -45,8 +45,8 @@ def smoothed(scores: Sequence[float]) -> list[float]:
     return [statistics.fmean(scores[max(0, i - 1) : i + 2]) for i in range(len(scores))]
 
 
-class UnlabelledEvaluator(SentenceEvaluator):
-    """Scores an encoder on unlabelled sentences, in the place of scored pairs."""
+class UnlabeledEvaluator(SentenceEvaluator):
+    """Scores an encoder on unlabeled sentences, in the place of scored pairs."""
 
     metric = "AUC"
 
@@ -61,13 +61,13 @@ class UnlabelledEvaluator(SentenceEvaluator):
         return {"sequential_score": halves_auc(a, b)}
 
 
-def unlabelled_evaluator(rows: Dataset) -> UnlabelledEvaluator | None:
+def unlabeled_evaluator(rows: Dataset) -> UnlabeledEvaluator | None:
     """Return an evaluator that needs no labels; None, with a warning, if the sentences do not do for it."""
     step = max(1, len(rows) // (4 * _SENTENCES))  # some are too short
     long = [text for text in rows[::step]["text"] if len(text.split()) >= WORDS]
     if len(long) >= _FEWEST:
         number = min(_SENTENCES, len(long))
-        return UnlabelledEvaluator([long[i * len(long) // number] for i in range(number)])
+        return UnlabeledEvaluator([long[i * len(long) // number] for i in range(number)])
     message = (
         f"there are no scored pairs to choose weights by, nor {_FEWEST} sentences of {WORDS} words: the last "
         "weights are kept, which are often not the best; set `dev`"

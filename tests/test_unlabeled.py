@@ -12,8 +12,8 @@ from training_runs import same_weights
 import rankencoder
 from rankencoder.errors import TrainingWarning
 from rankencoder.evaluation.halves import halved
-from rankencoder.training.loop import unlabelled
-from rankencoder.training.loop.unlabelled import halves_auc, smoothed, unlabelled_evaluator
+from rankencoder.training.loop import unlabeled
+from rankencoder.training.loop.unlabeled import halves_auc, smoothed, unlabeled_evaluator
 
 pytestmark = pytest.mark.filterwarnings("ignore:a corpus of:rankencoder.errors.TrainingWarning")
 STEPS = {"eval_steps": 2, "max_steps": 5, "only_base": True}
@@ -38,7 +38,7 @@ def looks(run):
 def told(monkeypatch, *scores):
     """The scores of the looks are these."""
     left = iter(scores)
-    monkeypatch.setattr(unlabelled, "halves_auc", lambda *_: next(left))
+    monkeypatch.setattr(unlabeled, "halves_auc", lambda *_: next(left))
 
 
 def test_the_score_is_sklearns_auc():
@@ -86,7 +86,7 @@ def test_the_weights_that_tell_halves_best_are_saved(train, long_sentences, capl
         ((0.9, 0.8, 0.6, 0.9, 0.7, 0.7), 0),
     ],
 )
-def test_a_look_is_judged_with_its_neighbours(train, long_sentences, monkeypatch, caplog, scores, step):
+def test_a_look_is_judged_with_its_neighbors(train, long_sentences, monkeypatch, caplog, scores, step):
     told(monkeypatch, *scores)
     with caplog.at_level(logging.INFO, "rankencoder.training"):
         run = train(corpus=long_sentences, **{**STEPS, "eval_steps": 1})
@@ -112,7 +112,7 @@ def test_of_two_looks_the_better_one_is_kept(train, long_sentences, monkeypatch,
 
 
 def test_patience_counts_the_looks_that_are_judged(train, long_sentences, monkeypatch):
-    told(monkeypatch, 0.1, 0.5, 0.7, 0.6, 0.5, 0.4, 0.3)  # step 2 or 3 is best: .6 each with its neighbours
+    told(monkeypatch, 0.1, 0.5, 0.7, 0.6, 0.5, 0.4, 0.3)  # step 2 or 3 is best: .6 each with its neighbors
     run = train(corpus=long_sentences, eval_steps=1, max_steps=6, patience=2, only_base=True)
     (stage,) = run.record["stages"]
     assert stage["best"]["step"] == 2
@@ -174,7 +174,7 @@ def test_sentences_are_taken_from_the_whole_corpus():
 
     texts = [f"{i} is one of the numbers that we count" for i in range(50_000)]
     found = [
-        int(first.split()[0]) for first, _ in unlabelled_evaluator(Dataset.from_dict({"text": texts})).halves
+        int(first.split()[0]) for first, _ in unlabeled_evaluator(Dataset.from_dict({"text": texts})).halves
     ]
     assert len(found) == len(set(found)) == 1_000
     assert np.diff(found).max() < 100
