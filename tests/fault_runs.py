@@ -5,6 +5,7 @@ import ctypes
 import gc
 import json
 import os
+import re
 import resource
 import signal
 import sys
@@ -43,11 +44,9 @@ class Outcome:
 
     @property
     def errors(self):
-        """What a person sees on the error output, warnings, the first line and those of a recipe aside."""
-        aside = ("warning:", "started ")
-        lines = [line for line in self.err.splitlines() if line and not line.startswith(aside)]
-        recipe = next((i for i, line in enumerate(lines) if line.startswith("recipe ")), None)
-        return lines if recipe is None else lines[:recipe] + lines[recipe + 2 :]
+        """What a person sees on the error output, warnings, the first line and those of a plan aside."""
+        aside = re.compile(r"warning:|started |recipe |\d+\. ")
+        return [line for line in self.err.splitlines() if line and not aside.match(line)]
 
 
 def prepare():

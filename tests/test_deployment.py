@@ -247,4 +247,4 @@ def test_every_command_that_runs_an_encoder_has_a_device():
         for name, command in get_command(app).commands.items()
         if "--device" not in {option for parameter in command.params for option in parameter.opts}
     }
-    assert without == {"methods", "report", "push", "data"}
+    assert without == {"methods", "report", "push", "data", "export"}

@@ -264,9 +264,6 @@ def test_commands(tiny_folder, second_folder, corpus_file, fused, run_cli, tmp_p
     blended = ("build", tiny_folder, corpus_file, "--with", other, "--rank-weight", "0.2", "-o", "blended")
     assert run_cli(*blended)[0] == 0
     assert RankEncoder.load("blended").rank_weight == 0.2
-    refused = run_cli("build", tiny_folder, corpus_file, "--with", other, "--revision", "main", "-o", "no")
-    assert refused[0] == 2
-    assert "--revision are for one encoder" in refused[2]
 
 
 def test_it_is_evaluated_and_tuned(fused, saved, sentences, tmp_path):

@@ -28,7 +28,7 @@ def test_examples_are_right(module):
 
 
 def test_settings_are_settings():
-    options = argparse.Namespace(set="{}", steps=None, sentences=64_000, backbone=Path("backbone"))
+    options = argparse.Namespace(set="{}", steps=None, sentences=64_000, backbone=Path("backbone"), looks=20)
     for name in set(KNOWN) - {"prompteol"}:
         settings = make_job(name, 1, options).settings
         assert set(settings) <= set(TrainConfig.model_fields)

@@ -60,7 +60,7 @@ def test_damaged_sentences_are_told_of(tmp_path, sentences):
     data[len(data) // 2] ^= 1
     file.unlink()  # it is mapped
     file.write_bytes(data)
-    with pytest.raises(InputError, match=r"sentences\.arrow is not what was written"):
+    with pytest.raises(InputError, match=r"sentences\.arrow was changed"):
         load_sentences(tmp_path)
 
 
@@ -81,7 +81,7 @@ def test_a_damaged_e1_of_a_begun_stage_2_is_told_of(train_killed, tmp_path):
     data = bytearray(file.read_bytes())
     data[-1] ^= 1
     file.write_bytes(data)
-    with pytest.raises(InputError, match=r"base/model\.safetensors is damaged.*train anew"):
+    with pytest.raises(InputError, match=r"base/model\.safetensors is damaged.*train again"):
         rankencoder.train(output=tmp_path / "cut", resume=True, progress=False)
 
 

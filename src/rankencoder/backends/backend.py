@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib.util
 import logging
+import shutil
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -196,7 +197,8 @@ def _find_graph(model: SentenceTransformer, backend: Backend, folder: Path) -> P
             raise InputError("not there")
     except InputError:
         LOG.info("converting the model for %s %s, once", backend.name, backend.precision)
-        with new_folder(place, overwrite=True) as new:
+        shutil.rmtree(place, ignore_errors=True)
+        with new_folder(place) as new:
             write_graph(model, backend.name, new, int8=int8)
             write_manifest(new)
     return place / FILES[backend.name]

@@ -33,7 +33,7 @@ def _make_card(trained: StageResult, config: TrainConfig, sentences: Sentences) 
     loss: Any = trained.loss
     backbone = short_name(config.backbone)
     text = Path(config.corpus).name if config.corpus else "sentences given in memory"
-    settings = ", ".join(f"{key} {value}" for key, value in loss.get_config_dict().items())
+    settings = ", ".join(f"{key} {_nameless(value)}" for key, value in loss.get_config_dict().items())
     return ModelCard(
         title=f"{backbone} trained with {config.method}",
         about=f"A sentence encoder trained on unlabeled text, from {backbone}.",
@@ -51,6 +51,11 @@ def _make_card(trained: StageResult, config: TrainConfig, sentences: Sentences) 
         tags=["sentence-similarity", "unsupervised", config.method],
         citation=loss.citation,
     )
+
+
+def _nameless(value: Any) -> Any:
+    """Return a setting without the folders of this machine."""
+    return short_name(value) if isinstance(value, str) and Path(value).is_absolute() else value
 
 
 def write_record(folder: Path, record: dict[str, Any]) -> None:

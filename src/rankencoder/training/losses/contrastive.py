@@ -66,16 +66,42 @@ class Objective:
 
 
 class ContrastiveLoss(nn.Module):
-    """The loss of SimCSE, from which the losses of other methods derive.
-
-    It reads the features of `ViewCollator`: all views of the batch below each other.
-
-    :param method: The `Method`, whose options (the temperature) it takes.
-    """
+    """Let the views of one sentence be nearer to each other than to those of the batch's other sentences."""
 
     head_class: ClassVar[type[nn.Module]] = Head  # the layer between encoder and loss
 
     def __init__(self, model: SentenceTransformer, method: Any) -> None:
+        """
+        The loss of SimCSE; other methods derive from it and say what they do otherwise.
+
+        Args:
+            model: SentenceTransformer model.
+            method: The `Method`, whose options (the temperature) it takes.
+
+        References:
+            - SimCSE: Simple Contrastive Learning of Sentence Embeddings: https://arxiv.org/abs/2104.08821
+
+        Requirements:
+            1. The features of `ViewCollator`: all views of the batch below each other.
+            2. Dropout in the model, for methods whose views are the same text.
+
+        Inputs:
+            +--------------------------------+--------+
+            | Texts                          | Labels |
+            +================================+========+
+            | views of a sentence, as tokens | none   |
+            +--------------------------------+--------+
+
+        Relations:
+            - ``MultipleNegativesRankingLoss`` with scale 20 is the same formula, without the head.
+
+        Example:
+            ::
+
+                backbone = load_backbone("bert-base-uncased")
+                loss = SimCSE().loss(SimCSE().encoder(backbone), backbone)
+
+        """  # noqa: D212
         super().__init__()
         self.model = model
         self.method = method

@@ -44,23 +44,51 @@ class RankEncoderLoss(nn.Module):
         target: Target = "ranks",
         listwise: Listwise = "none",
     ) -> None:
-        """Take l_cl, and the teachers' reference corpora.
-
-        :param base: The base method's loss, l_cl, on the model that is trained (E2).
-        :param references: E1's unit vectors of the reference corpus, ``[n, dimension]``; of each E1, if there
-            are several. E2 learns the mean of their similarities. Their vectors of the batch come as
-            "teacher0", "teacher1", … from `ViewCollator`.
-        :param weight: λ_train.
-        :param lower: τ_l, the least rank similarity of a pair that is learned; ``upper``, τ_u, the largest.
-        :param combine: "max" as in the paper, or "sum" as in most of the authors' code.
-        :param diagonal: Whether a sentence is paired with its other view: "auto" (by the bounds), "always" or
-            "never".
-        :param student: Whose cosines follow the ranks: those of the "encoder" (the paper's formula) or
-            of the training "head" (the authors' code).
-        :param target: The similarity that is learned: E1's "ranks" (the paper), its "cosine", or the cosine
-            after a power of the covariance of the reference vectors.
-        :param listwise: "listnet" adds RankCSE's loss on the order of each sentence's similarities.
         """
+        The loss of RankEncoder (Eq. 5 and 6): ``max(weight · l_r, l_cl)``.
+
+        Args:
+            base: The base method's loss, l_cl, on the model that is trained (E2).
+            references: E1's unit vectors of the reference corpus, ``[n, dimension]``; of each E1, if there
+                are several. What E2 learns is their similarities' mean.
+            weight: λ_train.
+            lower: τ_l, the least rank similarity of a pair that is learned.
+            upper: τ_u, the largest.
+            combine: "max" as in the paper, or "sum" as in most of the authors' code.
+            diagonal: Whether a sentence is paired with its other view: "auto" by the bounds, "always" or
+                "never".
+            student: Whose cosines follow the ranks: the encoder's vectors (the paper's formula) or the
+                training head's outputs (the authors' code).
+            target: The similarity that is learned: E1's "ranks" as in the paper, E1's "cosine", or that after
+                a power of the covariance of the reference vectors.
+            listwise: "listnet" adds RankCSE's loss on the order of a sentence's similarities to the others.
+
+        References:
+            - Ranking-Enhanced Unsupervised Sentence Representation Learning: https://aclanthology.org/2023.acl-long.879/
+
+        Requirements:
+            1. E1's vectors of the batch, sent along by `ViewCollator` as "teacher0" (of a second E1,
+               "teacher1", …); ranks are taken here, on the device.
+
+        Inputs:
+            +--------------------------------+-------------------------------+
+            | Texts                          | Labels                        |
+            +================================+===============================+
+            | views of a sentence, as tokens | none; E1's vector (teacher)   |
+            +--------------------------------+-------------------------------+
+
+        Relations:
+            - ``DistillKLDivLoss`` and ``MarginMSELoss`` learn a teacher's scores of given pairs as well; this
+              one learns those of the batch's own pairs, from ranks.
+
+        Example:
+            ::
+
+                backbone = load_backbone("bert-base-uncased")
+                base = SimCSE().loss(SimCSE().encoder(backbone), backbone)
+                loss = RankEncoderLoss(base, [reference.vectors])
+
+        """  # noqa: D212
         super().__init__()
         self.model = base.model
         self.base = base
