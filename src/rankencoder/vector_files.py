@@ -23,7 +23,7 @@ from rankencoder.io.corpus import (
     usable_sentences,
 )
 from rankencoder.io.files import Place, fingerprint, is_address, list_files, whereabouts
-from rankencoder.io.parts import Parts, clear_parts, join_vectors
+from rankencoder.io.parts import Parts, clear_leftover_parts, clear_parts, join_vectors
 from rankencoder.io.read_options import ReadOptions
 from rankencoder.io.row_files import as_cells, as_text, carried_arrays, plain, to_json
 from rankencoder.io.storage import check_free, import_pyarrow, new_file, write_json
@@ -67,6 +67,7 @@ def encode_file(
         same model, input and column.
     """
     target = Path(target)
+    clear_leftover_parts(target)
     _check_target(target, source, overwrite)
     stamp = source_stamp(source)
     opened = open_model(model, **opening)

@@ -70,9 +70,10 @@ def build(
     from rankencoder.blend import check_rank_weight
     from rankencoder.cli.info import describe, print_description
     from rankencoder.forms import check_settings
-    from rankencoder.io.parts import clear_parts
+    from rankencoder.io.parts import clear_leftover_parts, clear_parts
     from rankencoder.io.storage import check_free
 
+    clear_leftover_parts(output)
     check_free(output, overwrite=overwrite)
     check_rank_weight(rank_weight or 0)
     check_settings(form, dim=dim, power=power)

@@ -79,6 +79,15 @@ def clear_parts(target: str | Path) -> None:
     shutil.rmtree(parts_folder(target), ignore_errors=True)
 
 
+def clear_leftover_parts(target: str | Path) -> None:
+    """Delete parts older than their target: the process was killed after it wrote the target."""
+    target, folder = Path(target).resolve(), parts_folder(target)
+    if target.exists() and folder.exists():
+        newest = max((path.stat().st_mtime_ns for path in folder.iterdir()), default=0)
+        if newest < target.stat().st_mtime_ns:
+            clear_parts(target)
+
+
 def parts_folder(target: str | Path) -> Path:
     """Return where the parts of a target are kept: beside it, out of sight."""
     target = Path(target).resolve()
