@@ -53,8 +53,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "t0.03": {"options": {"temperature": 0.03}},
     "t0.1": {"options": {"temperature": 0.1}},
     "one-prompt": {"options": {"second": 'This sentence : "{text}" means in one word:"'}},
+    "thought": {
+        "options": {"second": 'After thinking step by step , this sentence : "{text}" means in one word:"'}
+    },
 }
-"""E1 with one setting changed, scored on STS-B dev."""
+"""E1 with one setting changed, on half of the sentences, scored on STS-B dev."""
 
 SECONDS = {"both": 170, "second": 110, "first": 70, "untrained": 40, "1m": 700}
 """Seconds that a job may take by itself on one H200 (an estimate)."""
@@ -73,8 +76,19 @@ def make_jobs(seed: int) -> list[Job]:
         for name, settings in VARIANTS.items():
             own = {"backbone": "gemma", "only_base": True, **settings}
             jobs.append(_job(f"gemma-{name}", seed, "first", own))
-            jobs[-1].about["sets"] = ["STS-B dev"]
+            jobs[-1].about |= {"sets": ["STS-B dev"], "sentences": SENTENCES // 2}
     return jobs
+
+
+def best_variant(output: Path) -> dict[str, Any]:
+    """Return what the variant of E1 that scores highest on STS-B dev changes."""
+    found = {}
+    for name, settings in VARIANTS.items():
+        file = output / f"gemma-{name}-1.json"
+        if file.exists():
+            told = json.loads(file.read_text(encoding="utf-8"))
+            found[name] = told["scores"]["E1 cosine"]["STS-B dev"], settings
+    return max(found.values(), key=lambda item: item[0])[1]
 
 
 def _job(name: str, seed: int, kind: str, settings: dict[str, Any], needs: list[str] | None = None) -> Job:
@@ -209,7 +223,11 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="jobs of these names, * matching anything; by default all")
     parser.add_argument("--set", default="{}", help="settings of all jobs, as JSON, for a try")
     parser.add_argument("--plan", action="store_true", help="say what would be done, and do nothing")
+    parser.add_argument("--best", action="store_true", help="print the settings of the best variant, as JSON")
     options = parser.parse_args()
+    if options.best:
+        print(json.dumps(best_variant(options.output)))
+        return
     if options.job:
         run_job(json.loads(options.job))
         return

