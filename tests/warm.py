@@ -261,4 +261,10 @@ def _become(request):
 
 if __name__ == "__main__":
     _import_much()
-    _become(_serve())
+    try:
+        _become(_serve())
+    except KeyboardInterrupt:  # end as Python does, which forgets it if an exit handler evaluates a string
+        sys.excepthook(*sys.exc_info())
+        atexit._run_exitfuncs()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
