@@ -55,6 +55,8 @@ def _make_card(trained: StageResult, config: TrainConfig, sentences: Sentences) 
 
 def _nameless(value: Any) -> Any:
     """Return a setting without the folders of this machine."""
+    if isinstance(value, dict):
+        return {key: _nameless(inner) for key, inner in value.items()}
     return short_name(value) if isinstance(value, str) and Path(value).is_absolute() else value
 
 
