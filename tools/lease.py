@@ -70,7 +70,7 @@ def main() -> None:
     second = pack("b", {"models": others}, args.output)
     for path in (wheels, gemma, others):
         shutil.rmtree(path)
-    print(f"parts a1 … a{first}, b1 … b{second}: `bash tools/lease.sh keep` with each of a, then `setup a`; b likewise")
+    print(f"parts a1 … a{first}, b1 … b{second}: see tools/lease.sh for what to do with them")
 
 
 if __name__ == "__main__":

