@@ -141,7 +141,7 @@ def final_losses(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def measure(run: Run, encoders: dict[str, Path]) -> None:
-    """Score encoders by cosine, ranks, Eq. 7 and centred −¼, overall and by group (Table 5)."""
+    """Score encoders by cosine, ranks, Eq. 7 and centered −¼, overall and by group (Table 5)."""
     import torch
     from pair_groups import similar_pairs
 
@@ -165,9 +165,9 @@ def measure(run: Run, encoders: dict[str, Path]) -> None:
         run.result["profiles"][role] = profile(encoder, sets, references)
         reference = encoder(references)
         ranks = fit_form("exact", reference).to(device)
-        centred = fit_form("linear", reference, power=-0.25, center=True).to(device)
+        centered = fit_form("linear", reference, power=-0.25, center=True).to(device)
         for pair_set in sets:
-            found = similarities(encode_pairs(encoder, pair_set.pairs), ranks, centred)
+            found = similarities(encode_pairs(encoder, pair_set.pairs), ranks, centered)
             pairs[pair_set.name] |= {f"{role} {kind}": values for kind, values in found.items()}
     for system in next(iter(pairs.values())):
         run.result["scores"][system] = scores({s.name: (s.gold, pairs[s.name][system]) for s in sets})
@@ -181,18 +181,18 @@ def measure(run: Run, encoders: dict[str, Path]) -> None:
     np.savez_compressed(file, **kept)
 
 
-def similarities(encoded: Any, ranks: Any, centred: Any) -> dict[str, np.ndarray]:
+def similarities(encoded: Any, ranks: Any, centered: Any) -> dict[str, np.ndarray]:
     """Return the similarities of pairs that the paper compares, and that by a form of its own."""
     from rankencoder.blend import blend
     from rankencoder.evaluation.pairwise import pair_similarities
 
     cosine, by_rank = pair_similarities(None, encoded), pair_similarities(ranks, encoded)
-    linear = pair_similarities(centred, encoded)
+    linear = pair_similarities(centered, encoded)
     return {
         "cosine": cosine,
         "ranks": by_rank,
         "blend 0.1": blend(by_rank, cosine, 0.1),  # Eq. 7
-        "centred -0.25": linear,
+        "centered -0.25": linear,
     }
 
 

@@ -211,7 +211,7 @@ class Semhash:
         return stays | {record.record: record.duplicate_of for record in self.found.filtered}
 
     def pairs(self) -> int:
-        """Return how many pairs are among the neighbours that its index returned."""
+        """Return how many pairs are among the neighbors that its index returned."""
         _, neighbors, _ = self.found._selection_inputs
         ends = {
             (min(i, j), max(i, j)) for i, (near, _) in enumerate(neighbors) for j in near.tolist() if i != j

@@ -42,7 +42,7 @@ def draw_references(corpus: Path, size: int = REFERENCES) -> list[str]:
 def similarities(reference: torch.Tensor) -> dict[str, Similarity]:
     """Return every similarity that there is to choose from, by name; blends are made of two of them."""
     found: dict[str, Form | None] = {"cosine": None, "ranks": fit_form("exact", reference)}
-    for center, how in ((False, "plain"), (True, "centred")):
+    for center, how in ((False, "plain"), (True, "centered")):
         for power in POWERS:
             if power or center:
                 found[f"{how} {power:+g}"] = fit_form("linear", reference, power=power, center=center)

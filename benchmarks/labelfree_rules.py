@@ -139,7 +139,7 @@ def z(curve: Curve) -> Curve:
 
 
 def smooth(curve: Curve) -> Curve:
-    """Return the mean of each look and its neighbours.
+    """Return the mean of each look and its neighbors.
 
     >>> smooth(np.array([0.0, 3.0, 0.0, 3.0])).tolist()
     [1.5, 1.0, 2.0, 1.5]

@@ -1,7 +1,7 @@
 """What the label-free study looks at: sentences of the training text, and what can be made of them.
 
 Nothing here has a label. Halves, sentences with words dropped and mixtures of two sentences are made of the
-text itself; neighbours are those that share the rarest words with a sentence.
+text itself; neighbors are those that share the rarest words with a sentence.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Sample:
     """Sentences with what was made of each; all lists are equally long.
 
     :param kept: The share of its words that are left in "mixed".
-    :param lexical: Cosines of tf-idf vectors: "gram" of the first sentences' pairs, "near" of the neighbours.
+    :param lexical: Cosines of tf-idf vectors: "gram" of the first sentences' pairs, "near" of the neighbors.
     """
 
     texts: dict[str, list[str]]

@@ -79,10 +79,10 @@ def stage_table(runs: Runs) -> str:
 RECIPES = {
     "sum": "l_cl + l_r in place of max(0.05·l_r, l_cl)",
     "target-cosine": "the same, target: E1's cosine",
-    "target-power": "the same, target: centred power −¼",
+    "target-power": "the same, target: centered power −¼",
     "teachers-seeds": "the same, teachers: E1 of all seeds",
     "teachers-methods": "the same, teachers: SimCSE, PromptBERT, SNCSE",
-    "neighbors": "the same, batches with 3 neighbours of a sentence",
+    "neighbors": "the same, batches with 3 neighbors of a sentence",
     "rounds": "the same, up to 3 rounds",
     "listnet": "the paper's and ListNet",
     "listmle": "the paper's and ListMLE",

@@ -1,4 +1,4 @@
-"""Where rank vectors help: by how similar a pair is, and by how many neighbours it shares."""
+"""Where rank vectors help: by how similar a pair is, and by how many neighbors it shares."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rankencoder.evaluation.subjects import Subject
 # the paper's groups of gold scores, scaled to 0–1; each without its upper end, but for the last
 GROUPS = (("dissimilar", 0.0, 0.33), ("intermediate", 0.33, 0.67), ("similar", 0.67, 1.0))
 
-NEIGHBOURS = 100
+NEIGHBORS = 100
 BINS = 10
 _FEWEST = 10  # pairs, for a correlation that says anything
 _ROWS = 256
@@ -50,16 +50,16 @@ def _percent(metric: Metric, gold: np.ndarray, similarities: np.ndarray) -> floa
     return 100 * metric.score(gold, similarities)
 
 
-def shared_neighbours(
+def shared_neighbors(
     subject: Subject, pair_set: PairSet, cosine: np.ndarray, ranks: np.ndarray
 ) -> dict[str, Any]:
-    """Compare the gain of ranks over cosine with the neighbours that a pair shares (the overlap figure).
+    """Compare the gain of ranks over cosine with the neighbors that a pair shares (the overlap figure).
 
     Pairs are put into ten bins of equal width by their cosine. The overlap is that of the two lists of 100
     nearest reference sentences.
     """
     gold, metric = pair_set.gold, pair_set.metric
-    overlap = neighbour_overlap(subject, pair_set)
+    overlap = neighbor_overlap(subject, pair_set)
     edges = np.linspace(cosine.min(), cosine.max(), BINS + 1)
     where = np.clip(np.searchsorted(edges, cosine, side="right") - 1, 0, BINS - 1)
     bins = []
@@ -81,17 +81,17 @@ def shared_neighbours(
     x, y = np.array(full).T if full else (np.zeros(0), np.zeros(0))
     defined = len(full) > 2 and np.ptp(x) > 0 and np.ptp(y) > 0
     correlation = float(np.corrcoef(x, y)[0, 1]) if defined else None
-    return {"neighbours": NEIGHBOURS, "bins": bins, "correlation": correlation}
+    return {"neighbors": NEIGHBORS, "bins": bins, "correlation": correlation}
 
 
-def neighbour_overlap(subject: Subject, pair_set: PairSet) -> np.ndarray:
+def neighbor_overlap(subject: Subject, pair_set: PairSet) -> np.ndarray:
     """Return how many of the 100 nearest reference sentences the two sentences of each pair share."""
     assert subject.form is not None
     reference = subject.form.reference
     vectors = subject.encoder([text for pair in pair_set.pairs for text in pair[:2]])
     found = []
     for rows in vectors.split(2 * _ROWS):
-        near = (rows @ reference.T).topk(min(NEIGHBOURS, len(reference)), dim=1).indices
+        near = (rows @ reference.T).topk(min(NEIGHBORS, len(reference)), dim=1).indices
         marks = torch.zeros(len(rows), len(reference), dtype=torch.bool, device=rows.device)
         marks.scatter_(1, near, True)
         found.append((marks[0::2] & marks[1::2]).sum(dim=1).cpu())

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from pair_groups import shared_neighbours, similar_pairs
+from pair_groups import shared_neighbors, similar_pairs
 from senteval_scores import score_transfer
 from senteval_tasks import TRANSFER_TASKS, TransferTask, read_transfer_task
 from sts_curves import power_curve, rank_weight_curve, reference_size_curve
@@ -20,7 +20,7 @@ from rankencoder.encoders import unit
 from rankencoder.evaluation.sts_data import PairSet
 from rankencoder.evaluation.subjects import Model, Subject
 
-SECTIONS = ("similar-pairs", "space", "neighbours", "curves")
+SECTIONS = ("similar-pairs", "space", "neighbors", "curves")
 
 
 def measure_sections(model: Model, sets: Sequence[PairSet], wanted: Sequence[str]) -> dict[str, Any]:
@@ -35,14 +35,14 @@ def measure_sections(model: Model, sets: Sequence[PairSet], wanted: Sequence[str
         similarities = {one.role: {s.name: one.similarities(s) for s in sets} for one in model.subjects}
     if "similar-pairs" in wanted:
         found["similar-pairs"] = {s.name: similar_pairs(s, _systems(model, similarities, s)) for s in sets}
-    for one in model.subjects if {"neighbours", "curves"} & set(wanted) else ():
+    for one in model.subjects if {"neighbors", "curves"} & set(wanted) else ():
         if one.form is None:
             continue
         parts = {kind: {s.name: similarities[one.role][s.name][kind] for s in sets} for kind in _KINDS}
-        if "neighbours" in wanted:
+        if "neighbors" in wanted:
             of_main = (parts[kind][main.name] for kind in _KINDS)
-            about = {"set": main.name, **shared_neighbours(one, main, *of_main)}
-            found.setdefault("neighbours", {})[one.role] = about
+            about = {"set": main.name, **shared_neighbors(one, main, *of_main)}
+            found.setdefault("neighbors", {})[one.role] = about
         if "curves" in wanted:
             found.setdefault("curves", {})[one.role] = {
                 "rank-weight": rank_weight_curve(sets, *(parts[kind] for kind in _KINDS)),

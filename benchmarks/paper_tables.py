@@ -32,7 +32,7 @@ def table_1(runs: Runs) -> str:
     for name, title in POOLINGS.items():
         of = runs.get(f"untrained/{name}", [])
         published = UNTRAINED[title]
-        for similarity, added in (("cosine", ""), ("centred -0.5", ", whitened")):
+        for similarity, added in (("cosine", ""), ("centered -0.5", ", whitened")):
             figure = None if added else published
             rows.append(_row(f"untrained {title}{added}", partial(profiled, of, similarity), figure))
     for name, title in NAMES.items():
@@ -46,11 +46,11 @@ def smollm2_table(runs: Runs) -> str:
     """Return the seven sets of SmolLM2, untrained and after SimCSE."""
     rows = []
     first, trained = runs.get("smollm2/untrained", []), runs.get("smollm2/simcse", [])
-    for name in ("cosine", "centred -0.25", "centred -0.5", "ranks"):
+    for name in ("cosine", "centered -0.25", "centered -0.5", "ranks"):
         rows.append(_row(f"untrained, {name}", partial(profiled, first, name), None))
     for name, label in SYSTEMS.items():
         rows.append(_row(f"SimCSE: {label}", partial(scores, trained, name), _published("SimCSE", name)))
-    rows.append(_row("SimCSE: E1, centred −¼", partial(profiled, trained, "centred -0.25"), None))
+    rows.append(_row("SimCSE: E1, centered −¼", partial(profiled, trained, "centered -0.25"), None))
     return if_any(("", *SETS, "seeds", "paper (BERT-base), AVG", "difference"), rows)
 
 
@@ -203,8 +203,8 @@ def inference_table(runs: Runs) -> str:
 
 
 def overlap_table(runs: Runs) -> str:
-    """Return by bins of SimCSE's cosine the neighbours that pairs share and the gain of ranks."""
-    of = [run["neighbours"]["E1"] for run in runs.get("tables/simcse", []) if "neighbours" in run]
+    """Return by bins of SimCSE's cosine the neighbors that pairs share and the gain of ranks."""
+    of = [run["neighbors"]["E1"] for run in runs.get("tables/simcse", []) if "neighbors" in run]
     rows = []
     for i in range(len(of[0]["bins"]) if of else 0):
         bins = [found["bins"][i] for found in of]
@@ -214,7 +214,7 @@ def overlap_table(runs: Runs) -> str:
         rows.append([place, f"{fmean(b['pairs'] for b in bins):.0f}", shown(overlap), gain(gains)])
     correlations = [found["correlation"] for found in of if found["correlation"] is not None]
     told = f"\n\nCorrelation of overlap and gain over bins: {shown(correlations, 2)} (the paper: positive)."
-    made = table(("cosine", "pairs", "shared of 100 neighbours", "gain of ranks"), rows)
+    made = table(("cosine", "pairs", "shared of 100 neighbors", "gain of ranks"), rows)
     return made + told if rows else made
 
 

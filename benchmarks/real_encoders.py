@@ -80,7 +80,7 @@ def texts_of(run: Run) -> list[list[str]]:
 def report(name: str, file: Path) -> str:
     """Say what was found, and how far it is from what was published."""
     scores = json.loads(file.read_text(encoding="utf-8"))["profiles"]["E1"]["scores"]
-    averages = ", ".join(f"{of} {scores[of]['AVG']:.2f}" for of in ("cosine", "centred -0.25", "ranks"))
+    averages = ", ".join(f"{of} {scores[of]['AVG']:.2f}" for of in ("cosine", "centered -0.25", "ranks"))
     told = f"{name}: AVG by {averages}"
     for of, published in KNOWN[name].published.items():
         far = abs(scores["cosine"][of] - published) > CLOSE

@@ -44,26 +44,28 @@ def axes(path: Path, x: str, y: str, title: str) -> Iterator[Any]:
 
 def draw_powers(runs: Runs, path: Path) -> None:
     """Draw what each power gains over cosine, for every encoder."""
-    with axes(path, "power of the covariance (centred)", "gain in AVG over cosine", "Every encoder") as drawn:
+    with axes(
+        path, "power of the covariance (centered)", "gain in AVG over cosine", "Every encoder"
+    ) as drawn:
         for family, colour in _colours(runs).items():
             for run, _, found in encoders(runs):
                 if run["family"] == family:
                     base = found["scores"]["cosine"]["AVG"]
-                    gains = [found["scores"][f"centred {power:+g}"]["AVG"] - base for power in POWERS]
+                    gains = [found["scores"][f"centered {power:+g}"]["AVG"] - base for power in POWERS]
                     drawn.plot(POWERS, gains, color=colour, alpha=0.6, lw=1)
             drawn.plot([], [], color=colour, label=family)
         drawn.axhline(0, color="black", lw=0.8)
 
 
 def draw_when(runs: Runs, path: Path) -> None:
-    """Draw the gains of ranks and of centred power −¼ against what can be seen of an encoder."""
+    """Draw the gains of ranks and of centered power −¼ against what can be seen of an encoder."""
     of = [found for _, _, found in encoders(runs)]
     if not of:
         return
     with written(path, (9, 5.4)) as figure:
         panels = figure.subplots(2, 3, sharey=True).flat
         for drawn, (label, value) in zip(panels, SEEN.items(), strict=True):
-            for name, colour in (("ranks", COLOURS[1]), ("centred -0.25", COLOURS[0])):
+            for name, colour in (("ranks", COLOURS[1]), ("centered -0.25", COLOURS[0])):
                 gains = [gain_of(found, name) for found in of]
                 drawn.scatter([value(found) for found in of], gains, s=8, color=colour, label=name)
             drawn.axhline(0, color="black", lw=0.8)
@@ -97,10 +99,10 @@ def draw_references(runs: Runs, path: Path) -> None:
 
 
 def draw_overlap(runs: Runs, path: Path) -> None:
-    """Draw the gain of ranks against shared neighbours, a point a bin of cosine."""
-    with axes(path, "shared of 100 nearest", "gain of ranks over cosine", "Shared neighbours") as drawn:
+    """Draw the gain of ranks against shared neighbors, a point a bin of cosine."""
+    with axes(path, "shared of 100 nearest", "gain of ranks over cosine", "Shared neighbors") as drawn:
         for (name, title), colour in zip(NAMES.items(), COLOURS, strict=False):
-            of = [r["neighbours"]["E1"] for r in runs.get(f"tables/{name}", []) if "neighbours" in r]
+            of = [r["neighbors"]["E1"] for r in runs.get(f"tables/{name}", []) if "neighbors" in r]
             bins = [b for found in of for b in found["bins"] if b["gain"] is not None]
             if bins:
                 x, y = [b["overlap"] for b in bins], [b["gain"] for b in bins]

@@ -2,7 +2,7 @@
 
 ``rankencoder index`` and the searches run in processes of their own, whose peak memory the system reports.
 The sentences are real; the encoder is MiniLM's word vectors, averaged: a transformer would take hours
-for them on two cores. Queries are held-out sentences, and exact neighbours are numpy's.
+for them on two cores. Queries are held-out sentences, and exact neighbors are numpy's.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _searched(index: RankIndex, vectors: np.ndarray, where: dict[str, Any] | Non
 
 
 def _recall(index: RankIndex, queries: np.ndarray, found: list[list[str]], prefix: str) -> float:
-    """Return the share that was found of the exact neighbours among the rows whose ids begin so."""
+    """Return the share that was found of the exact neighbors among the rows whose ids begin so."""
     ids: list[str] = []
     best = np.full((len(queries), K), -np.inf)
     where = np.zeros((len(queries), K), dtype=np.int64)

@@ -34,11 +34,11 @@ def rank_weight_curve(
 
 
 def power_curve(subject: Subject, sets: Sequence[PairSet]) -> dict[str, Any]:
-    """Return the score ×100 of cos(Σ^p x, Σ^p y) on each set, centred and not."""
+    """Return the score ×100 of cos(Σ^p x, Σ^p y) on each set, centered and not."""
     assert subject.form is not None
     found: dict[str, Any] = {"x": list(POWERS)}
     encoded = [encode_pairs(subject.encoder, pair_set.pairs) for pair_set in sets]
-    for name, center in (("centred", True), ("plain", False)):
+    for name, center in (("centered", True), ("plain", False)):
         forms = [fit_form("linear", subject.form.reference, power=p, center=center) for p in POWERS]
         scores = {
             pair_set.name: [

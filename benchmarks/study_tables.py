@@ -33,7 +33,7 @@ def e1_table(runs: Runs) -> str:
         dev = [profile["scores"]["cosine"]["STS-B dev"] for profile in found]
         numbers = [shown([s[name] for s in space], 2) for name in ("uniformity", "alignment")]
         rank = shown([s["effective_rank"] for s in space], 0)
-        half = shown(profiled(of, "centred -0.25"))
+        half = shown(profiled(of, "centered -0.25"))
         config = of[0]["config"]
         told = (
             f"{config['learning_rate']:.0e}, {config['batch_size']}, {config['options'].get('temperature')}"
@@ -53,7 +53,7 @@ def e1_table(runs: Runs) -> str:
         "sentences",
         "STS-B dev",
         "AVG",
-        "centred −¼",
+        "centered −¼",
         "ranks",
         "uniformity",
         "alignment",
@@ -126,10 +126,10 @@ def recipe_table(runs: Runs) -> str:
         first = name.partition("-teachers")[0].partition("-self")[0]
         gains = [gain(_gains(of, runs.get(base[first], []))) for base in (_SAME_POOLING, _OWN_E1)]
         dev = scores(of, "E2 cosine", "STS-B dev")
-        half = profiled([run for run in of if "E2" in run["profiles"]], "centred -0.25")
+        half = profiled([run for run in of if "E2" in run["profiles"]], "centered -0.25")
         cells = [shown(dev), shown(scores(of, "E2 cosine")), *gains, shown(half), str(len(of))]
         rows.append((fmean(dev), [name, *cells]))
-    head = ("E2", "STS-B dev", "AVG", "− SimCSE, same pooling", "− its own E1", "AVG, centred −¼", "seeds")
+    head = ("E2", "STS-B dev", "AVG", "− SimCSE, same pooling", "− its own E1", "AVG, centered −¼", "seeds")
     return table(head, [row for _, row in sorted(rows, key=lambda pair: -pair[0])])
 
 
@@ -190,16 +190,16 @@ def million_seconds(run: dict[str, Any]) -> tuple[float, float | None, float, fl
 
 
 def seen_table(runs: Runs) -> str:
-    """Return how what can be seen of an encoder goes with what ranks and centred power −¼ gain."""
+    """Return how what can be seen of an encoder goes with what ranks and centered power −¼ gain."""
     of = [found for _, _, found in encoders(runs)]
     if not of:
         return MISSING
     rows = []
     for label, value in SEEN.items():
         seen = [value(found) for found in of]
-        both = ([gain_of(found, name) for found in of] for name in ("ranks", "centred -0.25"))
+        both = ([gain_of(found, name) for found in of] for name in ("ranks", "centered -0.25"))
         rows.append([label, *(f"{spearmanr(seen, gains).statistic:+.2f}" for gains in both)])
-    return table((f"Spearman over {len(of)} encoders", "gain of ranks", "gain of centred −¼"), rows)
+    return table((f"Spearman over {len(of)} encoders", "gain of ranks", "gain of centered −¼"), rows)
 
 
 def when_table(_: Runs) -> str:

@@ -57,7 +57,7 @@ def summary(folder: Path, models: Sequence[Path], data: str | Path, corpus: Path
         spaces[model.label] = found["space"]
         for role, curves in found["curves"].items():
             i = curves["power"]["x"].index(-0.25)
-            for how in ("plain", "centred"):
+            for how in ("plain", "centered"):
                 of = {name: values[i] for name, values in curves["power"][how].items()}
                 powers.setdefault(model.label, {})[f"{role} {how}".strip()] = of
     about = {key: results[0][key] for key in ("versions", "machine")}

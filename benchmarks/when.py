@@ -27,14 +27,14 @@ from rankencoder.evaluation.halves import POWERS as HALVES
 POWERS = tuple(round(-0.5 + 0.125 * i, 3) for i in range(9))
 CHOICES = (
     "cosine",
-    *(f"centred {power:+g}" for power in POWERS),
+    *(f"centered {power:+g}" for power in POWERS),
     *(f"plain {power:+g}" for power in POWERS if power),
     *("blend 0.05", "blend 0.1", "blend 0.2", "blend 0.3", "blend 0.5", "ranks"),
 )
 """What a rule may choose from."""
 
 COSINE = CHOICES.index("cosine")
-SAFE = ("cosine", "centred -0.25")
+SAFE = ("cosine", "centered -0.25")
 """What a rule has to beat."""
 
 FEATURES = (
@@ -178,12 +178,12 @@ def proxy(name: str) -> Rule:
 
 
 def halves(_: Encoders) -> Chooser:
-    """Take the centred power, none above 0, that knows halves of a sentence best; cosine if it hardly helps.
+    """Take the centered power, none above 0, that knows halves of a sentence best; cosine if it hardly helps.
 
     What it may choose from and what "hardly" means was decided when only encoders of ../shared/backbone,
     SmolLM2 and all-MiniLM-L6-v2 were known: encoders that came later are its test.
     """
-    menu = np.array([CHOICES.index(f"centred {power:+g}") for power in HALVES])
+    menu = np.array([CHOICES.index(f"centered {power:+g}") for power in HALVES])
 
     def choose(found: Encoders) -> np.ndarray:
         told = found.proxies[:, PROXIES.index("halves")]

@@ -34,7 +34,7 @@ from rankencoder.evaluation.sts_data import read_pair_set
 from rankencoder.evaluation.subjects import open_subjects
 from rankencoder.evaluation.vector_cache import CachedEncoder
 
-LOW, HIGH = CHOICES.index("centred -0.25"), CHOICES.index("plain +0.5")
+LOW, HIGH = CHOICES.index("centered -0.25"), CHOICES.index("plain +0.5")
 
 
 def made_up(*, learnable, families=12, each=4, seed=0):
@@ -132,7 +132,7 @@ def space(noise, number=1500, seed=0):
 def test_related_sentences_tell_which_power_is_best(noise, sign):
     reference, first, second, extent = space(noise)
     found = agreement(torch.cat([first, second]), extent, similarities(reference))
-    powers = {power: found[f"centred {power:+g}"] for power in (-0.25, 0.25)}
+    powers = {power: found[f"centered {power:+g}"] for power in (-0.25, 0.25)}
     assert powers[sign * 0.25] > found["cosine"] > powers[-sign * 0.25]
     assert set(CHOICES) <= set(found)
     assert found["plain +0.5"] == pytest.approx(found["ranks"], abs=3)  # Pearson in place of Spearman
@@ -180,8 +180,8 @@ def test_a_profile_agrees_with_the_evaluation(callable_encoder, sentences, tmp_p
     subject = open_subjects(callable_encoder, corpus=sentences, size=1200).subjects[0]
     curve = power_curve(subject, sets)
     for i, power in enumerate(POWERS):
-        expected = curve["centred"]["STS-B mine"][i]
-        assert scores[f"centred {power:+g}"] == pytest.approx(expected, abs=0.01)
+        expected = curve["centered"]["STS-B mine"][i]
+        assert scores[f"centered {power:+g}"] == pytest.approx(expected, abs=0.01)
     space = describe_space(subject, sets[0])["base"]
     assert found["space"]["STS-B mine"]["uniformity"] == pytest.approx(space["uniformity"])
     assert set(FEATURES) <= found["features"].keys()
