@@ -7,19 +7,23 @@ of rounds in turn; fidelity is Spearman's correlation of similarities with those
 from __future__ import annotations
 
 import importlib.util
+import json
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from scipy.stats import spearmanr
+from sentence_transformers import SentenceTransformer
 
 from rankencoder import RankEncoder
+from rankencoder.backends.conversion import FILES, write_graph
 from rankencoder.encoders import Encoder
 from speed.models import load, model_folder, reference, texts
 from speed.timing import interleaved, ratio
@@ -28,6 +32,7 @@ PEER = "SentenceTransformer.encode"
 OURS = ("torch", "torch:bf16", "openvino", "openvino:bf16", "openvino:int8", "onnx", "onnx:int8")
 REFERENCES = (1_000, 3_000, 10_000)
 _IMPORT = "python -c 'import sentence_transformers'"
+_PEER_MODEL = "benchmark/all-MiniLM-L6-v2"
 _VOCABULARY, _DIMENSION = 29_528, 256  # of potion-base-8M
 
 Works = dict[str, Callable[[], Any]]
@@ -64,7 +69,7 @@ def _transformer(number: int, rounds: int) -> dict[str, Any]:
         PEER: lambda: model.encode(sentences, convert_to_tensor=True),
         f"{PEER}, bfloat16": lambda: half.encode(sentences, convert_to_tensor=True),
     }
-    skipped = {"fastembed": _no_fastembed()}
+    skipped = {}
     encoders: dict[str, Encoder] = {}
     for name in OURS:
         try:
@@ -74,13 +79,20 @@ def _transformer(number: int, rounds: int) -> dict[str, Any]:
             continue
         works[f"ours, {name}"] = partial(encoders[name], sentences)
     works |= _ranked(encoders, sentences)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            works["fastembed"] = partial(_fastembed(model, folder), sentences)
+        except ImportError:
+            skipped["fastembed"] = "not installed"
     rows = _rows(works, PEER, rounds, number)
     exact = torch.nn.functional.normalize(works[PEER]().float(), dim=1)[:1000].cpu().numpy()
-    for name in (f"{PEER}, bfloat16", *(f"ours, {name}" for name in encoders)):
+    for name in works:
+        if name == PEER or name.startswith("RankEncoder"):
+            continue
         found = torch.nn.functional.normalize(works[name]().float(), dim=1)[:1000].cpu().numpy()
         rows[name]["fidelity"] = _agreement(exact, found)
     about = f"{model_folder('22M')[0]}, {number:,} {data}"
-    return {"what": about, "peer": PEER, "rows": rows, "skipped": {k: v for k, v in skipped.items() if v}}
+    return {"what": about, "peer": PEER, "rows": rows, "skipped": skipped}
 
 
 def _ranked(encoders: dict[str, Encoder], sentences: list[str]) -> Works:
@@ -98,22 +110,31 @@ def _agreement(exact: np.ndarray, found: np.ndarray) -> float:
     return float(spearmanr((exact @ exact.T)[pairs], (found @ found.T)[pairs]).statistic)
 
 
-def _no_fastembed() -> str:
-    """Return why fastembed is not among the peers; nothing where it could be."""
-    if importlib.util.find_spec("fastembed") is None:
-        return "not installed"
-    try:
-        from fastembed import TextEmbedding
+def _fastembed(model: SentenceTransformer, folder: str) -> Callable[[list[str]], torch.Tensor]:
+    """Return what encodes with fastembed, reading our graph: its own is on the hub alone."""
+    from fastembed import TextEmbedding
+    from fastembed.common.model_description import ModelSource, PoolingType
 
-        TextEmbedding("sentence-transformers/all-MiniLM-L6-v2")
-    except Exception as error:  # its models are on the hub alone
-        return f"its model cannot be fetched: {type(error).__name__}"
-    return ""
+    write_graph(model, "onnx", Path(folder))
+    model.tokenizer.save_pretrained(folder)
+    settings = json.loads(Path(folder, "tokenizer_config.json").read_text(encoding="utf-8"))
+    settings["model_max_length"] = model.max_seq_length
+    Path(folder, "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
+    model[0].model.config.save_pretrained(folder)
+    TextEmbedding.add_custom_model(
+        _PEER_MODEL,
+        pooling=PoolingType.DISABLED,  # the graph pools
+        normalization=True,
+        sources=ModelSource(hf=_PEER_MODEL),
+        dim=model.get_embedding_dimension(),
+        model_file=FILES["onnx"],
+    )
+    peer = TextEmbedding(_PEER_MODEL, specific_model_path=folder)
+    return lambda sentences: torch.tensor(np.stack(list(peer.embed(sentences))))
 
 
 def _static(number: int, rounds: int) -> dict[str, Any]:
     """Time a static student of random numbers: what they are does not matter."""
-    from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
     data, sentences = texts(number)
