@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 comma := ,
 # two processes with one thread each: much of a test is not parallel by itself
 # (no reorder: else xdist begins with the files of most tests, and the longest, of few, come last)
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # packages are installed uncompiled: without the bytecode of the first import, each process compiles torch anew
 unexport PYTHONDONTWRITEBYTECODE
 
