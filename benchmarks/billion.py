@@ -94,9 +94,10 @@ def layout(sentences: int, dimension: int, rate: dict[str, Any], text_bytes: flo
     piece = PIECE * (FLOAT * numbers + text_bytes)
     per_second = rate["sentences_per_second"]
     written = per_second * (FLOAT * numbers + text_bytes)
+    read = per_second * text_bytes
     return [
         f"- {math.ceil(sentences / PIECE):,} files of {PIECE:,} sentences, {size(piece)} each;",
-        f"- {size(sentences * text_bytes)} of text to read: {size(per_second * text_bytes)} per second and GPU;",
+        f"- {size(sentences * text_bytes)} of text to read: {size(read)} per second and GPU;",
         f"- {size(written)} per second and GPU to write: 8 GPUs write {8 * written / 1e9 * 8:.1f} Gbit/s;",
         f"- a lost worker costs its current file, up to {PIECE / per_second:.0f} s, and its start.",
     ]
