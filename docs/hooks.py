@@ -1,8 +1,9 @@
 """mkdocs hooks: add pages from elsewhere in the repository and pages generated from code.
 
 README, results and others become pages of the site, with their links rewritten. The pages of methods and
-commands are generated from the code's own descriptions. Run as a script, this writes the tables of settings and
-results into README and ``docs/``: between ``<!-- settings -->`` or ``<!-- results: NAME -->`` and ``<!-- end -->``.
+commands are generated from the code's own descriptions. Run as a script, this writes the tables of settings
+and results into README and ``docs/``: between ``<!-- settings -->`` or ``<!-- results: NAME -->`` and
+``<!-- end -->``.
 """
 
 from __future__ import annotations
@@ -133,9 +134,10 @@ def methods_page() -> str:
         f"| [{name}]({name}.md) | {m.about} | {m.paper()[0]} |" for name, m in _methods().items()
     )
     return (
-        "# Methods\n\n```console\n$ rankencoder methods\n```\n\nA method trains E1 (`rankencoder train --method "
-        "NAME`). Which one to choose, and how to write your own, is in [training](../training.md#methods). Our "
-        "scores are in [results](../results/README.md#the-seven-methods-e1-and-e2).\n\n"
+        "# Methods\n\n```console\n$ rankencoder methods\n```\n\n"
+        "A method trains E1 (`rankencoder train --method NAME`). Which one to choose, and how to write your "
+        "own, is in [training](../training.md#methods). Our scores are in "
+        "[results](../results/README.md#the-seven-methods-e1-and-e2).\n\n"
         f"| | what it does | paper |\n|---|---|---|\n{rows}\n"
     )
 
