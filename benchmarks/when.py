@@ -345,9 +345,7 @@ def advice_told(encoders: Encoders, gains: np.ndarray, against: dict[str, tuple[
 def verdict(against: dict[str, tuple[float, float, float]], strict: dict[str, float], works: bool) -> str:
     """Summarize in words whether a rule is worth having."""
     told = [f"{v:+.2f} ({low:+.2f} to {high:+.2f}) over always {n}" for n, (v, low, high) in against.items()]
-    found = (
-        f"On families that it was not fitted on, the selected rule gains {' and '.join(told)} AVG."
-    )
+    found = f"On families that it was not fitted on, the selected rule gains {' and '.join(told)} AVG."
     if strict:
         others = [f"always {name} {strict[f'always {name}']:+.2f}" for name in SAFE]
         found += (
