@@ -62,7 +62,7 @@ def size(number: float) -> str:
 def hours_table(rates: list[dict[str, Any]], sentences: int) -> list[str]:
     """Return what each measured machine would take."""
     lines = [
-        "| machine | encoder | sentences/s, measured | GPU hours | GPUs for one day |",
+        "| machine | encoder | sentences/s (measured) | GPU hours | GPUs for one day |",
         "|---|---|---|---|---|",
     ]
     for rate in rates:
@@ -75,7 +75,7 @@ def hours_table(rates: list[dict[str, Any]], sentences: int) -> list[str]:
 def storage_table(sentences: int, dimension: int, references: int, text_bytes: float) -> list[str]:
     """Return what each form takes on disk and in a worker's memory."""
     lines = [
-        "| form | numbers a sentence | vectors and text | its approximate index | a worker holds |",
+        "| form | dimensions | vectors and text | approximate index | memory per worker |",
         "|---|---|---|---|---|",
     ]
     held = model_bytes(dimension, references)
@@ -94,11 +94,12 @@ def layout(sentences: int, dimension: int, rate: dict[str, Any], text_bytes: flo
     piece = PIECE * (FLOAT * numbers + text_bytes)
     per_second = rate["sentences_per_second"]
     written = per_second * (FLOAT * numbers + text_bytes)
+    read = per_second * text_bytes
     return [
         f"- {math.ceil(sentences / PIECE):,} files of {PIECE:,} sentences, {size(piece)} each;",
-        f"- {size(sentences * text_bytes)} of text are read, {size(per_second * text_bytes)} a second a GPU;",
-        f"- {size(written)} a second a GPU are written: 8 GPUs write {8 * written / 1e9 * 8:.1f} Gbit/s;",
-        f"- a lost worker costs the piece that it was at, up to {PIECE / per_second:.0f} s, and its start.",
+        f"- {size(sentences * text_bytes)} of text to read: {size(read)} per second and GPU;",
+        f"- {size(written)} per second and GPU to write: 8 GPUs write {8 * written / 1e9 * 8:.1f} Gbit/s;",
+        f"- a lost worker costs its current file, up to {PIECE / per_second:.0f} s, and its start.",
     ]
 
 

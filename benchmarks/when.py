@@ -333,21 +333,19 @@ def interval(encoders: Encoders, values: np.ndarray, rounds: int = 2000) -> tupl
 
 
 def advice_told(encoders: Encoders, gains: np.ndarray, against: dict[str, tuple[float, float, float]]) -> str:
-    """Say in words how the rule does that our advice goes by, on families that it was not fitted on."""
+    """Summarize in words how the rule behind our advice does on families that it was not fitted on."""
     told = [f"{v:+.2f} ({low:+.2f} to {high:+.2f}) over always {n}" for n, (v, low, high) in against.items()]
     return (
-        f'"{ADVICE}", which our advice goes by, gains {" and ".join(told)}; of {len(encoders)} encoders it '
-        f"betters {(gains > 0).sum()}, leaves {(gains == 0).sum()} as they are, and makes "
-        f"{(gains < -HARM).sum()} worse by more than {HARM:g}, at worst by {-gains.min():.1f}."
+        f'"{ADVICE}", the rule behind our advice, gains {" and ".join(told)}. Of {len(encoders)} encoders it '
+        f"improves {(gains > 0).sum()}, leaves {(gains == 0).sum()} unchanged, and costs "
+        f"{(gains < -HARM).sum()} more than {HARM:g}, at worst {-gains.min():.1f}."
     )
 
 
 def verdict(against: dict[str, tuple[float, float, float]], strict: dict[str, float], works: bool) -> str:
-    """Say in words whether a rule is worth having."""
+    """Summarize in words whether a rule is worth having."""
     told = [f"{v:+.2f} ({low:+.2f} to {high:+.2f}) over always {n}" for n, (v, low, high) in against.items()]
-    found = (
-        f"On families that it was not fitted on, the rule that is selected gains {' and '.join(told)} AVG."
-    )
+    found = f"On families that it was not fitted on, the selected rule gains {' and '.join(told)} AVG."
     if strict:
         others = [f"always {name} {strict[f'always {name}']:+.2f}" for name in SAFE]
         found += (
@@ -357,7 +355,7 @@ def verdict(against: dict[str, tuple[float, float, float]], strict: dict[str, fl
     if works:
         return f"{found} So there is a rule that is better than any safe choice."
     safe = max(SAFE, key=lambda name: -against[name][0])
-    return f"{found} No rule is proved better than the safe choices; of these, always {safe} is ahead."
+    return f"{found} No rule is significantly better than the safe choices; of these, always {safe} is ahead."
 
 
 def read(folder: Path) -> Encoders:

@@ -1,4 +1,4 @@
-"""Docstrings as Markdown: examples become code, and reStructuredText's ``::`` blocks do."""
+"""griffe extension: fence the examples and ``::`` blocks of docstrings, as Markdown needs."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _LITERAL = re.compile(r"::\n\n((?:    .*(?:\n|\Z)|\n)+)")
 
 
 class Examples(Extension):
-    """Puts fences around the examples of all docstrings."""
+    """Fence the examples of all docstrings."""
 
     def on_object(self, *, obj: Object, **_: Any) -> None:
-        """Change an object's docstring."""
+        """Fence the examples of one docstring."""
         if obj.docstring is not None:
             obj.docstring.value = fenced(obj.docstring.value)
 
 
 def fenced(text: str) -> str:
-    """Return a docstring with its examples fenced."""
+    """Return a docstring with fenced examples."""
     text = _LITERAL.sub(lambda found: f":\n\n```\n{_dedent(found[1])}\n```\n", text)
     return _EXAMPLE.sub(lambda found: f"\n\n```pycon\n{found[1]}\n```", text)
 

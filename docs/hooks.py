@@ -1,9 +1,9 @@
-"""What mkdocs is told beside its settings: pages from elsewhere in the repository, and pages made of code.
+"""mkdocs hooks: add pages from elsewhere in the repository and pages generated from code.
 
-The README, the results and others lie where people look for them on disk; here they become pages, with their
-links turned to where they lead on the site. A page for each method, and one of all commands, are made of what
-the code says of itself. Run as a script, it writes the tables of settings and results into README and the
-pages of ``docs/``: between ``<!-- settings -->`` or ``<!-- results: NAME -->`` and ``<!-- end -->``.
+README, results and others become pages of the site, with their links rewritten. The pages of methods and
+commands are generated from the code's own descriptions. Run as a script, this writes the tables of settings
+and results into README and ``docs/``: between ``<!-- settings -->`` or ``<!-- results: NAME -->`` and
+``<!-- end -->``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PAGES = {
     "CONTRIBUTING.md": "CONTRIBUTING.md",
     "CHANGELOG.md": "CHANGELOG.md",
 }
-"""Pages of the repository that are not in ``docs/``, and what they are called on the site."""
+"""Pages outside ``docs/`` and their paths on the site."""
 
 _FENCED = re.compile(r"(^```\w*\n.*?^```$)", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
@@ -41,7 +41,7 @@ _KINDS = {"masked": "masked (BERT, RoBERTa, …)", "causal": "causal (Llama, Qwe
 
 
 def on_config(config: Any) -> Any:
-    """Give each method its place in the navigation."""
+    """Add each method to the navigation."""
     chapters = [items for entry in config.nav for items in entry.values() if isinstance(items, list)]
     methods = next(item for chapter in chapters for item in chapter if "Methods" in item)
     methods["Methods"] = ["methods/index.md", *({name: f"methods/{name}.md"} for name in _methods())]
@@ -49,7 +49,7 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add what does not lie in ``docs/``."""
+    """Add pages and plots from outside ``docs/``."""
     for source, uri in PAGES.items():
         files.append(File.generated(config, uri, content=(ROOT / source).read_text(encoding="utf-8")))
     for plot in sorted((ROOT / "results/plots").glob("*.svg")):
@@ -60,7 +60,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Turn links to other places of the repository."""
+    """Rewrite links to other places of the repository."""
     uri = page.file.src_uri
     source = next((source for source, target in PAGES.items() if target == uri), f"docs/{uri}")
     parts = _FENCED.split(markdown)
@@ -68,20 +68,20 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:
-    """Let a page load our own script where the theme would ask a CDN for one."""
+    """Load our own script where the theme would load one from a CDN."""
     return output.replace(_SHIM, posixpath.relpath(_WORKER, posixpath.dirname(page.file.dest_uri) or "."))
 
 
 def on_post_template(output_content: str, **_: Any) -> str:
-    """Do the same for the page that says that there is none."""
+    """Do the same for the 404 page."""
     return output_content.replace(_SHIM, f"/{_WORKER}")
 
 
 def turn_links(markdown: str, source: str, uri: str) -> str:
-    """Return a page with its links as they are on the site; a file that is no page there is only named.
+    """Return a page with its links as on the site. Links to files that are not pages become their names.
 
-    :param source: Where the page lies in the repository.
-    :param uri: Where it is on the site.
+    :param source: Path of the page in the repository.
+    :param uri: Path on the site.
     """
 
     def turned(found: re.Match[str]) -> str:
@@ -96,14 +96,14 @@ def turn_links(markdown: str, source: str, uri: str) -> str:
                 f"{image}[{text}]({posixpath.relpath(inside, posixpath.dirname(uri) or '.')}{mark}{anchor})"
             )
         if not (ROOT / whole).exists():
-            return found[0]  # mkdocs says that it leads nowhere
+            return found[0]  # mkdocs reports it
         return f"`{whole}`" if text.strip("`") == path.removeprefix("../") else f"{text} (`{whole}`)"
 
     return _LINK.sub(turned, markdown)
 
 
 def results_table(name: str) -> str:
-    """Return what is between ``<!-- NAME -->`` and ``<!-- end -->`` in the results."""
+    """Return the text between ``<!-- NAME -->`` and ``<!-- end -->`` in the results."""
     text = (ROOT / "results/README.md").read_text(encoding="utf-8")
     found = re.search(rf"<!-- {re.escape(name)} -->\n(.*?)<!-- end -->", text, flags=re.DOTALL)
     if found is None:
@@ -112,7 +112,7 @@ def results_table(name: str) -> str:
 
 
 def generated_pages() -> Iterator[tuple[str, str]]:
-    """Yield name and text of each page that is made of code."""
+    """Yield name and text of each generated page."""
     yield "commands.md", commands_page()
     yield "methods/index.md", methods_page()
     for name, method in _methods().items():
@@ -134,9 +134,10 @@ def methods_page() -> str:
         f"| [{name}]({name}.md) | {m.about} | {m.paper()[0]} |" for name, m in _methods().items()
     )
     return (
-        "# Methods\n\nHow E1 is trained (`rankencoder train --method NAME`). What came of it here is in "
-        "[results](../results/README.md#the-seven-methods-e1-and-e2), advice, and how to write your own, in "
-        "[training](../training.md#methods). These pages are made of what `rankencoder methods` says.\n\n"
+        "# Methods\n\n```console\n$ rankencoder methods\n```\n\n"
+        "A method trains E1 (`rankencoder train --method NAME`). Which one to choose, and how to write your "
+        "own, is in [training](../training.md#methods). Our scores are in "
+        "[results](../results/README.md#the-seven-methods-e1-and-e2).\n\n"
         f"| | what it does | paper |\n|---|---|---|\n{rows}\n"
     )
 
@@ -163,9 +164,9 @@ def method_page(method: Any) -> str:
             f"{method.paper()[0]}. Backbones: {kinds} language models.",
             f"```console\n$ rankencoder train corpus.txt --backbone bert-base-uncased --method {method.name} "
             "-o my-run\n```",
-            "## Settings\n\nThe authors' choices, each a flag of `rankencoder train`.",
+            "## Settings\n\nThe authors' settings. Each is an option of `rankencoder train`.",
             _table({size: about["settings"] for size, about in told.items()}, _flag),
-            "## Options\n\nGiven as `--option NAME=VALUE`.",
+            "## Options\n\nSet them with `--option NAME=VALUE`.",
             _table({size: about["options"] for size, about in told.items()}, _explained(method)),
             f"## Citation\n\n```bibtex\n{method.citation}\n```\n",
         ]
@@ -190,7 +191,7 @@ def _cell(value: Any) -> str:
 
 
 def _explained(method: Any) -> Any:
-    """Return a function from an option to its name and what the docstrings of the classes say of it."""
+    """Return a function from an option to its name and description."""
     said: dict[str, str] = {}
     for cls in reversed(method.__mro__):
         for name, text in _PARAM.findall(inspect.cleandoc(cls.__doc__ or "")):
@@ -205,8 +206,8 @@ def commands_page() -> str:
     from rankencoder.cli import app
 
     lines = [
-        "# Commands\n\nMade of what `rankencoder --help` says. `--json` makes the output a program's.\n"
-        "Errors are one line and exit code 2."
+        "# Commands\n\nAll commands and options, from `rankencoder --help`. `--json` prints JSON. "
+        "Errors are one line, with exit code 2."
     ]
     for path, command in _commands(get_command(app), "rankencoder"):
         lines += [f"## {path}", _help(command), _options_table(command)]
@@ -222,7 +223,7 @@ def _commands(command: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _help(command: Any) -> str:
-    """Return a command's help; a list wants an empty line before it."""
+    """Return a command's help, with an empty line before its list of examples."""
     return inspect.cleandoc(command.help or "").replace("Examples:\n", "Examples:\n\n")
 
 
@@ -248,7 +249,7 @@ def _default(parameter: Any) -> str:
 def settings_table(model: Any, default_text: Callable[[str], str]) -> str:
     """Return settings as a table, from their declarations.
 
-    :param default_text: Says what a setting is by default.
+    :param default_text: Returns the default of a setting as text.
     """
     rows, group = ["| setting | default | |", "|---|---|---|"], ""
     for name in model.by_group():
@@ -262,7 +263,7 @@ def settings_table(model: Any, default_text: Callable[[str], str]) -> str:
 
 
 def settings_tables() -> dict[str, str]:
-    """Return the table of settings of each page that has one."""
+    """Return the table of settings for each page that has one."""
     from rankencoder.distillation import distill_config
     from rankencoder.training import config
 
@@ -273,13 +274,13 @@ def settings_tables() -> dict[str, str]:
 
 
 def with_settings_table(markdown: str, table: str) -> str:
-    """Return a page with its table of settings as it is now, between its marks."""
+    """Return a page with an updated table of settings."""
     marked = f"<!-- settings -->\n{table}\n<!-- end -->"
     return re.sub(r"<!-- settings -->\n.*?<!-- end -->", lambda _: marked, markdown, flags=re.DOTALL)
 
 
 def with_tables(path: Path) -> str:
-    """Return a page with its tables of settings and results as they are now."""
+    """Return a page with updated tables of settings and results."""
     markdown = path.read_text(encoding="utf-8")
     if table := settings_tables().get(path.relative_to(ROOT).as_posix()):
         markdown = with_settings_table(markdown, table)

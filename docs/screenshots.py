@@ -1,6 +1,6 @@
 """Take the pictures of the explorer: ``python docs/screenshots.py MODEL``.
 
-MODEL is what ``rankencoder demo -o MODEL`` made: the sentences are docstrings of this machine's Python.
+MODEL is made by ``rankencoder demo -o MODEL``; its sentences are the docstrings of this machine's Python.
 """
 
 from __future__ import annotations
