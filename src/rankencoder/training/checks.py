@@ -9,7 +9,7 @@ from rankencoder.errors import InputError, TrainingWarning, nearest
 from rankencoder.training.backbones.backbone import Backbone
 from rankencoder.training.config import TrainConfig
 from rankencoder.training.gather import is_first_process, world_size
-from rankencoder.training.loop.dev_evaluator import make_evaluator
+from rankencoder.training.loop.evaluators import make_evaluator
 from rankencoder.training.loop.stage import uses_graphs
 from rankencoder.training.methods.method import Method
 from rankencoder.training.run_settings import RunSettings

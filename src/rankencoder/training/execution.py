@@ -28,9 +28,8 @@ from rankencoder.training.checks import check_batches, check_compile
 from rankencoder.training.config import Given
 from rankencoder.training.gather import WAIT
 from rankencoder.training.loop.collator import ViewCollator
-from rankencoder.training.loop.dev_evaluator import make_evaluator
+from rankencoder.training.loop.evaluators import make_evaluator, unlabeled_evaluator
 from rankencoder.training.loop.stage import StageResult, train_stage, training_arguments, uses_graphs
-from rankencoder.training.loop.unlabeled import unlabeled_evaluator
 from rankencoder.training.loss_picture import draw_losses
 from rankencoder.training.methods.method import Method
 from rankencoder.training.plan import BackboneShelf, Plan, TrainEncoder

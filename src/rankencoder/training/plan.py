@@ -9,7 +9,7 @@ from rankencoder.encoder_sources import check_encoder_name
 from rankencoder.training.backbones.backbone import Backbone, load_backbone
 from rankencoder.training.checks import check_backbone, check_machine, warn_if_tuned
 from rankencoder.training.config import Given, TrainConfig
-from rankencoder.training.loop.dev_evaluator import make_evaluator
+from rankencoder.training.loop.evaluators import make_evaluator
 from rankencoder.training.loop.stage import on_gpu
 from rankencoder.training.methods import find_method, make_method
 from rankencoder.training.methods.method import Method

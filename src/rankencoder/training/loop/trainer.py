@@ -23,10 +23,10 @@ from rankencoder.errors import InputError, TrainingWarning, first_line
 from rankencoder.io.manifest import MANIFEST, check_manifest, write_manifest
 from rankencoder.io.storage import sync_tree, write_errors_named
 from rankencoder.training.gather import average_gradients
+from rankencoder.training.loop.evaluators import SCORE, UnlabeledEvaluator, smoothed
 from rankencoder.training.loop.graphs import GraphedStep, logged_parts
-from rankencoder.training.loop.unlabeled import UnlabeledEvaluator, smoothed
 
-DEV = "eval_sequential_score"  # as an evaluation's score is logged
+DEV = f"eval_{SCORE}"  # its key in the log
 _LOSS = "loss.safetensors"
 _BEST = "best.safetensors"
 _HELD = "held.safetensors"
