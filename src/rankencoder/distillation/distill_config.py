@@ -20,8 +20,7 @@ from rankencoder.training.run_settings import (
     setting,
     show_defaults,
 )
-from rankencoder.training.settings_file import merge_settings
-from rankencoder.training.settings_model import validate
+from rankencoder.training.settings_file import read_values, validate
 
 STATIC = "static"
 Kind = Literal["encoder", "static encoder", "backbone", "layers", "static"]
@@ -135,14 +134,12 @@ class GivenDistillation(GivenSettings):
 
     def resolve(self, kind: Kind) -> DistillConfig:
         """Return all settings: what was given, else the recipe's choice or the default."""
-        return DistillConfig.model_construct(**validate({**RECIPES[kind], **self.values}, DistillConfig, {}))
+        return validate({**RECIPES[kind], **self.values}, DistillConfig)
 
 
 def read_distillation(values: Mapping[str, Any], file: str | Path | None = None) -> GivenDistillation:
     """Return the settings of a file and those given, which go before; None stands for "not given"."""
-    chosen, places = merge_settings(values, file)
-    found = validate(chosen, DistillConfig, places)
-    return GivenDistillation({name: found[name] for name in DistillConfig.model_fields if name in found})
+    return GivenDistillation(read_values(DistillConfig, values, file))
 
 
 def default_text(name: str) -> str:

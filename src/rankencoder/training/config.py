@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import model_validator
 
-from rankencoder.training.presets import PRESETS, PRESETS_BY_METHOD
 from rankencoder.training.run_settings import (
     DATA,
     METHOD,
@@ -29,11 +28,42 @@ from rankencoder.training.run_settings import (
     setting,
     show_defaults,
 )
-from rankencoder.training.settings_file import merge_settings
-from rankencoder.training.settings_model import validate
+from rankencoder.training.settings_file import read_values, validate
 
 if TYPE_CHECKING:
     from rankencoder.training.methods.method import Method, Traits
+
+
+PAPER = {"lower": 0.5, "upper": 0.8, "reference_size": 100_000}
+PRESETS: dict[str, dict[str, Any]] = {  # what a preset chooses; for "best" see results/README.md
+    "paper": PAPER,
+    "authors-code": {**PAPER, "student": "head", "reference_size": 10_000},
+    "best": {
+        "method": "consert",
+        "teachers": ["consert", "promptbert"],
+        "target": "cosine",
+        "combine": "sum",
+        "rank_loss_weight": 10.0,
+        "diagonal": "never",
+        "listwise": "listnet",
+    },
+}
+
+# in half precision 0.9999 is 1, so that their code for SimCSE pairs each sentence with itself; with SNCSE two
+# templates keep the target of such a pair below 0.9999
+_SUMMED = {"upper": 0.9999, "combine": "sum", "diagonal": "always"}
+PRESETS_BY_METHOD: dict[str, dict[str, dict[str, Any]]] = {  # in place of the settings of its authors
+    "paper": {},
+    "authors-code": {
+        "simcse": _SUMMED,
+        "simcse-mlm": _SUMMED,
+        "sncse": {**_SUMMED, "batch_size": 128},
+    },
+    "best": {
+        "promptbert": {"batch_size": 64, "learning_rate": 3e-5, "eval_steps": 100},
+        "consert": {"learning_rate": 2e-5, "epochs": 1.0, "eval_steps": 100},
+    },
+}
 
 
 class TrainConfig(RunSettings):
@@ -158,19 +188,17 @@ class Given(GivenSettings):
     def _merged(self, by_method: Mapping[str, Any], own: Mapping[str, Any]) -> TrainConfig:
         one = self.values.get("only_base") or self.values.get("base_encoder")
         merged = {**PRESETS[self.preset], **({"teachers": []} if one else {}), **by_method, **self.values}
-        values = {**merged, "preset": self.preset, **own}
-        return TrainConfig.model_construct(**validate(values, TrainConfig, {}))
+        return validate({**merged, "preset": self.preset, **own}, TrainConfig)
 
 
 def read_given(values: Mapping[str, Any], file: str | Path | None = None) -> Given:
     """Return the settings of a file and those given, which go before; None stands for "not given"."""
-    chosen, places = merge_settings(values, file)
-    found = validate(chosen, TrainConfig, places)
+    found = read_values(TrainConfig, values, file)
     if found.get("options"):
         from rankencoder.training.methods.method import absolute_options
 
         found["options"] = absolute_options(Given(found).method, found["options"])
-    return Given({name: found[name] for name in TrainConfig.model_fields if name in found})
+    return Given(found)
 
 
 def default_text(name: str) -> str:

@@ -11,8 +11,7 @@ from pydantic import AfterValidator, Field
 
 from rankencoder.errors import InputError, find_name
 from rankencoder.io.read_options import ReadOptions
-from rankencoder.training.settings_file import write_settings
-from rankencoder.training.settings_model import Settings
+from rankencoder.training.settings_file import Settings, write_settings
 
 DATA, METHOD, TEACHING, TRAINING = "Data", "Method", "Teachers and student", "Training"
 STAGE_2, RUNNING = "Stage 2 and RankEncoder", "Running"
@@ -65,12 +64,12 @@ def setting(
 
 
 def show_defaults(default: Any, others: Mapping[str, Any]) -> list[str]:
-    """Return a default and those that go before it, by name, as help and documentation show them."""
-    texts = [_shown(default), *(f"{name}: {_shown(value)}" for name, value in others.items())]
+    """Return a default and the named choices that replace it, as help and documentation show them."""
+    texts = [_text(default), *(f"{name}: {_text(value)}" for name, value in others.items())]
     return [text for text in texts if text]
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, list | dict):
         return ", ".join(value)
     if isinstance(value, bool):

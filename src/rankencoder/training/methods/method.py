@@ -18,7 +18,7 @@ from pydantic import ConfigDict, Field, PositiveFloat, TypeAdapter, ValidationEr
 from rankencoder.encoder_sources import absolute_name
 from rankencoder.errors import InputError, nearest
 from rankencoder.training.backbones.backbone import Backbone
-from rankencoder.training.settings_model import explain
+from rankencoder.training.settings_file import explain
 
 if TYPE_CHECKING:
     from datasets import Dataset
