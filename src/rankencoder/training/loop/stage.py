@@ -87,7 +87,7 @@ def train_stage(
     began = time.perf_counter()
     with StopAtSignal(enabled=world_size() == 1) as stop:
         trainer.add_callback(stop)
-        if checkpoint is None or not trainer.take_up(checkpoint):
+        if checkpoint is None or not trainer.is_over_at(checkpoint):
             trainer.train(resume_from_checkpoint=checkpoint)
     seconds = time.perf_counter() - began
     if stop.stopped and not trainer.is_over():
