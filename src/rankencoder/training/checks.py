@@ -16,7 +16,7 @@ from rankencoder.training.run_settings import RunSettings
 
 
 def check_machine(config: RunSettings) -> None:
-    """Make sure that device, loggers and dev files are there."""
+    """Check that device, loggers and dev files are available."""
     from transformers.integrations import integration_utils
 
     if config.device != "auto":
@@ -30,18 +30,18 @@ def check_machine(config: RunSettings) -> None:
 
 
 def check_backbone(config: TrainConfig, method: type[Method], backbone: Backbone) -> None:
-    """Make sure that a method can train a backbone, on as many tokens as are wanted."""
+    """Check that a method can train a backbone on sentences of this length."""
     if backbone.kind not in method.kinds:
         raise InputError(
             f"method {method.name!r} trains {' and '.join(method.kinds)} language models, and "
             f"{backbone.name!r} is a {backbone.kind} one: use another backbone, or method 'simcse'"
         )
     if backbone.positions is not None and config.max_length > backbone.positions:
-        raise InputError(f"max_length {config.max_length} is more than the backbone's {backbone.positions}")
+        raise InputError(f"max_length {config.max_length} is above the backbone's {backbone.positions}")
 
 
 def warn_if_tuned(backbone: Backbone) -> None:
-    """Warn if a backbone is a SentenceTransformer, which was trained on similarity before."""
+    """Warn if a backbone is a SentenceTransformer, which already was trained for similarity."""
     if backbone.pooling and is_first_process():
         message = (
             f"backbone {backbone.name!r} is a tuned sentence encoder: contrastive training usually makes it "
@@ -51,17 +51,17 @@ def warn_if_tuned(backbone: Backbone) -> None:
 
 
 def check_batches(config: RunSettings, sentences: int) -> None:
-    """Make sure that there is a batch."""
+    """Check that the sentences fill a batch."""
     needed = config.batch_size * world_size()
     if sentences < needed:
         raise InputError(
-            f"the corpus has {sentences:,} sentences to train on, fewer than one batch of {needed:,}: give "
-            "more text, or a smaller `batch_size`"
+            f"the corpus has {sentences:,} sentences to train on, fewer than one batch of {needed:,}: add "
+            "text or lower `batch_size`"
         )
 
 
 def check_compile(config: TrainConfig, method: Method) -> None:
-    """Warn if layers are to be compiled and will not be."""
+    """Warn if `compile` has no effect."""
     if config.compile and not uses_graphs(config, method):
         message = f"compile is ignored: method {method.name!r} uses no CUDA graphs with these settings"
         warnings.warn(message, TrainingWarning, stacklevel=4)

@@ -1,4 +1,4 @@
-"""Run the plan of a training, from where an interrupted run stopped."""
+"""Run the plan of a training, resuming where it stopped."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ _LOSS_SETTINGS = ("lower", "upper", "combine", "diagonal", "student", "target", 
 
 
 class Execution:
-    """Runs the steps of a plan in a folder. What is there already is not made again."""
+    """Runs the steps of a plan in a folder, except those already done."""
 
     def __init__(self, plan: Plan, folder: Path, progress: bool) -> None:
         self.plan, self.folder, self.work = plan, folder, folder / "work"
@@ -91,7 +91,7 @@ class Execution:
                     check_language(stored, self.plan.backbones.fresh(method).tokenizer)
 
     def finish(self) -> dict[str, Any]:
-        """Run the steps that are not done, clear what was needed on the way, and return the record."""
+        """Run the remaining steps, delete intermediate files and return the record."""
         self.record = new_record(self.plan.config, self.sentences)
         if self.is_main:
             write_record(self.folder, self.record)
@@ -114,7 +114,7 @@ class Execution:
 
     def _is_done(self, output: str) -> bool:
         done = (self.folder / output).exists()
-        self.processes.wait_for_everyone()  # or a fast process would make what a slow one looks for
+        self.processes.wait_for_everyone()  # before a fast process creates it
         return done
 
     @cached_property
@@ -124,7 +124,7 @@ class Execution:
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[None]:
-        """Take the time until all processes are through."""
+        """Measure the time until all processes are done."""
         began = time.perf_counter()
         yield
         self.processes.wait_for_everyone()
@@ -145,7 +145,7 @@ class Execution:
         )
         if self.is_main:
             output = self.folder / step.output
-            self._write_about(step, trained.about)  # before the encoder, which says that the step is done
+            self._write_about(step, trained.about)  # before the encoder, which marks the step as done
             save_encoder(trained, output, step.config, self.sentences)
             self._write_about(step, {**trained.about, "files": folder_entries(output)})
         self.processes.wait_for_everyone()
@@ -153,7 +153,7 @@ class Execution:
             raise KeyboardInterrupt
 
     def _prepare(self, method: Method) -> tuple[Dataset, dict[str, np.ndarray]]:
-        """Return what a method's views and loss want of the sentences, made once: columns and vectors."""
+        """Return the columns and vectors that a method's views and loss need, computed once."""
         if method.name not in self.prepared:
             folder = self.work / f"companion-{method.name}"
             with self.processes.main_process_first():
@@ -169,26 +169,27 @@ class Execution:
 
     @cached_property
     def _teachers(self) -> list[Path]:
-        """The folders of what the teachers made of the sentences."""
+        """The folders of the teachers' vectors."""
         return [self.work / "targets" / f"teacher-{i}" for i, _ in enumerate(self.plan.teachers)]
 
     def _encode_targets(self) -> None:
+        if not self.is_main:
+            return
         own = {training.output: training.method for training in self.plan.trainings}
         student = self.plan.trainings[-1].method
         for source, folder in zip(self.plan.teachers, self._teachers, strict=True):
-            if self.is_main:
-                encode_teacher(
-                    str(self.folder / source) if source in own else source,
-                    self.sentences,
-                    folder,
-                    references=self.plan.config.reference_size,
-                    method=own.get(source, student),
-                    device=self.device,
-                    progress=self.progress,
-                )
+            encode_teacher(
+                str(self.folder / source) if source in own else source,
+                self.sentences,
+                folder,
+                references=self.plan.config.reference_size,
+                method=own.get(source, student),
+                device=self.device,
+                progress=self.progress,
+            )
 
     def _write_rankencoder(self) -> None:
-        """Write E2 with the reference corpus that was drawn for its teachers, encoded by itself (Eq. 7)."""
+        """Write E2 with its teachers' reference corpus, encoded by E2 (Eq. 7)."""
         if not self.is_main:
             return
         config, beside = self.plan.config, self.work / "own-reference"
@@ -202,9 +203,9 @@ class Execution:
         model.save(self.folder / "rankencoder")
 
     def _close(self) -> None:
-        """Write record and picture, and delete checkpoints and vectors."""
+        """Write record and plot, and delete checkpoints and vectors."""
         abouts = [(step, read_json(self._about(step))) for step in self.plan.trainings]
-        self.processes.wait_for_everyone()  # until all have read
+        self.processes.wait_for_everyone()  # until all have read it
         history = close_record(self.record, abouts, self.timings)
         if self.is_main:
             if any("contrastive" in entry for entry in history):
@@ -219,7 +220,7 @@ class Execution:
             write_json(path, about)
 
     def _about(self, step: TrainEncoder) -> Path:
-        """Return where what is to be known of a finished stage is kept."""
+        """Return the file of a finished stage's part of the record."""
         return (self.work / step.work).with_suffix(".json")
 
 
@@ -234,7 +235,7 @@ def train_encoder(
     targets: Targets | None,
     progress: bool,
 ) -> StageResult:
-    """Train E1 from a fresh backbone; or E2, which also learns its teachers' similarities (Eq. 5 and 6)."""
+    """Train E1, or E2 which also learns its teachers' similarities (Eq. 5 and 6), from a fresh backbone."""
     config, method = step.config, step.method
     set_seed(config.seed)
     backbone = backbones.fresh(method)
@@ -246,7 +247,7 @@ def train_encoder(
         vectors = {**vectors, **{f"teacher{i}": table for i, table in enumerate(targets.teachers)}}
     graphs = uses_graphs(config, method)
     args = training_arguments(config, checkpoints)
-    args.dataloader_pin_memory = args.device.type == "cuda" and not graphs  # pinning would disturb a capture
+    args.dataloader_pin_memory = args.device.type == "cuda" and not graphs  # pinning disturbs a capture
     return train_stage(
         loss,
         rows,

@@ -1,4 +1,4 @@
-"""Plan a training: resolve its settings and check them before anything is written."""
+"""Plan a training: resolve and check its settings before anything is written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rankencoder.training.methods.method import Method
 class TrainEncoder:
     """The training of one encoder: E1 by a method, or E2, which also learns from teachers."""
 
-    output: str  # its folder below the run's; when that is there, the training is done
+    output: str  # its folder below the run's, which exists once the training is done
     number: int  # the stage: 1 for E1, 2 for E2
     work: str  # the folder of its checkpoints, below "work"
     config: TrainConfig
@@ -44,7 +44,7 @@ def describe_loss(config: TrainConfig) -> str:
 
 
 class BackboneShelf:
-    """The backbone, read once for each dropout that a method wants; every training gets a copy of its own."""
+    """Loads the backbone once per dropout, and gives each training its own copy."""
 
     def __init__(self, config: TrainConfig) -> None:
         self.config = config
@@ -55,7 +55,7 @@ class BackboneShelf:
         if method.dropout not in self.loaded:
             from transformers import set_seed
 
-            set_seed(self.config.seed)  # of weights that the checkpoint lacks
+            set_seed(self.config.seed)  # for weights missing from the checkpoint
             self.loaded[method.dropout] = load_backbone(
                 self.config.backbone,
                 revision=self.config.revision,
@@ -63,16 +63,16 @@ class BackboneShelf:
                 dropout=method.dropout,
             )
         loaded = self.loaded[method.dropout]
-        return copy.deepcopy(loaded, {id(loaded.tokenizer): loaded.tokenizer})  # large ones take seconds
+        return copy.deepcopy(loaded, {id(loaded.tokenizer): loaded.tokenizer})  # copying it takes seconds
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All that a training will do."""
+    """The steps of a training."""
 
-    config: TrainConfig  # the student's, all resolved
+    config: TrainConfig  # the student's, resolved
     trainings: tuple[TrainEncoder, ...]
-    teachers: tuple[str, ...]  # of E2: encoders that are given, and outputs of trainings
+    teachers: tuple[str, ...]  # of E2: given encoders, and outputs of trainings
     backbones: BackboneShelf
 
     def __str__(self) -> str:
@@ -93,7 +93,7 @@ class Plan:
 
 
 def make_plan(given: Given) -> Plan:
-    """Resolve the settings of a training, check all that can be checked, and list its steps."""
+    """Resolve and check the settings of a training, and list its steps."""
     shelf = BackboneShelf(given.draft)
     check_machine(given.draft)
     make_evaluator(given.draft.stage2_dev)  # reads them
@@ -118,13 +118,13 @@ def make_plan(given: Given) -> Plan:
 
 
 def _resolve(given: Given, name: str | None, shelf: BackboneShelf) -> tuple[TrainConfig, Method]:
-    """Return a teacher's method, or else the student's, with its settings, if it can train the backbone."""
+    """Return the settings and method of a teacher or the student, if it can train the backbone."""
     cls = find_method(name or given.method)
     backbone = shelf.fresh(cls)
     config = given.resolve(backbone, cls, method=name)
     check_backbone(config, cls, backbone)
     method = make_method(config.method, config.options, {})
     method.check(backbone)
-    method.encoder(backbone)  # says what does not fit, such as a tokenizer without [MASK]
+    method.encoder(backbone)  # fails on what does not fit, such as a tokenizer without [MASK]
     precision = config.precision if on_gpu(config) else "fp32"
     return config.model_copy(update={"precision": precision}), method

@@ -18,8 +18,8 @@ PICTURE = "losses.svg"
 
 
 def save_encoder(trained: StageResult, folder: Path, config: TrainConfig, sentences: Sentences) -> None:
-    """Write an encoder with its model card, whole or not at all."""
-    # how the last batch was cut and filled up is not saved: a resumed stage had another one
+    """Write an encoder with its model card."""
+    # truncation and padding are those of the last batch, which a resumed stage lacks
     backend = trained.model.tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
@@ -54,7 +54,7 @@ def _make_card(trained: StageResult, config: TrainConfig, sentences: Sentences) 
 
 
 def _nameless(value: Any) -> Any:
-    """Return a setting without the folders of this machine."""
+    """Return a setting without this machine's folders."""
     if isinstance(value, dict):
         return {key: _nameless(inner) for key, inner in value.items()}
     return short_name(value) if isinstance(value, str) and Path(value).is_absolute() else value
@@ -67,7 +67,7 @@ def write_record(folder: Path, record: dict[str, Any]) -> None:
 
 
 def rank_share(history: list[dict[str, Any]]) -> float | None:
-    """Return in how many log entries of stage 2 the rank loss was the larger part of Eq. 6.
+    """Return the share of stage 2's log entries in which the rank loss is the larger part of Eq. 6.
 
     >>> rank_share([{"contrastive": 0.2}, {"contrastive": 0.2, "weighted_rank": 0.3}])
     1.0
@@ -78,7 +78,7 @@ def rank_share(history: list[dict[str, Any]]) -> float | None:
 
 
 def new_record(config: RunSettings, sentences: Sentences) -> dict[str, Any]:
-    """Return the record of a run that has only begun."""
+    """Return the record of a new run."""
     return {
         "format": 1,
         "finished": False,
@@ -91,7 +91,7 @@ def new_record(config: RunSettings, sentences: Sentences) -> dict[str, Any]:
 def close_record(
     record: dict[str, Any], stages: list[tuple[TrainEncoder, dict[str, Any]]], timings: dict[str, float]
 ) -> list[dict[str, Any]]:
-    """Complete the record of a run with its trainings; return the history of its own losses."""
+    """Complete the record of a run with its trainings; return the history of its own stages."""
     own, history = [], []
     for step, about in stages:
         about.pop("files", None)

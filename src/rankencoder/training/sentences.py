@@ -30,7 +30,7 @@ class Sentences:
     """The distinct sentences of a corpus, with row numbers, in their order."""
 
     rows: Dataset  # columns "row", "text" and "place": its number among the corpus' usable lines
-    counts: dict[str, int]  # what became of the corpus' lines
+    counts: dict[str, int]  # of the corpus' lines: sentences, duplicates, empty and over-long ones
     sha256: str  # of all sentences
     lines_sha256: str  # of all usable lines: the sentences with their duplicates
 
@@ -47,11 +47,11 @@ class Sentences:
         return self.counts["sentences"] + self.counts["duplicates"]
 
     def places(self, start: int, stop: int) -> np.ndarray:
-        """Return the numbers of the sentences' lines among the usable ones, from one row up to another."""
+        """Return the places of sentences among the usable lines, from one row up to another."""
         return np.array(self.rows[start:stop]["place"], dtype=np.int64)
 
     def __iter__(self) -> Iterator[str]:
-        """Yield all sentences; many are read at a time, which is much faster than one by one."""
+        """Yield all sentences, read in batches for speed."""
         for start in range(0, len(self), _BATCH):
             yield from self.texts(start, start + _BATCH)
 
@@ -61,7 +61,7 @@ def store_sentences(
 ) -> Sentences:
     """Write a corpus' distinct sentences to a folder.
 
-    Empty and over-long lines are left out, and so are duplicates: in a batch they would be told to differ.
+    Empty and over-long lines are left out, and so are duplicates, which would be false negatives in a batch.
     """
     pa, _ = import_pyarrow()
     counts = dict.fromkeys(("lines", "sentences", "empty", "overlong", "duplicates"), 0)
@@ -79,7 +79,10 @@ def store_sentences(
             numbers = range(counts["sentences"] - len(batch), counts["sentences"])
             texts, places = zip(*batch, strict=True)
             out.write_batch(pa.record_batch([list(numbers), texts, places], schema=schema))
-    _check_number(counts)
+    if counts["sentences"] < 2:
+        found = ", ".join(f"{value:,} {name}" for name, value in counts.items())
+        number = counts["sentences"]
+        raise InputError(f"too few usable sentences in the corpus: {number} ({found}); give at least 2")
     with new_file(folder / "sentences.json") as path:
         found = {name: digest.hexdigest() for name, digest in digests.items()}
         write_json(path, {"counts": counts, **found, "file": file_digest(arrow)})
@@ -94,7 +97,7 @@ def load_sentences(folder: Path) -> Sentences:
     stored = check_kinds(read_json(about), about, counts=dict, sha256=str, file=str)
     if not isinstance(stored.get("lines_sha256"), str):
         raise InputError(f"{about} was written by an earlier version: train again with `overwrite`")
-    if not arrow.exists() or file_digest(arrow) != stored["file"]:  # mapped, it could end the process
+    if not arrow.exists() or file_digest(arrow) != stored["file"]:  # mapping a damaged file can crash
         raise InputError(f"{arrow} was changed after it was written: train again with `overwrite`")
     rows = Dataset.from_file(str(arrow))
     return Sentences(rows, stored["counts"], stored["sha256"], stored["lines_sha256"])
@@ -123,34 +126,27 @@ def _distinct(
             yield row.text, counts["sentences"] + counts["duplicates"] - 1
 
 
-def _check_number(counts: dict[str, int]) -> None:
-    number = counts["sentences"]
-    if number < 2:
-        found = ", ".join(f"{value:,} {name}" for name, value in counts.items())
-        raise InputError(f"too few usable sentences in the corpus: {number} ({found}); give at least 2")
-
-
 def warn_if_few(sentences: Sentences) -> None:
     """Warn if there are fewer sentences than contrastive training needs."""
     if len(sentences) < _FEW:
         _warn(
-            f"a corpus of {len(sentences):,} sentences is small: the methods were made for 1,000,000, and "
-            f"under {_FEW:,} the result may be worse than the untrained backbone"
+            f"a corpus of {len(sentences):,} sentences is small: methods were designed for 1,000,000, and "
+            f"below {_FEW:,} the result may be worse than the untrained backbone"
         )
 
 
 def check_language(sentences: Sentences, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Warn if a tokenizer does not know much of what is in the sentences."""
+    """Warn if many tokens of the sentences are unknown to a tokenizer."""
     share = unknown_share(sentences, tokenizer)
     if share > 0.1:
         _warn(
-            f"the backbone's tokenizer does not know {share:.0%} of the tokens: is the corpus in "
-            "another language than the backbone? Choose a backbone for it, e.g. xlm-roberta-base"
+            f"the backbone's tokenizer does not know {share:.0%} of the tokens: if the corpus is in another "
+            "language, choose a backbone for it, e.g. xlm-roberta-base"
         )
 
 
 def unknown_share(sentences: Sentences, tokenizer: PreTrainedTokenizerBase) -> float:
-    """Return the share of unknown tokens in a thousand of the sentences; 0 where no token stands for them."""
+    """Return the share of unknown tokens in a sample of sentences; 0 without an unknown token."""
     if tokenizer.unk_token_id is None:
         return 0.0
     step = max(1, len(sentences) // 1000)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from sentence_transformers.sentence_transformer.modules import Module, Transformer
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
-_TASKS = ("classif", "seq_classif", "qa_", "summary_")  # dropout behind the encoder
+_TASKS = ("classif", "seq_classif", "qa_", "summary_")  # dropout of task heads
 
 
 @dataclass
@@ -26,14 +26,14 @@ class Backbone:
     name: str  # its folder or hub name
     revision: str | None
     module: Transformer
-    tokenizer: PreTrainedTokenizerBase  # its own, before a method puts a template into the module's
+    tokenizer: PreTrainedTokenizerBase  # the original, without a method's template
     kind: Literal["masked", "causal"]
-    dropout: float | None  # that it was given in place of its own
-    pooling: list[Module] = field(default_factory=list)  # of a SentenceTransformer; a language model has none
+    dropout: float | None  # in place of its own
+    pooling: list[Module] = field(default_factory=list)  # further modules of a SentenceTransformer
 
     @property
     def config(self) -> PretrainedConfig:
-        """Return the model's configuration."""
+        """The model's configuration."""
         return self.module.model.config
 
     @property
@@ -42,24 +42,24 @@ class Backbone:
         return int(self.config.hidden_size)
 
     def with_own_pooling(self) -> SentenceTransformer:
-        """Return the SentenceTransformer that it was loaded from."""
+        """Return the backbone with the pooling it was loaded with."""
         from sentence_transformers import SentenceTransformer
 
         return SentenceTransformer(modules=[self.module, *self.pooling])
 
     @property
     def embeddings(self) -> Any:
-        """The module whose output its first layer reads; None where it goes by another name."""
+        """The embedding module, if it goes by that name."""
         return getattr(self.module.model, "embeddings", None)
 
     @property
     def is_roberta(self) -> bool:
-        """Whether it is of the RoBERTa family, for which the authors chose other settings."""
+        """Whether the backbone is of the RoBERTa family, which has its own settings."""
         return "roberta" in self.config.model_type or self.config.model_type == "camembert"
 
     @property
     def positions(self) -> int | None:
-        """Tokens that it can read at most, where that is limited; RoBERTa reserves its first ones."""
+        """Maximum tokens, if limited; RoBERTa reserves the first positions."""
         number = getattr(self.config, "max_position_embeddings", None)
         if number is None:
             return None
@@ -67,7 +67,7 @@ class Backbone:
 
     @property
     def is_large(self) -> bool:
-        """Whether it is of the "large" size, for which the authors chose other settings."""
+        """Whether the backbone is of the "large" size, which has its own settings."""
         return self.dimension >= 1024
 
 
@@ -80,15 +80,17 @@ def load_backbone(
 ) -> Backbone:
     """Load a backbone from a folder or the hub: safetensors only, no code from the repository.
 
-    A model whose dropout is 0 everywhere (ModernBERT, Llama) gets a dropout of 0.1: without any, the two
-    views of a sentence would be the same. A SentenceTransformer keeps the modules behind its language model.
+    A model without dropout (ModernBERT, Llama) gets a dropout of 0.1; otherwise the two views of a sentence
+    would be the same. A SentenceTransformer keeps its pooling and other modules.
 
-    :param max_seq_length: Tokens that the trained encoder reads; it is trained on fewer.
-    :param dropout: The dropout that it is to have everywhere, in place of its own.
-    :raises InputError: If there is none, or it is no language model.
+    :param max_seq_length: Maximum tokens of the trained encoder; training may use fewer.
+    :param dropout: Dropout everywhere, in place of the model's own.
+    :raises InputError: If there is no such model, or it is no language model.
     """
+    import torch
+    from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Transformer
-    from sentence_transformers.util import disable_logging
+    from sentence_transformers.util import disable_logging, is_sentence_transformer_model
 
     config = _load_config(name, revision)
     kind = _kind(config, name)
@@ -96,10 +98,16 @@ def load_backbone(
         dropout = 0.1
     given: dict[str, Any] = {} if dropout is None else dict.fromkeys(_dropouts(config), dropout)
     if kind == "causal":
-        given["use_cache"] = False  # nothing is generated; early sentence-transformers 6 would keep the keys
+        given["use_cache"] = False  # early releases of sentence-transformers 6 would keep the keys
+    weights: dict[str, Any] = {"use_safetensors": True, "dtype": torch.float32}
+    cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")
     try:
-        with disable_logging(logging.WARNING):  # reports on heads that are not needed
-            module, *pooling = _load_modules(name, revision, given)
+        with disable_logging(logging.WARNING):  # about unused heads, and the pooling that is dropped
+            module, *pooling = SentenceTransformer(
+                name, revision=revision, device="cpu", model_kwargs=weights, config_kwargs=given
+            )
+            if not is_sentence_transformer_model(name, revision=revision, cache_folder=cache):
+                pooling = []
     except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
         raise InputError(f"cannot load backbone {name!r}: {first_line(error)}") from error
     if not isinstance(module, Transformer):
@@ -107,35 +115,14 @@ def load_backbone(
     if module.tokenizer is None or not module.tokenizer.is_fast:
         raise InputError(f"backbone {name!r} has no fast tokenizer (a tokenizer.json): convert it first")
     if (pooler := getattr(module.model, "pooler", None)) is not None:
-        pooler.requires_grad_(False)  # no method reads it; the saved model still has all its parts
+        pooler.requires_grad_(False)  # unused in training, but saved with the model
     backbone = Backbone(name, revision, module, module.tokenizer, kind, dropout, pooling)
     module.max_seq_length = min(max_seq_length, backbone.positions or max_seq_length)
     return backbone
 
 
-def _load_modules(name: str, revision: str | None, config: dict[str, Any]) -> list[Any]:
-    """Return the language model, and of a SentenceTransformer its other modules."""
-    import torch
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Transformer
-    from sentence_transformers.util import is_sentence_transformer_model
-
-    weights: dict[str, Any] = {"use_safetensors": True, "dtype": torch.float32}
-    cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")
-    if is_sentence_transformer_model(name, revision=revision, cache_folder=cache):
-        return list(
-            SentenceTransformer(
-                name, revision=revision, device="cpu", model_kwargs=weights, config_kwargs=config
-            )
-        )
-    at = {"revision": revision}
-    return [
-        Transformer(name, model_kwargs={**at, **weights}, processor_kwargs=at, config_kwargs={**at, **config})
-    ]
-
-
 def load_masked_language_model(name: str, revision: str | None) -> tuple[Any, bool]:
-    """Return a masked language model in single precision, and whether it came with a head of its own."""
+    """Return a masked language model in single precision, and whether its checkpoint has the head."""
     import torch
     from sentence_transformers.util import disable_logging
     from transformers import AutoModelForMaskedLM
@@ -159,10 +146,10 @@ def _load_config(name: str, revision: str | None) -> PretrainedConfig:
     if not folder.exists():
         check_hub(name, revision, what="backbone")
     elif not (folder / "config.json").exists():
-        raise InputError(f"{name} is no backbone: it has no config.json")
+        raise InputError(f"{name} is not a language model: it has no config.json")
     check_readable(folder)
     try:
-        # without False, transformers would ask whoever sits there whether to run a stranger's code
+        # by default transformers would ask on the terminal whether to run the repository's code
         config: PretrainedConfig = AutoConfig.from_pretrained(
             name, revision=revision, trust_remote_code=False
         )
@@ -182,7 +169,7 @@ def _kind(config: PretrainedConfig, name: str) -> Literal["masked", "causal"]:
     if config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         return "causal"
     raise InputError(
-        f"backbone {name!r} is a {config.model_type!r}: neither a masked nor a causal language model"
+        f"backbone {name!r} is a {config.model_type!r}, neither a masked nor a causal language model"
     )
 
 

@@ -9,7 +9,7 @@ from rankencoder.training.backbones.backbone import Backbone
 
 
 class TokenMask(nn.Module):
-    """Masks a share of the tokens as BERT's pretraining does, special tokens never."""
+    """Masks a share of the tokens as in BERT's pretraining, but no special tokens."""
 
     special_ids: torch.Tensor
 
@@ -23,7 +23,7 @@ class TokenMask(nn.Module):
         )
 
     def forward(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return ids with some masked (80%), random (10%) or left (10%), and which are to be guessed."""
+        """Return ids with selected tokens masked (80%), random (10%) or kept (10%), and the selection."""
         draw = torch.rand(ids.shape, device=ids.device)
         selected = (draw < self.share) & ~torch.isin(ids, self.special_ids)
         kind = torch.rand(ids.shape, device=ids.device)

@@ -111,27 +111,22 @@ def training_arguments(config: RunSettings, folder: Path) -> SentenceTransformer
     """Return the settings as sentence-transformers' training arguments."""
     gpu = on_gpu(config)
     automatic = min(4, os.cpu_count() or 1) if gpu else 0
+    same = ("seed", "learning_rate", "weight_decay", "warmup_steps", "max_grad_norm")
+    same += ("logging_steps", "eval_steps", "save_steps")
     args = SentenceTransformerTrainingArguments(
         output_dir=str(folder),
-        seed=config.seed,
+        **{name: getattr(config, name) for name in same},
         num_train_epochs=config.epochs,
         max_steps=config.max_steps or -1,
         per_device_train_batch_size=config.batch_size,
         gradient_accumulation_steps=config.gradient_accumulation,
-        learning_rate=config.learning_rate,
-        weight_decay=config.weight_decay,
-        warmup_steps=config.warmup_steps,
-        max_grad_norm=config.max_grad_norm,
         lr_scheduler_type="linear",
         fp16=gpu and config.precision == "fp16",
         bf16=gpu and config.precision == "bf16",
         use_cpu=config.device == "cpu",
-        logging_steps=config.logging_steps,
         logging_first_step=True,
         logging_nan_inf_filter=False,  # which synchronizes the GPU at every step
-        eval_steps=config.eval_steps,
         save_strategy="steps",
-        save_steps=config.save_steps,
         save_total_limit=2,
         report_to=config.report_to or "none",
         dataloader_num_workers=automatic if config.workers < 0 else config.workers,

@@ -112,18 +112,14 @@ class EncoderTrainer(SentenceTransformerTrainer):
             name: p for name, p in self.loss.named_parameters() if id(p) not in models and p.requires_grad
         }
 
-    @cached_property
-    def _trained_parameters(self) -> list[torch.nn.Parameter]:
-        """Trained parameters of the model and the loss."""
-        return [parameter for parameter in self.loss.parameters() if parameter.requires_grad]
-
     def _own_tensors(self) -> dict[str, torch.Tensor]:
         """Return all tensors of the loss that training changes."""
         return {**self._own_parameters, **self.loss.state()}
 
     def _clip_grad_norm(self, model: Any) -> Any:
         average_gradients(self._own_parameters.values())
-        return self.accelerator.clip_grad_norm_(self._trained_parameters, self.args.max_grad_norm)
+        trained = [parameter for parameter in self.loss.parameters() if parameter.requires_grad]
+        return self.accelerator.clip_grad_norm_(trained, self.args.max_grad_norm)
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         self.check_weights()

@@ -43,10 +43,10 @@ Prompt = Annotated[str, AfterValidator(_prompt)]
 @register
 @dataclass(frozen=True)
 class PromptEOL(Method):
-    """Two prompts give the two views; the first is the encoder's. There is no training head.
+    """Two prompts give the two views, without a training head. The encoder uses the first prompt.
 
-    Causal language models have no dropout of their own, or on attention weights alone. In training, dropout
-    follows each layer's attention and MLP; the saved model has none.
+    Causal language models have no dropout, or only on attention weights. In training, dropout follows the
+    attention and MLP of each layer; the saved model has none.
 
     :param first: Prompt of view 1 and of the encoder; "{text}" stands for the sentence.
     :param second: Prompt of view 2.
@@ -65,7 +65,7 @@ class PromptEOL(Method):
 
     @classmethod
     def defaults(cls, backbone: Traits) -> dict[str, Any]:
-        """Return our settings for small models; in half precision Gemma's activations are infinite."""
+        """Return our settings for small models; Gemma's activations overflow fp16."""
         return {"batch_size": 512, "learning_rate": 2e-5, "precision": "bf16"}
 
     @property
@@ -75,20 +75,20 @@ class PromptEOL(Method):
         return [Template(before, after, bos=True) for before, after in halves]
 
     def check(self, backbone: Backbone) -> None:
-        """Make sure that there are outputs to drop."""
+        """Check that there are layers to apply dropout to."""
         if not list(blocks(backbone.module.model)):
             raise InputError(
                 f"method 'prompteol' cannot train {backbone.name!r}: it has no layers of attention and MLP"
             )
 
     def encoder(self, backbone: Backbone) -> SentenceTransformer:
-        """Return backbone and pooling of the last token, with the prompt in the tokenizer."""
+        """Return backbone and last token pooling, with the prompt in the tokenizer."""
         for block in blocks(backbone.module.model):
             block.register_forward_hook(partial(drop_output, rate=self.dropout_rate))
         return prompted_encoder(backbone, self.templates[0])
 
     def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
-        """Return the sentence, cut to ``max_length`` tokens, in both prompts."""
+        """Return the sentence, truncated to ``max_length`` tokens, in both prompts."""
         return [
             templated_ids(backbone.tokenizer, rows["text"], template, max_length=max_length)
             for template in self.templates
@@ -97,7 +97,7 @@ class PromptEOL(Method):
     def loss(self, model: SentenceTransformer, backbone: Backbone) -> PromptEOLLoss:
         """Return the contrastive loss of the last tokens' states."""
         for template in self.templates:
-            training_tokenizer(backbone.tokenizer, template)  # once, for all processes that make batches
+            training_tokenizer(backbone.tokenizer, template)  # cached before workers are forked
         return PromptEOLLoss(model, self)
 
 
@@ -108,7 +108,7 @@ class PromptEOLLoss(ContrastiveLoss):
 
 
 def blocks(model: nn.Module) -> Iterator[nn.Module]:
-    """Yield attention and MLP of each layer: the children of a layer that have children of their own."""
+    """Yield attention and MLP of each layer, that is, children of a layer with children."""
     for stack in model.children():
         if isinstance(stack, nn.ModuleList):
             for layer in stack:
@@ -116,7 +116,7 @@ def blocks(model: nn.Module) -> Iterator[nn.Module]:
 
 
 def drop_output(module: nn.Module, arguments: Any, output: Any, *, rate: float) -> Any:
-    """Drop numbers of what a block returns, in training: of its first output, where there are several."""
+    """Apply dropout to the first output of a block, in training."""
     if isinstance(output, torch.Tensor):
         return functional.dropout(output, rate, module.training)
     return functional.dropout(output[0], rate, module.training), *output[1:]

@@ -18,10 +18,9 @@ CAUSAL_PROMPT = Template('This sentence : "', '" means in one word:"')
 @register
 @dataclass(frozen=True)
 class SimCSE(Method):
-    """The state of [CLS]; of a causal language model, the last token's after a prompt.
+    """Pools [CLS], or the last token of a prompt in causal language models.
 
-    :param pooling: "auto" for these, or for a SentenceTransformer's own pooling; "mean" for the mean over all
-        tokens.
+    :param pooling: "auto" for these, or for a SentenceTransformer's own pooling; "mean" for mean pooling.
     """
 
     name = "simcse"
@@ -33,27 +32,27 @@ class SimCSE(Method):
 
     @classmethod
     def defaults(cls, backbone: Traits) -> dict[str, Any]:
-        """Return the authors' settings (those for causal models are ours)."""
+        """Return the authors' settings; those for causal models are ours."""
         if backbone.is_roberta:
             return {"batch_size": 512, "learning_rate": 3e-5 if backbone.is_large else 1e-5}
         gentle = backbone.is_large or backbone.kind == "causal"
         return {"batch_size": 64, "learning_rate": 1e-5 if gentle else 3e-5}
 
     def encoder(self, backbone: Backbone) -> SentenceTransformer:
-        """Return backbone and pooling; the training head is not part of it."""
+        """Return backbone and pooling, without the training head."""
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.sentence_transformer.modules import Pooling
 
         if self._keeps_pooling(backbone):
             return backbone.with_own_pooling()
-        own = "lasttoken" if backbone.kind == "causal" else "cls"
-        mode = own if self.pooling == "auto" else self.pooling
         if backbone.kind == "causal":
+            mode = "lasttoken" if self.pooling == "auto" else self.pooling
             return prompted_encoder(backbone, CAUSAL_PROMPT, pooling=mode)
+        mode = "cls" if self.pooling == "auto" else self.pooling
         return SentenceTransformer(modules=[backbone.module, Pooling(backbone.dimension, mode)])
 
     def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
-        """Return the sentence twice, cut to ``max_length`` tokens; a prompt comes on top."""
+        """Return the sentence twice, truncated to ``max_length`` tokens plus those of a prompt."""
         if backbone.kind == "masked" or self._keeps_pooling(backbone):
             return super().views(rows, backbone, max_length)
         ids = templated_ids(backbone.tokenizer, rows["text"], CAUSAL_PROMPT, max_length=max_length)

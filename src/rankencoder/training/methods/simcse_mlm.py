@@ -27,33 +27,33 @@ if TYPE_CHECKING:
 @register
 @dataclass(frozen=True)
 class SimCSEWithMLM(SimCSE):
-    """SimCSE plus the loss of masked language modeling.
+    """SimCSE plus a masked language modeling loss.
 
     :param mlm_weight: Weight of that loss.
-    :param mlm_probability: Share of the tokens that have to be guessed.
+    :param mlm_probability: Share of tokens to predict.
     """
 
     name = "simcse-mlm"
-    about = "SimCSE with a masked language modeling loss beside it, for transfer tasks."
+    about = "SimCSE plus a masked language modeling loss, for transfer tasks."
     kinds: ClassVar[tuple[str, ...]] = ("masked",)
-    graphs: ClassVar[bool] = False  # the number of masked tokens is another each time
+    graphs: ClassVar[bool] = False  # the number of masked tokens varies
 
     mlm_weight: NonNegativeFloat = 0.1
     mlm_probability: Annotated[float, Field(gt=0, le=1)] = 0.15
 
     def check(self, backbone: Backbone) -> None:
-        """Make sure that there is a mask token."""
+        """Check that there is a mask token."""
         check_mask_token(backbone.tokenizer)
 
     def loss(self, model: SentenceTransformer, backbone: Backbone) -> MlmContrastiveLoss:
-        """Return SimCSE's loss with the other one beside it."""
+        """Return SimCSE's loss plus the auxiliary one."""
         return MlmContrastiveLoss(model, self, backbone)
 
 
 class MlmContrastiveLoss(ContrastiveLoss):
-    """The contrastive loss, and that of guessing masked tokens of both views.
+    """The contrastive loss plus the loss of predicting masked tokens in both views.
 
-    The masked tokens go through the encoder a second time: the contrastive vectors never see a mask.
+    Masked inputs take a second forward pass; the contrastive vectors never see a mask.
     """
 
     method: SimCSEWithMLM
@@ -64,18 +64,18 @@ class MlmContrastiveLoss(ContrastiveLoss):
         self.language_head = LanguageHead(backbone)
 
     def auxiliary(self, inputs: Features, outputs: torch.Tensor, logged: Features) -> Features:
-        """Return the weighted loss of guessing masked tokens, a mean over those of all processes."""
+        """Return the weighted mean loss of predicting masked tokens, over all processes."""
         ids, selected = self.mask(inputs["input_ids"])
         states = self.model({**inputs, "input_ids": ids})["token_embeddings"][selected]
         logits = self.language_head(states)
         summed = functional.cross_entropy(logits.float(), inputs["input_ids"][selected], reduction="sum")
         count = gather(selected.sum()[None]).sum().clamp(min=1)
-        # the mean over the processes' gradients shall be that of one process with the whole batch
+        # processes average their gradients: scale to get that of the whole batch
         return {"mlm": self.method.mlm_weight * summed * world_size() / count}
 
 
 class LanguageHead(nn.Module):
-    """The backbone's own language modeling head, of whatever family, no longer tied to its embeddings."""
+    """The backbone's language modeling head, untied from its embeddings."""
 
     model: Any
 
@@ -84,14 +84,14 @@ class LanguageHead(nn.Module):
         self.model, has_head = load_masked_language_model(backbone.name, backbone.revision)
         if not has_head:
             warnings.warn(
-                f"backbone {backbone.name!r} has no language modeling head: a random one is trained",
+                f"backbone {backbone.name!r} has no language modeling head: training one from scratch",
                 TrainingWarning,
                 stacklevel=2,
             )
         setattr(self.model, self.model.base_model_prefix, _GivenStates())
 
     def forward(self, states: torch.Tensor) -> torch.Tensor:
-        """Return the logits of all tokens of the vocabulary for states ``[number, dimension]``."""
+        """Return the logits over the vocabulary for states ``[number, dimension]``."""
         body = getattr(self.model, self.model.base_model_prefix)
         body.states = states[None]
         placeholder = torch.zeros(1, len(states), dtype=torch.long, device=states.device)
@@ -99,7 +99,7 @@ class LanguageHead(nn.Module):
 
 
 class _GivenStates(nn.Module):
-    """In place of a language model's body: returns the states that it was given."""
+    """Stands in for a language model's body, and returns the given states."""
 
     states: torch.Tensor
 

@@ -35,12 +35,12 @@ _OF = Template('This sentence of " ', ' " means {mask} .')
 class SNCSE(Method):
     """Three views: the sentence in two templates, and its negation.
 
-    :param margin_weight: λ of the margin loss.
-    :param alpha: The negation's cosine is to be lower than the sentence's by this at least.
-    :param beta: And by this at most.
-    :param lookup: "fixed", or "authors": their code finds no negation of a sentence without final
-        punctuation, and puts "Not" before it.
-    :param parser: spaCy's model for the dependency parse, a package or folder.
+    :param margin_weight: λ, weight of the margin loss.
+    :param alpha: Minimum by which the negation's cosine should be below the sentence's.
+    :param beta: Maximum by which it should be below.
+    :param lookup: "fixed", or "authors": for sentences without final punctuation their code finds no
+        negation, and prepends "Not".
+    :param parser: spaCy model for dependency parsing, a package or folder.
     """
 
     name = "sncse"
@@ -70,11 +70,11 @@ class SNCSE(Method):
         }
 
     def encoder(self, backbone: Backbone) -> SentenceTransformer:
-        """Return backbone and pooling of [MASK], with the template in the tokenizer."""
+        """Return backbone and [MASK] pooling, with the template in the tokenizer."""
         return prompted_encoder(backbone, _COLON, full_stop="sncse")
 
     def check(self, backbone: Backbone) -> None:
-        """Make sure that the parser is there."""
+        """Check that the parser is available."""
         load_parser(self.parser)
 
     def prepare(self, sentences: Dataset, *, fingerprint: str, progress: bool) -> Dataset:
@@ -110,9 +110,9 @@ class SNCSE(Method):
 
 
 def margin_loss(difference: torch.Tensor, alpha: float, beta: float) -> torch.Tensor:
-    """Return the bidirectional margin loss: 0 where the negation is less similar by alpha to beta.
+    """Return the bidirectional margin loss: 0 if the negation is less similar by alpha to beta.
 
-    :param difference: Cosine with the negation less the cosine with the other view.
+    :param difference: Cosine with the negation minus cosine with the other view.
 
     >>> difference = torch.tensor([0.85, 0.60, 0.50]) - torch.tensor([0.90, 0.80, 0.95])
     >>> f"{margin_loss(difference, 0.1, 0.3):.7f}"
@@ -122,12 +122,12 @@ def margin_loss(difference: torch.Tensor, alpha: float, beta: float) -> torch.Te
 
 
 class SNCSELoss(ContrastiveLoss):
-    """The contrastive loss of views 1 and 2, and the margin of view 3, the negation."""
+    """The contrastive loss of views 1 and 2 plus the margin loss of view 3, the negation."""
 
     method: SNCSE
 
     def contrast(self, outputs: torch.Tensor, features: Features) -> tuple[torch.Tensor, Features]:
-        """Return both losses' sum and figures to log."""
+        """Return the sum of both losses, and values to log."""
         contrastive, logged = super().contrast(outputs, features)
         first, second, negation = functional.normalize(outputs.float(), dim=-1)
         difference = (first * negation).sum(dim=-1) - (first * second).sum(dim=-1)
