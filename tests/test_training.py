@@ -343,7 +343,7 @@ def test_what_is_overwritten_cannot_be_read(train, tmp_path):
     base = train(only_base=True, max_steps=1).folder / "base"
     with pytest.raises(InputError, match="base_encoder .* is in the folder to overwrite"):
         train(base_encoder=str(base), overwrite=True)
-    with pytest.raises(InputError, match="option complementary .* is in the folder to overwrite"):
+    with pytest.raises(InputError, match="complementary .* is in the folder to overwrite"):
         train(method="dclr", options={"complementary": str(base)}, overwrite=True)
     assert weights(base)
 
@@ -455,14 +455,14 @@ def test_resuming_with_other_settings_is_refused(train, train_killed):
         (["--option", "temperature=hot"], "temperature of 'consert' is 'hot', but must be a valid number"),
         (["--backbone", "bert-base-uncasd"], "cannot load backbone 'bert-base-uncasd': no such folder"),
         (["--batch-size", "1"], "batch_size is 1, but must be greater than or equal to 2"),
-        (["--lower", "0.9", "--upper", "0.2"], "no pair is between lower 0.9 and upper 0.2"),
+        (["--lower", "0.9", "--upper", "0.2"], "lower 0.9 is above upper 0.2"),
         (["--preset", "papr"], "must be 'best'"),
         (["--dev", "nowhere.tsv"], "nowhere.tsv"),
         (["--epochs", "0"], "epochs is 0.0, but must be greater than 0"),
         (["--only-base", "--base-encoder", "x"], "choose one of them"),
         (["--max-seq-length", "8", "--method", "promptbert"], "leaves no room for a sentence"),
         (["--resume"], "no training to resume"),
-        (["--preset", "paper", "--lower", "0.9"], "no pair is between lower 0.9 and upper 0.8"),
+        (["--preset", "paper", "--lower", "0.9"], "lower 0.9 is above upper 0.8"),
         (["--device", "banana"], "cannot run on device 'banana'"),
         (
             ["--report-to", "tensorbord"],

@@ -97,10 +97,6 @@ class DistillConfig(RunSettings):
         False, "Exit with an error if the student ends no nearer to its teachers.", RUNNING, common=True
     )
 
-    def inputs(self) -> list[tuple[str, str]]:
-        """Return what is read, by the names of settings."""
-        return [*super().inputs(), ("student", self.student), *(("teacher", name) for name in self.teacher)]
-
     @model_validator(mode="after")
     def _check(self) -> DistillConfig:
         if self.weight and len(self.weight) != len(self.teacher):

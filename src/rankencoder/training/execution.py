@@ -35,13 +35,7 @@ from rankencoder.training.methods.method import Method
 from rankencoder.training.plan import BackboneShelf, Plan, TrainEncoder
 from rankencoder.training.run_folder import new_run
 from rankencoder.training.run_outputs import PICTURE, close_record, new_record, save_encoder, write_record
-from rankencoder.training.sentences import (
-    Sentences,
-    check_language,
-    load_sentences,
-    store_sentences,
-    warn_if_few,
-)
+from rankencoder.training.sentences import Sentences, load_sentences, store_sentences, warn_of_unsuitable
 from rankencoder.training.teaching.rankencoder_loss import RankEncoderLoss
 from rankencoder.training.teaching.targets import Targets
 from rankencoder.training.teaching.teachers import (
@@ -84,11 +78,10 @@ class Execution:
                     stored = store_sentences(
                         corpus, new / "work", column=config.reading, progress=self.progress
                     )
-                    warn_if_few(stored)
                     for step in self.plan.trainings:
                         check_batches(step.config, len(stored))
                     method = self.plan.trainings[0].method
-                    check_language(stored, self.plan.backbones.fresh(method).tokenizer)
+                    warn_of_unsuitable(stored, self.plan.backbones.fresh(method).tokenizer)
 
     def finish(self) -> dict[str, Any]:
         """Run the remaining steps, delete intermediate files and return the record."""

@@ -16,7 +16,7 @@ from rankencoder.progress import Progress
 if TYPE_CHECKING:
     from datasets import Dataset
     from spacy.language import Language
-    from spacy.tokens import Doc, Token
+    from spacy.tokens import Doc
 
 _BE = ("am", "is", "was", "are", "were")
 _MODALS = ("can", "could", "will", "would", "shall", "should", "may", "must", "might")
@@ -38,20 +38,15 @@ def negate(doc: Doc) -> str:
     verb = next((token for token in doc if token.dep_ in ("aux", "auxpass", "ROOT")), None)
     if "not" in tokens:
         tokens.remove("not")
-    elif verb is not None and (negated := _negated_verb(verb)):
-        tokens[verb.i] = negated
+    elif verb is None:
+        tokens.insert(0, "Not")
+    elif verb.dep_ != "ROOT" or verb.text.lower() in _BE + _MODALS:
+        tokens[verb.i] = f"{verb.text} not"
+    elif verb.tag_ in _DO:
+        tokens[verb.i] = f"{_DO[verb.tag_]} not {verb.lemma_}"
     else:
         tokens.insert(0, "Not")
     return " ".join(tokens)
-
-
-def _negated_verb(verb: Token) -> str | None:
-    """Return an auxiliary or a finite verb with its "not", or None for other words."""
-    if verb.dep_ != "ROOT" or verb.text.lower() in _BE + _MODALS:
-        return f"{verb.text} not"
-    if verb.tag_ in _DO:
-        return f"{_DO[verb.tag_]} not {verb.lemma_}"
-    return None
 
 
 @cache

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import dataclass
 
 from rankencoder.encoder_sources import check_encoder_name
+from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.training.backbones.backbone import Backbone, load_backbone
-from rankencoder.training.checks import check_backbone, check_machine, warn_if_tuned
+from rankencoder.training.checks import check_machine
 from rankencoder.training.config import Given, TrainConfig
+from rankencoder.training.gather import is_first_process
 from rankencoder.training.loop.evaluators import make_evaluator
 from rankencoder.training.loop.stage import on_gpu
 from rankencoder.training.methods import find_method, make_method
@@ -100,7 +103,12 @@ def make_plan(given: Given) -> Plan:
     for name in given.draft.base_encoder:
         check_encoder_name(name)
     config, method = _resolve(given, None, shelf)
-    warn_if_tuned(shelf.fresh(method))
+    if any(backbone.pooling for backbone in shelf.loaded.values()) and is_first_process():
+        message = (
+            f"backbone {config.backbone!r} is a tuned sentence encoder: contrastive training usually makes "
+            "it worse; `distill` can improve it"
+        )
+        warnings.warn(message, TrainingWarning, stacklevel=3)
     trainings, teachers = list[TrainEncoder](), list(config.base_encoder)
     for name in [] if teachers else config.teachers or [config.method]:
         if name == config.method:
@@ -121,8 +129,14 @@ def _resolve(given: Given, name: str | None, shelf: BackboneShelf) -> tuple[Trai
     """Return the settings and method of a teacher or the student, if it can train the backbone."""
     cls = find_method(name or given.method)
     backbone = shelf.fresh(cls)
+    if backbone.kind not in cls.kinds:
+        raise InputError(
+            f"method {cls.name!r} trains {' and '.join(cls.kinds)} language models, and "
+            f"{backbone.name!r} is a {backbone.kind} one: use another backbone, or method 'simcse'"
+        )
     config = given.resolve(backbone, cls, method=name)
-    check_backbone(config, cls, backbone)
+    if backbone.positions is not None and config.max_length > backbone.positions:
+        raise InputError(f"max_length {config.max_length} is above the backbone's {backbone.positions}")
     method = make_method(config.method, config.options, {})
     method.check(backbone)
     method.encoder(backbone)  # fails on what does not fit, such as a tokenizer without [MASK]

@@ -110,6 +110,8 @@ def _check_free(output: Path, config: RunSettings, overwrite: bool) -> None:
             ways = f"{'' if finished else '`resume`, '}`overwrite` or another folder"
         raise InputError(f"{output} contains {found}: use {ways}")
     check_free(output, overwrite=True, training=True)
-    for name, value in config.inputs():
-        if value and Path(split_prompt(value)[0]).is_relative_to(output):
-            raise InputError(f"{name} {value} is in the folder to overwrite: choose another output folder")
+    settings = config.model_dump(exclude={"output"})
+    for name, value in {**settings, **settings.get("options", {})}.items():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and Path(split_prompt(text)[0]).is_relative_to(output):
+                raise InputError(f"{name} {text} is in the folder to overwrite: choose another output folder")

@@ -1,4 +1,4 @@
-"""Settings shared by all trainings, and how a setting is declared."""
+"""Settings that all trainings share, and how to declare a setting."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _scored_pairs(name: str) -> str:
         return _path(name)
     fetched = data_folder() / "senteval" / "downstream" / DEV_FILES[known]
     if not fetched.exists():
-        raise ValueError(f"dev set {name!r} is not there: {fetched}; run `data fetch`, or give a file")
+        raise ValueError(f"dev set {name!r} is not in {fetched}: run `data fetch` or give a file")
     return _path(str(fetched))
 
 
@@ -55,8 +55,8 @@ def setting(
 ) -> Any:
     """Declare a setting.
 
-    :param common: Whether the short help lists it.
-    :param by_method: Whether methods have a choice of their own.
+    :param common: Show it in the short help.
+    :param by_method: Methods have their own defaults.
     :param bounds: ``ge``, ``gt``, ``le`` or ``lt``.
     """
     about: Any = {"group": group, "common": common, "by_method": by_method}
@@ -64,7 +64,7 @@ def setting(
 
 
 def show_defaults(default: Any, others: Mapping[str, Any]) -> list[str]:
-    """Return a default and the named choices that replace it, as help and documentation show them."""
+    """Return a default and the named choices that replace it, for help and documentation."""
     texts = [_text(default), *(f"{name}: {_text(value)}" for name, value in others.items())]
     return [text for text in texts if text]
 
@@ -78,9 +78,9 @@ def _text(value: Any) -> str:
 
 
 class RunSettings(Settings):
-    """The settings that every training has: its data, the loop and the machine."""
+    """The settings of every training: data, loop and machine."""
 
-    file: ClassVar[str] = "train.yaml"  # that keeps them in a run's folder
+    file: ClassVar[str] = "train.yaml"  # in a run's folder
 
     corpus: Existing = setting("", "File or folder of sentences; empty for sentences in memory.", DATA)
     output: FilePath = setting("", "Folder to write.", DATA)
@@ -90,7 +90,7 @@ class RunSettings(Settings):
     split: str = setting("", "Split long texts: sentences, or sentences:de for another language.", DATA)
     dev: list[ScoredPairs] = setting(
         [],
-        "Scored or yes/no pairs (file, stsb, sickr) that choose the weights. Repeatable.",
+        "Scored or yes/no pairs (file, stsb, sickr) for choosing the weights. Repeatable.",
         DATA,
         common=True,
     )
@@ -142,12 +142,8 @@ class RunSettings(Settings):
 
     @property
     def torch_device(self) -> str | None:
-        """The device to name to torch; None lets it choose."""
+        """The device for torch; None for automatic."""
         return None if self.device == "auto" else self.device
-
-    def inputs(self) -> list[tuple[str, str]]:
-        """Return what is read, by the names of settings."""
-        return [("corpus", self.corpus), *(("dev", file) for file in self.dev)]
 
     @classmethod
     def by_group(cls) -> list[str]:
@@ -158,13 +154,13 @@ class RunSettings(Settings):
 
 @dataclass(frozen=True)
 class GivenSettings:
-    """The settings that somebody gave, valid, and without those that were left out."""
+    """The settings that a user gave, validated, without defaults."""
 
     values: Mapping[str, Any]
 
     @property
     def draft(self) -> RunSettings:
-        """The settings, right in all that depends on no model."""
+        """The settings as far as they depend on no model."""
         raise NotImplementedError
 
     @property
@@ -178,10 +174,10 @@ class GivenSettings:
         return Path(self.values["output"])
 
     def write(self, path: Path, config: RunSettings) -> None:
-        """Write what was given as YAML, and the other settings as comments."""
+        """Write the given settings as YAML, and the others as comments."""
         write_settings(path, self.values, config.model_dump())
 
 
 def is_in_memory(corpus: Any) -> bool:
-    """Return whether a corpus is no file or folder but the sentences themselves."""
+    """Return whether a corpus is the sentences themselves, not a file or folder."""
     return corpus is not None and not isinstance(corpus, (str, Path))

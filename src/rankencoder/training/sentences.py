@@ -126,23 +126,21 @@ def _distinct(
             yield row.text, counts["sentences"] + counts["duplicates"] - 1
 
 
-def warn_if_few(sentences: Sentences) -> None:
-    """Warn if there are fewer sentences than contrastive training needs."""
+def warn_of_unsuitable(sentences: Sentences, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Warn if there are few sentences, or a tokenizer does not know their language."""
+    found = []
     if len(sentences) < _FEW:
-        _warn(
+        found.append(
             f"a corpus of {len(sentences):,} sentences is small: methods were designed for 1,000,000, and "
             f"below {_FEW:,} the result may be worse than the untrained backbone"
         )
-
-
-def check_language(sentences: Sentences, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Warn if many tokens of the sentences are unknown to a tokenizer."""
-    share = unknown_share(sentences, tokenizer)
-    if share > 0.1:
-        _warn(
+    if (share := unknown_share(sentences, tokenizer)) > 0.1:
+        found.append(
             f"the backbone's tokenizer does not know {share:.0%} of the tokens: if the corpus is in another "
             "language, choose a backbone for it, e.g. xlm-roberta-base"
         )
+    for message in found:
+        warnings.warn(message, TrainingWarning, stacklevel=3)
 
 
 def unknown_share(sentences: Sentences, tokenizer: PreTrainedTokenizerBase) -> float:
@@ -153,7 +151,3 @@ def unknown_share(sentences: Sentences, tokenizer: PreTrainedTokenizerBase) -> f
     sample = sentences.rows[slice(0, None, step)]["text"]
     ids = tokenizer(list(sample), add_special_tokens=False, truncation=True, max_length=128)["input_ids"]
     return float(sum(row.count(tokenizer.unk_token_id) for row in ids) / max(1, sum(map(len, ids))))
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, TrainingWarning, stacklevel=4)
