@@ -24,7 +24,6 @@ from rankencoder.io.manifest import check_manifest, folder_entries
 from rankencoder.io.storage import new_file, read_json, write_json
 from rankencoder.model import RankEncoder
 from rankencoder.reference import Reference
-from rankencoder.training.checks import check_batches, check_compile
 from rankencoder.training.config import Given
 from rankencoder.training.gather import WAIT
 from rankencoder.training.loop.collator import ViewCollator
@@ -32,7 +31,7 @@ from rankencoder.training.loop.evaluators import make_evaluator, unlabeled_evalu
 from rankencoder.training.loop.stage import StageResult, train_stage, training_arguments, uses_graphs
 from rankencoder.training.loss_picture import draw_losses
 from rankencoder.training.methods.method import Method
-from rankencoder.training.plan import BackboneShelf, Plan, TrainEncoder
+from rankencoder.training.plan import BackboneShelf, Plan, TrainEncoder, check_batches, check_compile
 from rankencoder.training.run_folder import new_run
 from rankencoder.training.run_outputs import PICTURE, close_record, new_record, save_encoder, write_record
 from rankencoder.training.sentences import Sentences, load_sentences, store_sentences, warn_of_unsuitable

@@ -6,16 +6,16 @@ import copy
 import warnings
 from dataclasses import dataclass
 
-from rankencoder.encoder_sources import check_encoder_name
-from rankencoder.errors import InputError, TrainingWarning
+from rankencoder.encoder_sources import check_device, check_encoder_name
+from rankencoder.errors import InputError, TrainingWarning, nearest
 from rankencoder.training.backbones.backbone import Backbone, load_backbone
-from rankencoder.training.checks import check_machine
 from rankencoder.training.config import Given, TrainConfig
-from rankencoder.training.gather import is_first_process
+from rankencoder.training.gather import is_first_process, world_size
 from rankencoder.training.loop.evaluators import make_evaluator
-from rankencoder.training.loop.stage import on_gpu
+from rankencoder.training.loop.stage import on_gpu, uses_graphs
 from rankencoder.training.methods import find_method, make_method
 from rankencoder.training.methods.method import Method
+from rankencoder.training.run_settings import RunSettings
 
 
 @dataclass(frozen=True)
@@ -142,3 +142,34 @@ def _resolve(given: Given, name: str | None, shelf: BackboneShelf) -> tuple[Trai
     method.encoder(backbone)  # fails on what does not fit, such as a tokenizer without [MASK]
     precision = config.precision if on_gpu(config) else "fp32"
     return config.model_copy(update={"precision": precision}), method
+
+
+def check_machine(config: RunSettings) -> None:
+    """Check that device, loggers and dev files are available."""
+    from transformers.integrations import integration_utils
+
+    if config.device != "auto":
+        check_device(config.device)
+    for name in config.report_to:
+        if name not in integration_utils.get_available_reporting_integrations():
+            known = integration_utils.INTEGRATION_TO_CALLBACK
+            advice = f" not installed (pip install {name})" if name in known else nearest(name, known)
+            raise InputError(f"cannot report to {name!r}:{advice}")
+    make_evaluator(config.dev)
+
+
+def check_batches(config: RunSettings, sentences: int) -> None:
+    """Check that the sentences fill a batch."""
+    needed = config.batch_size * world_size()
+    if sentences < needed:
+        raise InputError(
+            f"the corpus has {sentences:,} sentences to train on, fewer than one batch of {needed:,}: add "
+            "text or lower `batch_size`"
+        )
+
+
+def check_compile(config: TrainConfig, method: Method) -> None:
+    """Warn if `compile` has no effect."""
+    if config.compile and not uses_graphs(config, method):
+        message = f"compile is ignored: method {method.name!r} uses no CUDA graphs with these settings"
+        warnings.warn(message, TrainingWarning, stacklevel=4)

@@ -80,9 +80,9 @@ def store_sentences(
             texts, places = zip(*batch, strict=True)
             out.write_batch(pa.record_batch([list(numbers), texts, places], schema=schema))
     if counts["sentences"] < 2:
-        found = ", ".join(f"{value:,} {name}" for name, value in counts.items())
+        lines = ", ".join(f"{value:,} {name}" for name, value in counts.items())
         number = counts["sentences"]
-        raise InputError(f"too few usable sentences in the corpus: {number} ({found}); give at least 2")
+        raise InputError(f"too few usable sentences in the corpus: {number} ({lines}); give at least 2")
     with new_file(folder / "sentences.json") as path:
         found = {name: digest.hexdigest() for name, digest in digests.items()}
         write_json(path, {"counts": counts, **found, "file": file_digest(arrow)})

@@ -1,4 +1,4 @@
-"""Load pretrained language models as backbones."""
+"""Load pretrained language models as backbones, and mask their tokens."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import nn
 
 from rankencoder.encoder_sources import check_hub, check_readable
 from rankencoder.errors import InputError, first_line
@@ -87,7 +90,6 @@ def load_backbone(
     :param dropout: Dropout everywhere, in place of the model's own.
     :raises InputError: If there is no such model, or it is no language model.
     """
-    import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Transformer
     from sentence_transformers.util import disable_logging, is_sentence_transformer_model
@@ -103,9 +105,10 @@ def load_backbone(
     cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")
     try:
         with disable_logging(logging.WARNING):  # about unused heads, and the pooling that is dropped
-            module, *pooling = SentenceTransformer(
+            loaded: Any = SentenceTransformer(
                 name, revision=revision, device="cpu", model_kwargs=weights, config_kwargs=given
             )
+            module, *pooling = loaded
             if not is_sentence_transformer_model(name, revision=revision, cache_folder=cache):
                 pooling = []
     except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
@@ -123,7 +126,6 @@ def load_backbone(
 
 def load_masked_language_model(name: str, revision: str | None) -> tuple[Any, bool]:
     """Return a masked language model in single precision, and whether its checkpoint has the head."""
-    import torch
     from sentence_transformers.util import disable_logging
     from transformers import AutoModelForMaskedLM
 
@@ -182,3 +184,27 @@ def _dropouts(config: PretrainedConfig) -> dict[str, float]:
         and not key.startswith(_TASKS)
         and isinstance(value, (int, float))
     }
+
+
+class TokenMask(nn.Module):
+    """Masks a share of the tokens as in BERT's pretraining, but no special tokens."""
+
+    special_ids: torch.Tensor
+
+    def __init__(self, backbone: Backbone, share: float) -> None:
+        super().__init__()
+        self.share = share
+        self.mask_id = int(backbone.tokenizer.mask_token_id)
+        self.vocabulary = int(backbone.config.vocab_size)
+        self.register_buffer(
+            "special_ids", torch.tensor(backbone.tokenizer.all_special_ids), persistent=False
+        )
+
+    def forward(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return ids with selected tokens masked (80%), random (10%) or kept (10%), and the selection."""
+        draw = torch.rand(ids.shape, device=ids.device)
+        selected = (draw < self.share) & ~torch.isin(ids, self.special_ids)
+        kind = torch.rand(ids.shape, device=ids.device)
+        random = torch.randint(self.vocabulary, ids.shape, device=ids.device)
+        masked = ids.masked_fill(selected & (kind < 0.8), self.mask_id)
+        return torch.where(selected & (kind >= 0.9), random, masked), selected

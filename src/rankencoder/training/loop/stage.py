@@ -29,6 +29,10 @@ from rankencoder.training.methods.method import Method
 from rankencoder.training.run_settings import RunSettings
 
 LOG = logging.getLogger("rankencoder.training")
+_SAME_NAME = (  # settings whose name is sentence-transformers' too
+    *("seed", "learning_rate", "weight_decay", "warmup_steps", "max_grad_norm"),
+    *("logging_steps", "eval_steps", "save_steps"),
+)
 
 
 @dataclass
@@ -111,11 +115,9 @@ def training_arguments(config: RunSettings, folder: Path) -> SentenceTransformer
     """Return the settings as sentence-transformers' training arguments."""
     gpu = on_gpu(config)
     automatic = min(4, os.cpu_count() or 1) if gpu else 0
-    same = ("seed", "learning_rate", "weight_decay", "warmup_steps", "max_grad_norm")
-    same += ("logging_steps", "eval_steps", "save_steps")
     args = SentenceTransformerTrainingArguments(
         output_dir=str(folder),
-        **{name: getattr(config, name) for name in same},
+        **{name: getattr(config, name) for name in _SAME_NAME},
         num_train_epochs=config.epochs,
         max_steps=config.max_steps or -1,
         per_device_train_batch_size=config.batch_size,

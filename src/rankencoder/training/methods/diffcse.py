@@ -14,8 +14,7 @@ from torch.nn import functional
 
 from rankencoder.encoder_sources import check_hub
 from rankencoder.errors import InputError, first_line
-from rankencoder.training.backbones.backbone import Backbone, load_masked_language_model
-from rankencoder.training.backbones.masking import TokenMask
+from rankencoder.training.backbones.backbone import Backbone, TokenMask, load_masked_language_model
 from rankencoder.training.backbones.templates import check_mask_token
 from rankencoder.training.losses.contrastive import ContrastiveLoss, Features, Frozen
 from rankencoder.training.methods.method import Share, Traits, cite, needed, register

@@ -45,10 +45,10 @@ class SimCSE(Method):
 
         if self._keeps_pooling(backbone):
             return backbone.with_own_pooling()
+        own = "lasttoken" if backbone.kind == "causal" else "cls"
+        mode = own if self.pooling == "auto" else self.pooling
         if backbone.kind == "causal":
-            mode = "lasttoken" if self.pooling == "auto" else self.pooling
             return prompted_encoder(backbone, CAUSAL_PROMPT, pooling=mode)
-        mode = "cls" if self.pooling == "auto" else self.pooling
         return SentenceTransformer(modules=[backbone.module, Pooling(backbone.dimension, mode)])
 
     def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:

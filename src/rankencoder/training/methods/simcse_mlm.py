@@ -12,8 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from rankencoder.errors import TrainingWarning
-from rankencoder.training.backbones.backbone import Backbone, load_masked_language_model
-from rankencoder.training.backbones.masking import TokenMask
+from rankencoder.training.backbones.backbone import Backbone, TokenMask, load_masked_language_model
 from rankencoder.training.backbones.templates import check_mask_token
 from rankencoder.training.gather import gather, world_size
 from rankencoder.training.losses.contrastive import ContrastiveLoss, Features
