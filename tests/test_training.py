@@ -459,7 +459,7 @@ def test_resuming_with_other_settings_is_refused(train, train_killed):
         (["--preset", "papr"], "must be 'best'"),
         (["--dev", "nowhere.tsv"], "nowhere.tsv"),
         (["--epochs", "0"], "epochs is 0.0, but must be greater than 0"),
-        (["--only-base", "--base-encoder", "x"], "choose one of them"),
+        (["--only-base", "--base-encoder", "x"], "choose one"),
         (["--max-seq-length", "8", "--method", "promptbert"], "leaves no room for a sentence"),
         (["--resume"], "no training to resume"),
         (["--preset", "paper", "--lower", "0.9"], "lower 0.9 is above upper 0.8"),

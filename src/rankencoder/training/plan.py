@@ -6,6 +6,9 @@ import copy
 import warnings
 from dataclasses import dataclass
 
+from transformers import set_seed
+from transformers.integrations import integration_utils
+
 from rankencoder.encoder_sources import check_device, check_encoder_name
 from rankencoder.errors import InputError, TrainingWarning, nearest
 from rankencoder.training.backbones.backbone import Backbone, load_backbone
@@ -56,8 +59,6 @@ class BackboneShelf:
     def fresh(self, method: type[Method] | Method) -> Backbone:
         """Return an untrained copy for a method."""
         if method.dropout not in self.loaded:
-            from transformers import set_seed
-
             set_seed(self.config.seed)  # for weights missing from the checkpoint
             self.loaded[method.dropout] = load_backbone(
                 self.config.backbone,
@@ -146,8 +147,6 @@ def _resolve(given: Given, name: str | None, shelf: BackboneShelf) -> tuple[Trai
 
 def check_machine(config: RunSettings) -> None:
     """Check that device, loggers and dev files are available."""
-    from transformers.integrations import integration_utils
-
     if config.device != "auto":
         check_device(config.device)
     for name in config.report_to:

@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
+from filelock import FileLock, Timeout
+
 from rankencoder.encoder_sources import split_prompt
 from rankencoder.errors import InputError, Interrupted
 from rankencoder.io.storage import RUN, check_free, check_kinds, previous_folder, read_json, replace_folder
@@ -21,8 +23,6 @@ G = TypeVar("G", bound=GivenSettings)
 @contextmanager
 def locked(output: Path) -> Iterator[None]:
     """Lock a folder against other trainings; after Ctrl-C, say that the training can be resumed."""
-    from filelock import FileLock, Timeout
-
     file = output.with_name(f".{output.name}.lock")
     lock = FileLock(file, timeout=0)
     try:

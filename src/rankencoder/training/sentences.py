@@ -8,18 +8,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from datasets import Dataset
+from transformers import PreTrainedTokenizerBase
 
 from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.io.corpus import LONGEST, Sentence, digest_line, read_sentences
 from rankencoder.io.read_options import ReadOptions
 from rankencoder.io.storage import check_kinds, file_digest, import_pyarrow, new_file, read_json, write_json
-
-if TYPE_CHECKING:
-    from datasets import Dataset
-    from transformers import PreTrainedTokenizerBase
 
 _BATCH = 4096
 _FEW = 10_000
@@ -91,8 +89,6 @@ def store_sentences(
 
 def load_sentences(folder: Path) -> Sentences:
     """Open stored sentences."""
-    from datasets import Dataset
-
     about, arrow = folder / "sentences.json", folder / "sentences.arrow"
     stored = check_kinds(read_json(about), about, counts=dict, sha256=str, file=str)
     if not isinstance(stored.get("lines_sha256"), str):

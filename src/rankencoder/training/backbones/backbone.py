@@ -6,18 +6,21 @@ import logging
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Module, Transformer
+from sentence_transformers.util import disable_logging, is_sentence_transformer_model
 from torch import nn
+from transformers import AutoConfig, AutoModelForMaskedLM, PretrainedConfig, PreTrainedTokenizerBase
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_MASKED_LM_MAPPING_NAMES,
+)
 
 from rankencoder.encoder_sources import check_hub, check_readable
 from rankencoder.errors import InputError, first_line
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Module, Transformer
-    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 _TASKS = ("classif", "seq_classif", "qa_", "summary_")  # dropout of task heads
 
@@ -46,8 +49,6 @@ class Backbone:
 
     def with_own_pooling(self) -> SentenceTransformer:
         """Return the backbone with the pooling it was loaded with."""
-        from sentence_transformers import SentenceTransformer
-
         return SentenceTransformer(modules=[self.module, *self.pooling])
 
     @property
@@ -90,10 +91,6 @@ def load_backbone(
     :param dropout: Dropout everywhere, in place of the model's own.
     :raises InputError: If there is no such model, or it is no language model.
     """
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Transformer
-    from sentence_transformers.util import disable_logging, is_sentence_transformer_model
-
     config = _load_config(name, revision)
     kind = _kind(config, name)
     if dropout is None and not any(_dropouts(config).values()):
@@ -126,9 +123,6 @@ def load_backbone(
 
 def load_masked_language_model(name: str, revision: str | None) -> tuple[Any, bool]:
     """Return a masked language model in single precision, and whether its checkpoint has the head."""
-    from sentence_transformers.util import disable_logging
-    from transformers import AutoModelForMaskedLM
-
     with disable_logging(logging.WARNING):
         model, info = AutoModelForMaskedLM.from_pretrained(
             name,
@@ -142,8 +136,6 @@ def load_masked_language_model(name: str, revision: str | None) -> tuple[Any, bo
 
 
 def _load_config(name: str, revision: str | None) -> PretrainedConfig:
-    from transformers import AutoConfig
-
     folder = Path(name)
     if not folder.exists():
         check_hub(name, revision, what="backbone")
@@ -161,11 +153,6 @@ def _load_config(name: str, revision: str | None) -> PretrainedConfig:
 
 
 def _kind(config: PretrainedConfig, name: str) -> Literal["masked", "causal"]:
-    from transformers.models.auto.modeling_auto import (
-        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
-        MODEL_FOR_MASKED_LM_MAPPING_NAMES,
-    )
-
     if config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES:
         return "masked"
     if config.model_type in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:

@@ -15,19 +15,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Module, Pooling, WordWeights
+from tokenizers import Tokenizer, models
+from tokenizers.processors import TemplateProcessing
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from rankencoder.encoders import PROBE
 from rankencoder.errors import InputError
 from rankencoder.training.backbones.backbone import Backbone
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Module
-    from tokenizers import Tokenizer
-    from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
-
-    State = dict[str, Any]  # tokenizer.json without the vocabulary
+State = dict[str, Any]  # tokenizer.json without the vocabulary
 
 FullStop = Literal["none", "promptbert", "sncse"]
 _BLANKS = "\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"  # those of str.isspace
@@ -108,8 +108,6 @@ def templated_tokenizer(
     the right: on the left it would shift learned positions.
     """
     # the generic class, as for others transformers 5 loads the stock pipeline
-    from transformers import PreTrainedTokenizerFast
-
     state = _plain_state(tokenizer)
     begin, end = _special_ids(_backend(tokenizer, state))
     if template.bos and not begin and tokenizer.bos_token_id is not None:
@@ -144,8 +142,6 @@ training_tokenizer = lru_cache(maxsize=8)(templated_tokenizer)  # separate from 
 
 def _plain_state(tokenizer: PreTrainedTokenizerBase) -> State:
     """Return a tokenizer's parts without truncation, padding and a previous template."""
-    from tokenizers import Tokenizer, models
-
     state: State = json.loads(_copy_parts(tokenizer.backend_tokenizer, Tokenizer(models.BPE())).to_str())
     post = state["post_processor"] or {}
     if "PREFIX" in (post.get("special_tokens") or {}):
@@ -159,8 +155,6 @@ def _plain_state(tokenizer: PreTrainedTokenizerBase) -> State:
 
 def _backend(tokenizer: PreTrainedTokenizerBase, state: State) -> Tokenizer:
     """Return a tokenizer with these parts, sharing the vocabulary, which takes seconds to copy."""
-    from tokenizers import Tokenizer
-
     core = tokenizer.backend_tokenizer
     backend = Tokenizer(core.model)
     added = core.get_added_tokens_decoder()
@@ -169,8 +163,6 @@ def _backend(tokenizer: PreTrainedTokenizerBase, state: State) -> Tokenizer:
 
 
 def _set_parts(backend: Tokenizer, state: State) -> Tokenizer:
-    from tokenizers import Tokenizer
-
     return _copy_parts(Tokenizer.from_str(json.dumps(state)), backend)
 
 
@@ -217,8 +209,6 @@ def _parts(component: dict[str, Any] | None) -> list[dict[str, Any]]:
 
 def _set_post_processor(backend: Tokenizer, pieces: dict[str, list[int]]) -> None:
     """Put pieces of any number of tokens around the text, for which truncation leaves room."""
-    from tokenizers.processors import TemplateProcessing
-
     begin, prefix, suffix, end = ([name] if ids else [] for name, ids in pieces.items())
     backend.post_processor = TemplateProcessing(
         single=[*begin, *prefix, "$A", *suffix, *end],
@@ -237,9 +227,6 @@ def prompted_encoder(
     It pools the template's mask token, or by ``pooling`` if there is none. The backbone's `max_seq_length`
     includes the template.
     """
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
     module = backbone.module
     tokenizer = templated_tokenizer(backbone.tokenizer, template, full_stop)
     length, added = module.max_seq_length, tokenizer.num_special_tokens_to_add()
@@ -260,8 +247,6 @@ def prompted_encoder(
 
 def mask_pooling(tokenizer: PreTrainedTokenizerBase, dimension: int) -> list[Module]:
     """Return modules that pool the mask token."""
-    from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
-
     mask, ids = str(tokenizer.mask_token), tokenizer.get_vocab()
     words = [f"<id {index}>" for index in range(max(ids.values()) + 1)]
     for word, index in ids.items():
@@ -274,8 +259,6 @@ def mask_pooling(tokenizer: PreTrainedTokenizerBase, dimension: int) -> list[Mod
 
 def _check_reload(tokenizer: PreTrainedTokenizerFast, config: Any) -> None:
     """Check that the tokenizer is unchanged when loaded, as some models load a class of their own."""
-    from transformers import AutoTokenizer
-
     texts = [*PROBE, "", "Hi", " Hi! ", f"{tokenizer.mask_token or tokenizer.eos_token} naïve"]
     with TemporaryDirectory() as folder:
         config.save_pretrained(folder)

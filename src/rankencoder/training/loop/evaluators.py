@@ -7,19 +7,17 @@ import statistics
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from datasets import Dataset
 from sentence_transformers.sentence_transformer.evaluation import SentenceEvaluator
 
 from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.evaluation.halves import WORDS, halved
 from rankencoder.evaluation.pair_metrics import YES_NO, joint_name, joint_pairs, metric_for
 from rankencoder.io.pairs import read_scored_pairs
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 SCORE = "sequential_score"  # the key of an evaluator's score
 _SENTENCES = 1_000

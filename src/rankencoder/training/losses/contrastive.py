@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
+from sentence_transformers import SentenceTransformer
 from torch import nn
 
 from rankencoder.training.gather import gather, own_rows
 from rankencoder.training.losses.formulas import cosine_matrix, info_nce
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 Features = dict[str, torch.Tensor]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import PositiveFloat
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling, WeightedLayerPooling
 from torch import nn
 from torch.nn import functional
 
@@ -16,9 +18,6 @@ from rankencoder.training.backbones.backbone import Backbone
 from rankencoder.training.losses.contrastive import ContrastiveLoss, Features, mean_cosines
 from rankencoder.training.losses.formulas import cosine_matrix
 from rankencoder.training.methods.method import Method, Share, Traits, cite, register
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 Augmentation = Literal["none", "shuffle", "token-cutoff", "feature-cutoff", "dropout"]
 
@@ -87,9 +86,6 @@ class ConSERT(Method):
 
     def encoder(self, backbone: Backbone) -> SentenceTransformer:
         """Return backbone and mean pooling of its last two layers, or its own pooling."""
-        from sentence_transformers import SentenceTransformer
-        from sentence_transformers.sentence_transformer.modules import Pooling, WeightedLayerPooling
-
         if backbone.pooling:
             return backbone.with_own_pooling()
         backbone.config.output_hidden_states = True

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import NonNegativeFloat, NonNegativeInt
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import is_sentence_transformer_model
 from torch.nn import functional
 
 from rankencoder.encoder_sources import check_encoder_name, encoder_folder, split_prompt
@@ -18,9 +20,6 @@ from rankencoder.training.losses.contrastive import ContrastiveLoss, Features, m
 from rankencoder.training.losses.formulas import cosine_matrix
 from rankencoder.training.methods.method import Traits, cite, needed, register
 from rankencoder.training.methods.simcse import SimCSE
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 
 @register
@@ -77,8 +76,6 @@ class DCLR(SimCSE):
 
     def companion(self, device: str | None) -> Encoder:
         """Return the complementary encoder."""
-        from sentence_transformers.util import is_sentence_transformer_model
-
         path, prompt = split_prompt(self.complementary)
         name = encoder_folder(path)
         cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")  # as sentence-transformers has it

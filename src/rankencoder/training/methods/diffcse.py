@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from pydantic import NonNegativeFloat
+from sentence_transformers import SentenceTransformer
 from torch import nn
 from torch.nn import functional
+from transformers import AutoTokenizer
 
 from rankencoder.encoder_sources import check_hub
 from rankencoder.errors import InputError, first_line
@@ -19,9 +21,6 @@ from rankencoder.training.backbones.templates import check_mask_token
 from rankencoder.training.losses.contrastive import ContrastiveLoss, Features, Frozen
 from rankencoder.training.methods.method import Share, Traits, cite, needed, register
 from rankencoder.training.methods.simcse import SimCSE
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 
 @register
@@ -84,8 +83,6 @@ class DiffCSE(SimCSE):
     )
     def load_generator(self, backbone: Backbone) -> nn.Module:
         """Return the generator."""
-        from transformers import AutoTokenizer
-
         name = self.generator
         revision = backbone.revision if name == backbone.name else None
         if not Path(name).exists():

@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import NonNegativeInt
+from sentence_transformers import SentenceTransformer
 from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
@@ -18,9 +19,6 @@ from rankencoder.training.losses.contrastive import INPUTS, ContrastiveLoss, Fea
 from rankencoder.training.losses.formulas import cosine_matrix, info_nce
 from rankencoder.training.methods.method import Rows, Share, Traits, Views, cite, register
 from rankencoder.training.methods.simcse import SimCSE
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 
 @register

@@ -14,18 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field, PositiveFloat, TypeAdapter, ValidationError
+from sentence_transformers import SentenceTransformer
 
 from rankencoder.encoder_sources import absolute_name
+from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError, nearest
 from rankencoder.training.backbones.backbone import Backbone
+from rankencoder.training.losses.contrastive import ContrastiveLoss
 from rankencoder.training.settings_file import explain
 
 if TYPE_CHECKING:
     from datasets import Dataset
-    from sentence_transformers import SentenceTransformer
-
-    from rankencoder.encoders import Encoder
-    from rankencoder.training.losses.contrastive import ContrastiveLoss
 
 Rows = dict[str, list[Any]]
 Views = list[list[list[int]]]
@@ -131,8 +130,6 @@ class Method:
 
     def loss(self, model: SentenceTransformer, backbone: Backbone) -> ContrastiveLoss:
         """Return the loss of stage 1 for an encoder."""
-        from rankencoder.training.losses.contrastive import ContrastiveLoss
-
         return ContrastiveLoss(model, self)
 
     def options(self) -> dict[str, Any]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
+from sentence_transformers import SentenceTransformer
 
+from rankencoder.encoders import Encoder
 from rankencoder.training.backbones.backbone import Backbone
 from rankencoder.training.backbones.templates import (
     Template,
@@ -19,11 +21,6 @@ from rankencoder.training.backbones.templates import (
 )
 from rankencoder.training.losses.contrastive import ContrastiveLoss, Features
 from rankencoder.training.methods.method import Method, Rows, Traits, Views, cite, register
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
-    from rankencoder.encoders import Encoder
 
 _BERT = (Template('This sentence of "', '" means{mask}.'), Template('This sentence : "', '" means{mask}.'))
 _ROBERTA = (

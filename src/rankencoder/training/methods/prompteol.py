@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
+from sentence_transformers import SentenceTransformer
 from torch import nn
 from torch.nn import functional
 
@@ -23,9 +24,6 @@ from rankencoder.training.backbones.templates import (
 )
 from rankencoder.training.losses.contrastive import ContrastiveLoss
 from rankencoder.training.methods.method import Method, Rows, Share, Traits, Views, cite, register
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 TEXT = "{text}"
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling
 
 from rankencoder.training.backbones.backbone import Backbone
 from rankencoder.training.backbones.templates import Template, prompted_encoder, templated_ids
 from rankencoder.training.methods.method import Method, Rows, Traits, Views, cite, register
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 CAUSAL_PROMPT = Template('This sentence : "', '" means in one word:"')
 
@@ -40,9 +40,6 @@ class SimCSE(Method):
 
     def encoder(self, backbone: Backbone) -> SentenceTransformer:
         """Return backbone and pooling, without the training head."""
-        from sentence_transformers import SentenceTransformer
-        from sentence_transformers.sentence_transformer.modules import Pooling
-
         if self._keeps_pooling(backbone):
             return backbone.with_own_pooling()
         own = "lasttoken" if backbone.kind == "causal" else "cls"

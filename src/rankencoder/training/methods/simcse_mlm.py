@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, cast
 
 import torch
 from pydantic import Field, NonNegativeFloat
+from sentence_transformers import SentenceTransformer
 from torch import nn
 from torch.nn import functional
+from transformers.modeling_outputs import BaseModelOutput
 
 from rankencoder.errors import TrainingWarning
 from rankencoder.training.backbones.backbone import Backbone, TokenMask, load_masked_language_model
@@ -18,9 +20,6 @@ from rankencoder.training.gather import gather, world_size
 from rankencoder.training.losses.contrastive import ContrastiveLoss, Features
 from rankencoder.training.methods.method import register
 from rankencoder.training.methods.simcse import SimCSE
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 
 @register
@@ -103,6 +102,4 @@ class _GivenStates(nn.Module):
     states: torch.Tensor
 
     def forward(self, *_: Any, **__: Any) -> Any:
-        from transformers.modeling_outputs import BaseModelOutput
-
         return BaseModelOutput(last_hidden_state=cast(torch.FloatTensor, self.states))

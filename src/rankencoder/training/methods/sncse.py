@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from pydantic import NonNegativeFloat
+from sentence_transformers import SentenceTransformer
 from torch.nn import functional
 
 from rankencoder.errors import InputError
@@ -24,7 +25,6 @@ from rankencoder.training.negation import load_parser, negate_sentences
 
 if TYPE_CHECKING:
     from datasets import Dataset
-    from sentence_transformers import SentenceTransformer
 
 _COLON = Template('This sentence : " ', ' " means {mask} .')
 _OF = Template('This sentence of " ', ' " means {mask} .')

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import torch
 
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
@@ -65,8 +66,6 @@ class EncodedSentences:
 
     def rows(self, start: int, stop: int) -> np.ndarray:
         """Return the unit vectors of the sentences from one row up to another."""
-        import torch
-
         texts = self.sentences.texts(start, stop)
         if self._own.device.type != "cuda" or getattr(self._own.model, "dtype", None) != torch.float32:
             return self.encoder.encode(texts)
