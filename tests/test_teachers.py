@@ -68,7 +68,7 @@ def test_a_run_that_was_interrupted_in_a_teacher_goes_on_there(train, train_kill
     [
         ({"teachers": ["simcse"], "only_base": True}, "only_base trains no E2"),
         ({"teachers": ["simcse"], "base_encoder": "x"}, "base_encoder replaces them"),
-        ({"teachers": ["simcse", "simcse"]}, "names one twice"),
+        ({"teachers": ["simcse", "simcse"]}, "teachers names a method twice"),
         ({"teachers": ["simpcse"]}, "simcse"),
     ],
 )

@@ -20,8 +20,8 @@ from transformers import set_seed
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.forms import ExactForm
-from rankencoder.io.manifest import check_manifest, folder_entries
-from rankencoder.io.storage import new_file, read_json, write_json
+from rankencoder.io.manifest import check_manifest
+from rankencoder.io.storage import read_json
 from rankencoder.model import RankEncoder
 from rankencoder.reference import Reference
 from rankencoder.training.config import Given
@@ -31,10 +31,10 @@ from rankencoder.training.loop.evaluators import make_evaluator, unlabeled_evalu
 from rankencoder.training.loop.stage import StageResult, train_stage, training_arguments, uses_graphs
 from rankencoder.training.loss_picture import draw_losses
 from rankencoder.training.methods.method import Method
-from rankencoder.training.plan import BackboneShelf, Plan, TrainEncoder, check_batches, check_compile
+from rankencoder.training.plan import BackboneCache, Plan, TrainEncoder, check_batches, check_compile
 from rankencoder.training.run_folder import new_run
 from rankencoder.training.run_outputs import PICTURE, close_record, new_record, save_encoder, write_record
-from rankencoder.training.sentences import Sentences, load_sentences, store_sentences, warn_of_unsuitable
+from rankencoder.training.sentences import Sentences, load_sentences, store_sentences, warn_if_unsuitable
 from rankencoder.training.teaching.rankencoder_loss import RankEncoderLoss
 from rankencoder.training.teaching.targets import Targets
 from rankencoder.training.teaching.teachers import (
@@ -80,7 +80,7 @@ class Execution:
                     for step in self.plan.trainings:
                         check_batches(step.config, len(stored))
                     method = self.plan.trainings[0].method
-                    warn_of_unsuitable(stored, self.plan.backbones.fresh(method).tokenizer)
+                    warn_if_unsuitable(stored, self.plan.backbones.fresh(method).tokenizer)
 
     def finish(self) -> dict[str, Any]:
         """Run the remaining steps, delete intermediate files and return the record."""
@@ -89,11 +89,11 @@ class Execution:
             write_record(self.folder, self.record)
             LOG.info("%s", self.plan)
         for step in self.plan.trainings:
-            if step.number == 2:
+            if step.stage == 2:
                 with self._timed("work/targets"):
                     self._encode_targets()
             if self._is_done(step.output):
-                saved = read_json(self._about(step)).get("files")
+                saved = read_json(self._about(step))["files"]
                 check_manifest(self.folder / step.output, known=saved, advice="train again with `overwrite`")
             else:
                 with self._timed(step.output):
@@ -132,14 +132,12 @@ class Execution:
             checkpoints=self.work / step.work,
             logs=self.folder / "logs" / step.work,
             vectors=vectors,
-            targets=load_targets(self._teachers) if step.number == 2 else None,
+            targets=load_targets(self._teachers) if step.stage == 2 else None,
             progress=self.progress,
         )
         if self.is_main:
             output = self.folder / step.output
-            self._write_about(step, trained.about)  # before the encoder, which marks the step as done
-            save_encoder(trained, output, step.config, self.sentences)
-            self._write_about(step, {**trained.about, "files": folder_entries(output)})
+            save_encoder(trained, output, self._about(step), step.config, self.sentences)
         self.processes.wait_for_everyone()
         if trained.interrupted:
             raise KeyboardInterrupt
@@ -207,10 +205,6 @@ class Execution:
             shutil.rmtree(self.work)
         self.processes.wait_for_everyone()
 
-    def _write_about(self, step: TrainEncoder, about: dict[str, Any]) -> None:
-        with new_file(self._about(step)) as path:
-            write_json(path, about)
-
     def _about(self, step: TrainEncoder) -> Path:
         """Return the file of a finished stage's part of the record."""
         return (self.work / step.work).with_suffix(".json")
@@ -218,7 +212,7 @@ class Execution:
 
 def train_encoder(
     step: TrainEncoder,
-    backbones: BackboneShelf,
+    backbones: BackboneCache,
     rows: Dataset,
     *,
     checkpoints: Path,
@@ -246,8 +240,8 @@ def train_encoder(
         ViewCollator(method, backbone, config.max_length, vectors, 8 if graphs else 1),
         args,
         logs=logs,
-        name=f"stage {step.number}" if step.output in ("base", "encoder") else f"teacher {method.name}",
-        title=f"Stage {step.number} ({method.name})" if progress else "",
+        name=f"stage {step.stage}" if step.output in ("base", "encoder") else f"teacher {method.name}",
+        title=f"Stage {step.stage} ({method.name})" if progress else "",
         evaluator=make_evaluator(config.dev) or unlabeled_evaluator(rows),
         patience=config.patience,
         graphs=graphs,

@@ -26,7 +26,7 @@ class TrainEncoder:
     """The training of one encoder: E1 by a method, or E2, which also learns from teachers."""
 
     output: str  # its folder below the run's, which exists once the training is done
-    number: int  # the stage: 1 for E1, 2 for E2
+    stage: int  # 1 for E1, 2 for E2
     work: str  # the folder of its checkpoints, below "work"
     config: TrainConfig
     method: Method
@@ -35,9 +35,9 @@ class TrainEncoder:
         config = self.config
         length = f"{config.max_steps:,} steps" if config.max_steps else f"{config.epochs:g} epoch(s)"
         target = {"ranks": "ranks", "cosine": "cosines"}.get(str(config.target), f"power {config.target}")
-        learns = f" and its teachers' {target} ({describe_loss(config)})" if self.number == 2 else ""
+        learns = f" and its teachers' {target} ({describe_loss(config)})" if self.stage == 2 else ""
         return (
-            f"train E{self.number} by {config.method}{learns}: {length}, batches of {config.batch_size}, "
+            f"train E{self.stage} by {config.method}{learns}: {length}, batches of {config.batch_size}, "
             f"learning rate {config.learning_rate:g}"
         )
 
@@ -49,7 +49,7 @@ def describe_loss(config: TrainConfig) -> str:
     return f"loss: {loss}{' + ListNet' if config.listwise == 'listnet' else ''}"
 
 
-class BackboneShelf:
+class BackboneCache:
     """Loads the backbone once per dropout, and gives each training its own copy."""
 
     def __init__(self, config: TrainConfig) -> None:
@@ -77,7 +77,7 @@ class Plan:
     config: TrainConfig  # the student's, resolved
     trainings: tuple[TrainEncoder, ...]
     teachers: tuple[str, ...]  # of E2: given encoders, and outputs of trainings
-    backbones: BackboneShelf
+    backbones: BackboneCache
 
     def __str__(self) -> str:
         config, names = self.config, " and ".join(self.teachers)
@@ -85,7 +85,7 @@ class Plan:
             f"store the distinct sentences of {config.corpus or 'the given corpus'} -> work/sentences.json"
         ]
         for training in self.trainings:
-            if training.number == 2:
+            if training.stage == 2:
                 number = f"{config.reference_size:,}"
                 steps.append(f"encode all sentences and {number} references by {names} -> work/targets")
             steps.append(f"{training} -> {training.output}")
@@ -98,13 +98,13 @@ class Plan:
 
 def make_plan(given: Given) -> Plan:
     """Resolve and check the settings of a training, and list its steps."""
-    shelf = BackboneShelf(given.draft)
+    cache = BackboneCache(given.draft)
     check_machine(given.draft)
     make_evaluator(given.draft.stage2_dev)  # reads them
     for name in given.draft.base_encoder:
         check_encoder_name(name)
-    config, method = _resolve(given, None, shelf)
-    if any(backbone.pooling for backbone in shelf.loaded.values()) and is_first_process():
+    config, method = _resolve(given, None, cache)
+    if any(backbone.pooling for backbone in cache.loaded.values()) and is_first_process():
         message = (
             f"backbone {config.backbone!r} is a tuned sentence encoder: contrastive training usually makes "
             "it worse; `distill` can improve it"
@@ -115,7 +115,7 @@ def make_plan(given: Given) -> Plan:
         if name == config.method:
             step = TrainEncoder("base", 1, "stage-1", config, method)
         else:
-            own, other = _resolve(given, name, shelf)
+            own, other = _resolve(given, name, cache)
             step = TrainEncoder(f"teachers/{name}", 1, f"teachers/{name}/stage-1", own, other)
         trainings.append(step)
         teachers.append(step.output)
@@ -123,13 +123,13 @@ def make_plan(given: Given) -> Plan:
         dev = config.stage2_dev or config.dev
         student = config.model_copy(update={"dev": dev})
         trainings.append(TrainEncoder("encoder", 2, "stage-2", student, method))
-    return Plan(config, tuple(trainings), tuple(teachers), shelf)
+    return Plan(config, tuple(trainings), tuple(teachers), cache)
 
 
-def _resolve(given: Given, name: str | None, shelf: BackboneShelf) -> tuple[TrainConfig, Method]:
+def _resolve(given: Given, name: str | None, cache: BackboneCache) -> tuple[TrainConfig, Method]:
     """Return the settings and method of a teacher or the student, if it can train the backbone."""
     cls = find_method(name or given.method)
-    backbone = shelf.fresh(cls)
+    backbone = cache.fresh(cls)
     if backbone.kind not in cls.kinds:
         raise InputError(
             f"method {cls.name!r} trains {' and '.join(cls.kinds)} language models, and "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from rankencoder.io.manifest import folder_entries
 from rankencoder.io.storage import RUN, new_file, new_folder, write_json
 from rankencoder.model_card import ModelCard, short_name
 from rankencoder.provenance import provenance
@@ -17,8 +18,10 @@ from rankencoder.training.sentences import Sentences
 PICTURE = "losses.svg"
 
 
-def save_encoder(trained: StageResult, folder: Path, config: TrainConfig, sentences: Sentences) -> None:
-    """Write an encoder with its model card."""
+def save_encoder(
+    trained: StageResult, folder: Path, about: Path, config: TrainConfig, sentences: Sentences
+) -> None:
+    """Write an encoder with its model card, and before that its part of the record."""
     # truncation and padding are those of the last batch, which a resumed stage lacks
     backend = trained.model.tokenizer.backend_tokenizer
     backend.no_truncation()
@@ -26,6 +29,8 @@ def save_encoder(trained: StageResult, folder: Path, config: TrainConfig, senten
     with new_folder(folder) as new:
         trained.model.save_pretrained(str(new), create_model_card=False)
         _make_card(trained, config, sentences).write(new)
+        with new_file(about) as path:
+            write_json(path, {**trained.about, "files": folder_entries(new)})
 
 
 def _make_card(trained: StageResult, config: TrainConfig, sentences: Sentences) -> ModelCard:
@@ -94,9 +99,9 @@ def close_record(
     """Complete the record of a run with its trainings; return the history of its own stages."""
     own, history = [], []
     for step, about in stages:
-        about.pop("files", None)
-        logged = [{"stage": step.number, **entry} for entry in about.pop("history")]
-        about = {"stage": step.number, **about}
+        del about["files"]
+        logged = [{"stage": step.stage, **entry} for entry in about.pop("history")]
+        about = {"stage": step.stage, **about}
         if step.output.startswith("teachers/"):
             taught = {"config": step.config.model_dump(), "stages": [about]}
             record.setdefault("teachers", {})[step.config.method] = taught

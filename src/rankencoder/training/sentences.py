@@ -122,7 +122,7 @@ def _distinct(
             yield row.text, counts["sentences"] + counts["duplicates"] - 1
 
 
-def warn_of_unsuitable(sentences: Sentences, tokenizer: PreTrainedTokenizerBase) -> None:
+def warn_if_unsuitable(sentences: Sentences, tokenizer: PreTrainedTokenizerBase) -> None:
     """Warn if there are few sentences, or a tokenizer does not know their language."""
     found = []
     if len(sentences) < _FEW:

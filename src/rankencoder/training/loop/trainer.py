@@ -136,10 +136,10 @@ class EncoderTrainer(SentenceTransformerTrainer):
         folder = Path(output_dir)
         self.model.save_pretrained(str(folder), create_model_card=False)
         save_file({name: t.detach().contiguous() for name, t in self._own_tensors().items()}, folder / _LOSS)
-        for look, name in ((self.best, _BEST), (self.held, _HELD)):
-            if look is not None:
-                about = {"score": repr(look["score"]), "step": str(look["step"])}
-                save_file(look["weights"], folder / name, metadata=about)
+        for kept, name in ((self.best, _BEST), (self.held, _HELD)):
+            if kept is not None:
+                about = {"score": repr(kept["score"]), "step": str(kept["step"])}
+                save_file(kept["weights"], folder / name, metadata=about)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         folder = Path(resume_from_checkpoint)
@@ -149,7 +149,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
             with torch.no_grad():
                 for name, value in load_file(folder / _LOSS).items():
                     own[name].copy_(value)
-            self.best, self.held = _load_look(folder / _BEST), _load_look(folder / _HELD)
+            self.best, self.held = _load_snapshot(folder / _BEST), _load_snapshot(folder / _HELD)
         except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
             raise InputError(
                 f"{folder} is damaged ({first_line(error)}): delete it to resume from an earlier one"
@@ -166,12 +166,12 @@ class EncoderTrainer(SentenceTransformerTrainer):
     def keep_if_best(self, score: float) -> None:
         """Keep the current weights if they have the highest score."""
         if score > (self.best["score"] if self.best else -math.inf):  # NaN is not
-            self.best = self._look(score)
+            self.best = self._snapshot(score)
 
     def hold(self, score: float) -> None:
         """Hold the current weights until the next evaluation, which completes the neighbors of those held."""
         self.judge_held()
-        self.held = self._look(score)
+        self.held = self._snapshot(score)
 
     def judge_held(self) -> None:
         """Keep the held weights if the mean of their score and its neighbors is the highest."""
@@ -180,12 +180,12 @@ class EncoderTrainer(SentenceTransformerTrainer):
         scores = self.scores()
         means = dict(zip(scores, smoothed(list(scores.values())), strict=True))
         # of two evaluations in all, both have the same mean, and the scores decide
-        ranks = [(means[look["step"]], scores[look["step"]]) for look in (self.held, self.best) if look]
+        ranks = [(means[kept["step"]], scores[kept["step"]]) for kept in (self.held, self.best) if kept]
         if self.best is None or ranks[0] > ranks[1]:
             self.best = {**self.held, "score": means[self.held["step"]]}
         self.held = None
 
-    def _look(self, score: float) -> dict[str, Any]:
+    def _snapshot(self, score: float) -> dict[str, Any]:
         weights = {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
         return {"step": self.state.global_step, "score": score, "weights": weights}
 
@@ -229,7 +229,7 @@ class _KeepBest(TrainerCallback):
             control.should_training_stop = True
 
 
-def _load_look(path: Path) -> dict[str, Any] | None:
+def _load_snapshot(path: Path) -> dict[str, Any] | None:
     """Read kept weights with their step and score, if there are any."""
     if not path.exists():
         return None
