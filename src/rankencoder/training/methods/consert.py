@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -23,7 +22,6 @@ Augmentation = Literal["none", "shuffle", "token-cutoff", "feature-cutoff", "dro
 
 
 @register
-@dataclass(frozen=True)
 class ConSERT(Method):
     """Augmentations instead of dropout, mean pooling, and no training head.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -23,7 +22,6 @@ from rankencoder.training.methods.simcse import SimCSE
 
 
 @register
-@dataclass(frozen=True)
 class DCLR(SimCSE):
     """SimCSE's views, with false negatives found by a complementary encoder, and noise as further negatives.
 

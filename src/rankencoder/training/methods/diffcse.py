@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
@@ -24,7 +23,6 @@ from rankencoder.training.methods.simcse import SimCSE
 
 
 @register
-@dataclass(frozen=True)
 class DiffCSE(SimCSE):
     """SimCSE plus replaced token detection, conditioned on the sentence vector.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import random
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -22,7 +21,6 @@ from rankencoder.training.methods.simcse import SimCSE
 
 
 @register
-@dataclass(frozen=True)
 class ESimCSE(SimCSE):
     """SimCSE with views of different length, and a queue of negatives from a momentum encoder.
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, PositiveFloat, TypeAdapter, ValidationError
 from sentence_transformers import SentenceTransformer
+from typing_extensions import dataclass_transform
 
 from rankencoder.encoder_sources import absolute_name
 from rankencoder.encoders import Encoder
@@ -137,10 +138,12 @@ class Method:
         return dataclasses.asdict(self)
 
 
+M = TypeVar("M", bound=Method)
 _METHODS: dict[str, type[Method]] = {}
 
 
-def register(method: type[Method]) -> type[Method]:
+@dataclass_transform(frozen_default=True)
+def register(method: type[M]) -> type[M]:
     """Register a method under its name; can be used as a decorator.
 
     :raises InputError: If it is not a method, or its name is taken.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -33,7 +32,6 @@ _DEV_TOKENS = 128  # maximum length of a dev sentence with a bias of its own
 
 
 @register
-@dataclass(frozen=True)
 class PromptBERT(Method):
     """Two templates give the two views. The encoder uses the first template.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
@@ -39,7 +38,6 @@ Prompt = Annotated[str, AfterValidator(_prompt)]
 
 
 @register
-@dataclass(frozen=True)
 class PromptEOL(Method):
     """Two prompts give the two views, without a training head. The encoder uses the first prompt.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from sentence_transformers import SentenceTransformer
@@ -16,7 +15,6 @@ CAUSAL_PROMPT = Template('This sentence : "', '" means in one word:"')
 
 
 @register
-@dataclass(frozen=True)
 class SimCSE(Method):
     """Pools [CLS], or the last token of a prompt in causal language models.
 

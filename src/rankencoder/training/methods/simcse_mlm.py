@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, cast
 
 import torch
@@ -23,7 +22,6 @@ from rankencoder.training.methods.simcse import SimCSE
 
 
 @register
-@dataclass(frozen=True)
 class SimCSEWithMLM(SimCSE):
     """SimCSE plus a masked language modeling loss.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import string
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
@@ -31,7 +30,6 @@ _OF = Template('This sentence of " ', ' " means {mask} .')
 
 
 @register
-@dataclass(frozen=True)
 class SNCSE(Method):
     """Three views: the sentence in two templates, and its negation.
 
