@@ -37,7 +37,7 @@ def _scored_pairs(name: str) -> str:
         return _path(name)
     fetched = data_folder() / "senteval" / "downstream" / DEV_FILES[known]
     if not fetched.exists():
-        raise ValueError(f"dev set {name!r} is not in {fetched}: run `data fetch` or give a file")
+        raise ValueError(f"dev set {name!r} is not fetched (no {fetched}): run `data fetch` or give a file")
     return _path(str(fetched))
 
 
