@@ -279,7 +279,7 @@ def test_gradient_accumulation_and_tensorboard(train):
 
 
 def test_a_loss_that_is_no_number_ends_the_training(train, sentences):
-    with pytest.raises(InputError, match=r"the loss is nan at step \d: train again with a lower"):
+    with pytest.raises(InputError, match=r"the loss is nan at step \d: lower `learning_rate`"):
         train(learning_rate=1e30, max_grad_norm=1e30, max_steps=20)
 
 

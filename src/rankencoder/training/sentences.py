@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.io.corpus import LONGEST, Sentence, digest_line, read_sentences
 from rankencoder.io.read_options import ReadOptions
-from rankencoder.io.storage import check_kinds, file_digest, import_pyarrow, new_file, read_json, write_json
+from rankencoder.io.storage import check_kinds, file_digest, new_file, read_json, write_json
 
 _BATCH = 4096
 _FEW = 10_000
@@ -61,7 +62,6 @@ def store_sentences(
 
     Empty and over-long lines are left out, and so are duplicates, which would be false negatives in a batch.
     """
-    pa, _ = import_pyarrow()
     counts = dict.fromkeys(("lines", "sentences", "empty", "overlong", "duplicates"), 0)
     digests = {"sha256": hashlib.sha256(), "lines_sha256": hashlib.sha256()}
     rows = read_sentences(corpus, column=column, max_chars=LONGEST, progress=progress)
@@ -90,9 +90,7 @@ def store_sentences(
 def load_sentences(folder: Path) -> Sentences:
     """Open stored sentences."""
     about, arrow = folder / "sentences.json", folder / "sentences.arrow"
-    stored = check_kinds(read_json(about), about, counts=dict, sha256=str, file=str)
-    if not isinstance(stored.get("lines_sha256"), str):
-        raise InputError(f"{about} was written by an earlier version: train again with `overwrite`")
+    stored = check_kinds(read_json(about), about, counts=dict, sha256=str, lines_sha256=str, file=str)
     if not arrow.exists() or file_digest(arrow) != stored["file"]:  # mapping a damaged file can crash
         raise InputError(f"{arrow} was changed after it was written: train again with `overwrite`")
     rows = Dataset.from_file(str(arrow))

@@ -200,10 +200,8 @@ def describe_choice(about: Mapping[str, Any]) -> str:
 
 def _step_time(logs: list[dict[str, Any]], seconds: float, steps: int) -> float:
     """Return the median time of a step, without start-up, checkpoints and evaluations."""
-    pairs = itertools.pairwise(logs)
-    times = [
-        (b["seconds"] - a["seconds"]) / (b["step"] - a["step"]) for a, b in pairs if b["step"] > a["step"]
-    ]
+    marks = itertools.pairwise((log["step"], log["seconds"]) for log in logs)
+    times = [(end - start) / (last - first) for (first, start), (last, end) in marks if last > first]
     return round(1000 * (statistics.median(times) if times else seconds / max(1, steps)), 3)
 
 

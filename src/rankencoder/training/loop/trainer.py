@@ -83,8 +83,8 @@ class EncoderTrainer(SentenceTransformerTrainer):
         """Log the loss, which must be finite, with the means of its parts since the last time."""
         if not math.isfinite(logs.get("loss", 0)):
             raise InputError(
-                f"the loss is {logs['loss']} at step {self.state.global_step}: train again with a lower "
-                "`learning_rate`, or with `precision` fp32"
+                f"the loss is {logs['loss']} at step {self.state.global_step}: lower `learning_rate` or set "
+                "`precision` to fp32"
             )
         if "loss" in logs and self._sums is not None:
             means = (self._sums / self._summed).tolist()

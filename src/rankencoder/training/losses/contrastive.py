@@ -10,6 +10,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
+from rankencoder.training.backbones.backbone import Backbone
 from rankencoder.training.gather import gather, own_rows
 from rankencoder.training.losses.formulas import cosine_matrix, info_nce
 
@@ -68,13 +69,14 @@ class ContrastiveLoss(nn.Module):
 
     head_class: ClassVar[type[nn.Module]] = Head  # the layer between encoder and loss
 
-    def __init__(self, model: SentenceTransformer, method: Any) -> None:
+    def __init__(self, model: SentenceTransformer, method: Any, backbone: Backbone | None = None) -> None:
         """
         The loss of SimCSE; other methods override what they do differently.
 
         Args:
             model: SentenceTransformer model.
             method: The `Method`, whose options apply, such as the temperature.
+            backbone: The `Backbone`, for losses that need more of it than the model.
 
         References:
             - SimCSE: Simple Contrastive Learning of Sentence Embeddings: https://arxiv.org/abs/2104.08821

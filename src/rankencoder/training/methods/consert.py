@@ -21,82 +21,6 @@ from rankencoder.training.methods.method import Method, Share, Traits, cite, reg
 Augmentation = Literal["none", "shuffle", "token-cutoff", "feature-cutoff", "dropout"]
 
 
-@register
-class ConSERT(Method):
-    """Augmentations instead of dropout, mean pooling, and no training head.
-
-    The paper's adversarial augmentation is left out: it needs labels.
-
-    The authors trained on the texts of the STS sets, with a learning rate chosen for them; other text needs
-    another one. They used AdamW without bias correction, an ε of 1e-6 and seed 1; here AdamW is PyTorch's.
-
-    As in the authors' results, training pools the last layer, and the encoder the last two. A
-    SentenceTransformer keeps its own pooling, in training too.
-
-    :param first: Augmentation of view 1.
-    :param second: Augmentation of view 2.
-    :param cutoff_rate: Share of tokens or features to cut off.
-    :param dropout_rate: Share of embedding values that dropout sets to 0.
-    :param loss_weight: Weight of the loss.
-    :param own_dropout: Keep the backbone's dropout, as the authors do for large models.
-    """
-
-    name = "consert"
-    about = "Token embeddings with features cut off, against shuffled positions; the mean of two layers."
-    citation = cite("yan-etal-2021-consert")
-    dropout: ClassVar[float | None] = 0.0
-
-    temperature: PositiveFloat = 0.1
-    first: Augmentation = "feature-cutoff"
-    second: Augmentation = "shuffle"
-    cutoff_rate: Share = 0.2
-    dropout_rate: Share = 0.2
-    loss_weight: PositiveFloat = 0.15
-    own_dropout: bool = False
-
-    def __post_init__(self) -> None:
-        if self.own_dropout:
-            object.__setattr__(self, "dropout", None)
-
-    @classmethod
-    def defaults(cls, backbone: Traits) -> dict[str, Any]:
-        """Return the authors' settings."""
-        large = {"epochs": 25, "first": "none", "own_dropout": True} if backbone.is_large else {}
-        return {
-            "batch_size": 96,
-            "learning_rate": 5e-7,
-            "max_length": 64,
-            "weight_decay": 0.01,
-            "warmup_steps": 0.1,
-            "epochs": 10,
-            "eval_steps": 200,
-            "patience": 10,
-            **large,
-        }
-
-    def check(self, backbone: Backbone) -> None:
-        """Check that the backbone has embeddings and positions to augment."""
-        takes = inspect.signature(backbone.module.model.forward).parameters
-        if backbone.embeddings is None or "position_ids" not in takes:
-            raise InputError(
-                f"method 'consert' cannot train {backbone.name!r}: it has no embeddings to augment"
-            )
-
-    def encoder(self, backbone: Backbone) -> SentenceTransformer:
-        """Return backbone and mean pooling of its last two layers, or its own pooling."""
-        if backbone.pooling:
-            return backbone.with_own_pooling()
-        backbone.config.output_hidden_states = True
-        layers = int(backbone.config.num_hidden_layers)
-        both = WeightedLayerPooling(backbone.dimension, num_hidden_layers=layers, layer_start=layers - 1)
-        pooling = Pooling(backbone.dimension, "mean")
-        return SentenceTransformer(modules=[backbone.module, both.requires_grad_(False), pooling])
-
-    def loss(self, model: SentenceTransformer, backbone: Backbone) -> ConSERTLoss:
-        """Return the loss of augmented views."""
-        return ConSERTLoss(model, self, backbone)
-
-
 def nt_xent(a: torch.Tensor, b: torch.Tensor, temperature: float) -> torch.Tensor:
     """Return the contrastive loss in both directions; half of the negatives are from the same view.
 
@@ -218,3 +142,76 @@ class ConSERTLoss(ContrastiveLoss):
         """Return the weighted loss, and values to log."""
         loss = nt_xent(outputs[0], outputs[1], self.method.temperature)
         return self.method.loss_weight * loss, mean_cosines(cosine_matrix(outputs[0], outputs[1]))
+
+
+@register
+class ConSERT(Method):
+    """Augmentations instead of dropout, mean pooling, and no training head.
+
+    The paper's adversarial augmentation is left out: it needs labels.
+
+    The authors trained on the texts of the STS sets, with a learning rate chosen for them; other text needs
+    another one. They used AdamW without bias correction, an ε of 1e-6 and seed 1; here AdamW is PyTorch's.
+
+    As in the authors' results, training pools the last layer, and the encoder the last two. A
+    SentenceTransformer keeps its own pooling, in training too.
+
+    :param first: Augmentation of view 1.
+    :param second: Augmentation of view 2.
+    :param cutoff_rate: Share of tokens or features to cut off.
+    :param dropout_rate: Share of embedding values that dropout sets to 0.
+    :param loss_weight: Weight of the loss.
+    :param own_dropout: Keep the backbone's dropout, as the authors do for large models.
+    """
+
+    name = "consert"
+    about = "Token embeddings with features cut off, against shuffled positions; the mean of two layers."
+    citation = cite("yan-etal-2021-consert")
+    loss_class = ConSERTLoss
+    dropout: ClassVar[float | None] = 0.0
+
+    temperature: PositiveFloat = 0.1
+    first: Augmentation = "feature-cutoff"
+    second: Augmentation = "shuffle"
+    cutoff_rate: Share = 0.2
+    dropout_rate: Share = 0.2
+    loss_weight: PositiveFloat = 0.15
+    own_dropout: bool = False
+
+    def __post_init__(self) -> None:
+        if self.own_dropout:
+            object.__setattr__(self, "dropout", None)
+
+    @classmethod
+    def defaults(cls, backbone: Traits) -> dict[str, Any]:
+        """Return the authors' settings."""
+        large = {"epochs": 25, "first": "none", "own_dropout": True} if backbone.is_large else {}
+        return {
+            "batch_size": 96,
+            "learning_rate": 5e-7,
+            "max_length": 64,
+            "weight_decay": 0.01,
+            "warmup_steps": 0.1,
+            "epochs": 10,
+            "eval_steps": 200,
+            "patience": 10,
+            **large,
+        }
+
+    def check(self, backbone: Backbone) -> None:
+        """Check that the backbone has embeddings and positions to augment."""
+        takes = inspect.signature(backbone.module.model.forward).parameters
+        if backbone.embeddings is None or "position_ids" not in takes:
+            raise InputError(
+                f"method 'consert' cannot train {backbone.name!r}: it has no embeddings to augment"
+            )
+
+    def encoder(self, backbone: Backbone) -> SentenceTransformer:
+        """Return backbone and mean pooling of its last two layers, or its own pooling."""
+        if backbone.pooling:
+            return backbone.with_own_pooling()
+        backbone.config.output_hidden_states = True
+        layers = int(backbone.config.num_hidden_layers)
+        both = WeightedLayerPooling(backbone.dimension, num_hidden_layers=layers, layer_start=layers - 1)
+        pooling = Pooling(backbone.dimension, "mean")
+        return SentenceTransformer(modules=[backbone.module, both.requires_grad_(False), pooling])

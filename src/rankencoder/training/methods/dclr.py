@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import NonNegativeFloat, NonNegativeInt
-from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import is_sentence_transformer_model
 from torch.nn import functional
 
@@ -19,74 +18,6 @@ from rankencoder.training.losses.contrastive import ContrastiveLoss, Features, m
 from rankencoder.training.losses.formulas import cosine_matrix
 from rankencoder.training.methods.method import Traits, cite, needed, register
 from rankencoder.training.methods.simcse import SimCSE
-
-
-@register
-class DCLR(SimCSE):
-    """SimCSE's views, with false negatives found by a complementary encoder, and noise as further negatives.
-
-    :param complementary: Folder or hub name of that encoder; a plain transformer is pooled at [CLS].
-    :param threshold: φ, the complementary cosine above which two sentences are no negatives.
-    :param noise_ratio: k, noise vectors per sentence of the batch.
-    :param ascent_steps: Number of gradient ascent steps of the noise.
-    :param ascent_size: Size of each step.
-    :param formula: Loss of the "paper", or of the "authors" in their code: weights multiply the logits, and
-        each entry has a binary cross-entropy. Not reproduced: their code attends to padding, puts BERT's
-        pooler before the head, and keeps dropout in the complementary encoder.
-    """
-
-    name = "dclr"
-    about = "SimCSE without the negatives that another encoder finds too similar, and with noise negatives."
-    citation = cite("zhou-etal-2022-debiased")
-    kinds: ClassVar[tuple[str, ...]] = ("masked",)
-    paths: ClassVar[tuple[str, ...]] = ("complementary",)
-
-    complementary: str = "princeton-nlp/unsup-simcse-bert-base-uncased"
-    threshold: float = 0.9
-    noise_ratio: NonNegativeFloat = 1.0
-    ascent_steps: NonNegativeInt = 4
-    ascent_size: NonNegativeFloat = 1e-3
-    formula: Literal["paper", "authors"] = "paper"
-
-    @classmethod
-    def defaults(cls, backbone: Traits) -> dict[str, Any]:
-        """Return the authors' settings, though their large models started from SimCSE's weights.
-
-        The complementary encoder of large models is a SimCSE of base size, too.
-        """
-        roberta, large = backbone.is_roberta, backbone.is_large
-        family, case = ("roberta", "") if roberta else ("bert", "-uncased")
-        base = {"batch_size": 128, "learning_rate": 3e-5, "epochs": 3.0}
-        bigger = {"batch_size": 64, "learning_rate": 1e-5 if roberta else 3e-5, "epochs": 1.0}
-        return {
-            **(bigger if large else base),
-            "precision": "fp32",
-            "complementary": f"princeton-nlp/unsup-simcse-{family}-base{case}",
-            "threshold": 0.85 if roberta else 0.9,
-            "noise_ratio": (5.0 if large else 2.5) if roberta else (3.0 if large else 1.0),
-        }
-
-    @needed("a complementary encoder", "dclr", "complementary", "the folder 'base' of a SimCSE run")
-    def check(self, backbone: Backbone) -> None:
-        """Check that the complementary encoder can be loaded."""
-        check_encoder_name(self.complementary)
-        self.companion("cpu")
-
-    def companion(self, device: str | None) -> Encoder:
-        """Return the complementary encoder."""
-        path, prompt = split_prompt(self.complementary)
-        name = encoder_folder(path)
-        cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")  # as sentence-transformers has it
-        if is_sentence_transformer_model(name, cache_folder=cache):
-            return Encoder(name, prompt=prompt, device=device)
-        model = SimCSE().encoder(load_backbone(name))
-        encoder = Encoder(model.to(device or model.device), prompt=prompt)
-        encoder.name = self.complementary
-        return encoder
-
-    def loss(self, model: SentenceTransformer, backbone: Backbone) -> DCLRLoss:
-        """Return the loss with weighted and noise negatives."""
-        return DCLRLoss(model, self)
 
 
 class DCLRLoss(ContrastiveLoss):
@@ -192,3 +123,68 @@ def _others(logits: torch.Tensor) -> torch.Tensor:
     rest = logits.masked_fill(largest, torch.finfo(logits.dtype).min).logsumexp(dim=1, keepdim=True)
     shares = logits.softmax(dim=1).masked_fill(largest, 0)
     return torch.where(largest, rest, logits.logsumexp(dim=1, keepdim=True) + torch.log1p(-shares))
+
+
+@register
+class DCLR(SimCSE):
+    """SimCSE's views, with false negatives found by a complementary encoder, and noise as further negatives.
+
+    :param complementary: Folder or hub name of that encoder; a plain transformer is pooled at [CLS].
+    :param threshold: φ, the complementary cosine above which two sentences are no negatives.
+    :param noise_ratio: k, noise vectors per sentence of the batch.
+    :param ascent_steps: Number of gradient ascent steps of the noise.
+    :param ascent_size: Size of each step.
+    :param formula: Loss of the "paper", or of the "authors" in their code: weights multiply the logits, and
+        each entry has a binary cross-entropy. Not reproduced: their code attends to padding, puts BERT's
+        pooler before the head, and keeps dropout in the complementary encoder.
+    """
+
+    name = "dclr"
+    about = "SimCSE without the negatives that another encoder finds too similar, and with noise negatives."
+    citation = cite("zhou-etal-2022-debiased")
+    loss_class = DCLRLoss
+    kinds: ClassVar[tuple[str, ...]] = ("masked",)
+    paths: ClassVar[tuple[str, ...]] = ("complementary",)
+
+    complementary: str = "princeton-nlp/unsup-simcse-bert-base-uncased"
+    threshold: float = 0.9
+    noise_ratio: NonNegativeFloat = 1.0
+    ascent_steps: NonNegativeInt = 4
+    ascent_size: NonNegativeFloat = 1e-3
+    formula: Literal["paper", "authors"] = "paper"
+
+    @classmethod
+    def defaults(cls, backbone: Traits) -> dict[str, Any]:
+        """Return the authors' settings, though their large models started from SimCSE's weights.
+
+        The complementary encoder of large models is a SimCSE of base size, too.
+        """
+        roberta, large = backbone.is_roberta, backbone.is_large
+        family, case = ("roberta", "") if roberta else ("bert", "-uncased")
+        base = {"batch_size": 128, "learning_rate": 3e-5, "epochs": 3.0}
+        bigger = {"batch_size": 64, "learning_rate": 1e-5 if roberta else 3e-5, "epochs": 1.0}
+        return {
+            **(bigger if large else base),
+            "precision": "fp32",
+            "complementary": f"princeton-nlp/unsup-simcse-{family}-base{case}",
+            "threshold": 0.85 if roberta else 0.9,
+            "noise_ratio": (5.0 if large else 2.5) if roberta else (3.0 if large else 1.0),
+        }
+
+    @needed("a complementary encoder", "dclr", "complementary", "the folder 'base' of a SimCSE run")
+    def check(self, backbone: Backbone) -> None:
+        """Check that the complementary encoder can be loaded."""
+        check_encoder_name(self.complementary)
+        self.companion("cpu")
+
+    def companion(self, device: str | None) -> Encoder:
+        """Return the complementary encoder."""
+        path, prompt = split_prompt(self.complementary)
+        name = encoder_folder(path)
+        cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")  # as sentence-transformers has it
+        if is_sentence_transformer_model(name, cache_folder=cache):
+            return Encoder(name, prompt=prompt, device=device)
+        model = SimCSE().encoder(load_backbone(name))
+        encoder = Encoder(model.to(device or model.device), prompt=prompt)
+        encoder.name = self.complementary
+        return encoder

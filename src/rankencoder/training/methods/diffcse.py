@@ -22,85 +22,6 @@ from rankencoder.training.methods.method import Share, Traits, cite, needed, reg
 from rankencoder.training.methods.simcse import SimCSE
 
 
-@register
-class DiffCSE(SimCSE):
-    """SimCSE plus replaced token detection, conditioned on the sentence vector.
-
-    :param generator: Folder or hub name of the masked language model that fills in masked tokens, with the
-        backbone's vocabulary.
-    :param mask_ratio: ρ, share of tokens to mask.
-    :param rtd_weight: λ, weight of the detection loss.
-    :param sampling: "argmax" for the generator's likeliest tokens, as in the authors' code, or "sample", as
-        in the paper.
-    :param generator_dropout: Keep the generator's dropout on, as in their code.
-    :param padding_counts: Count padding, which is never replaced, in the detection loss, as in their code.
-    """
-
-    name = "diffcse"
-    about = "SimCSE plus a discriminator that detects replaced tokens from the sentence vector."
-    citation = cite("chuang-etal-2022-diffcse")
-    kinds: ClassVar[tuple[str, ...]] = ("masked",)
-    paths: ClassVar[tuple[str, ...]] = ("generator",)
-
-    generator: str = "distilbert-base-uncased"
-    mask_ratio: Share = 0.3
-    rtd_weight: NonNegativeFloat = 0.005
-    sampling: Literal["argmax", "sample"] = "argmax"
-    generator_dropout: bool = False
-    padding_counts: bool = True
-
-    @classmethod
-    def defaults(cls, backbone: Traits) -> dict[str, Any]:
-        """Return the authors' settings for similarity, which they have for base models only."""
-        roberta = backbone.is_roberta
-        return {
-            "batch_size": 64,
-            "learning_rate": 1e-5 if roberta else 7e-6,
-            "epochs": 2.0,
-            "generator": "distilroberta-base" if roberta else "distilbert-base-uncased",
-            "mask_ratio": 0.2 if roberta else 0.3,
-        }
-
-    def check(self, backbone: Backbone) -> None:
-        """Check that the generator can be loaded and the backbone can be a discriminator."""
-        check_mask_token(backbone.tokenizer)
-        widths = {
-            getattr(backbone.config, "embedding_size", backbone.dimension),
-            self.encoder(backbone).get_embedding_dimension(),
-        }
-        if backbone.embeddings is None or widths != {backbone.dimension}:
-            raise InputError(
-                f"method 'diffcse' cannot train {backbone.name!r}: no sentence vector fits in among its "
-                "embeddings"
-            )
-        self.load_generator(backbone)
-
-    @needed(
-        "a generator, a masked language model with the backbone's vocabulary",
-        *("diffcse", "generator", "the backbone"),
-    )
-    def load_generator(self, backbone: Backbone) -> nn.Module:
-        """Return the generator."""
-        name = self.generator
-        revision = backbone.revision if name == backbone.name else None
-        if not Path(name).exists():
-            check_hub(name, revision, what="generator")
-        try:
-            tokenizer: Any = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
-            model, has_head = load_masked_language_model(name, revision)
-        except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
-            raise InputError(f"cannot load generator {name!r}: {first_line(error)}") from error
-        if not has_head:
-            raise InputError(f"generator {name!r} has no language modeling head")
-        if _vocabulary(tokenizer, model.config) != _vocabulary(backbone.tokenizer, backbone.config):
-            raise InputError(f"generator {name!r} has another vocabulary")
-        return cast(nn.Module, model)
-
-    def loss(self, model: SentenceTransformer, backbone: Backbone) -> DiffCSELoss:
-        """Return the contrastive loss plus the detection loss."""
-        return DiffCSELoss(model, self, backbone)
-
-
 def _vocabulary(tokenizer: Any, config: Any) -> tuple[dict[str, int], list[int], int]:
     return tokenizer.get_vocab(), tokenizer.all_special_ids, config.vocab_size
 
@@ -206,3 +127,79 @@ class Discriminator(nn.Module):
     def _put_vectors(self, _: nn.Module, __: Any, embedded: torch.Tensor) -> torch.Tensor:
         assert self.vectors is not None
         return torch.cat([self.vectors[:, None].to(embedded.dtype), embedded[:, 1:]], dim=1)
+
+
+@register
+class DiffCSE(SimCSE):
+    """SimCSE plus replaced token detection, conditioned on the sentence vector.
+
+    :param generator: Folder or hub name of the masked language model that fills in masked tokens, with the
+        backbone's vocabulary.
+    :param mask_ratio: ρ, share of tokens to mask.
+    :param rtd_weight: λ, weight of the detection loss.
+    :param sampling: "argmax" for the generator's likeliest tokens, as in the authors' code, or "sample", as
+        in the paper.
+    :param generator_dropout: Keep the generator's dropout on, as in their code.
+    :param padding_counts: Count padding, which is never replaced, in the detection loss, as in their code.
+    """
+
+    name = "diffcse"
+    about = "SimCSE plus a discriminator that detects replaced tokens from the sentence vector."
+    citation = cite("chuang-etal-2022-diffcse")
+    loss_class = DiffCSELoss
+    kinds: ClassVar[tuple[str, ...]] = ("masked",)
+    paths: ClassVar[tuple[str, ...]] = ("generator",)
+
+    generator: str = "distilbert-base-uncased"
+    mask_ratio: Share = 0.3
+    rtd_weight: NonNegativeFloat = 0.005
+    sampling: Literal["argmax", "sample"] = "argmax"
+    generator_dropout: bool = False
+    padding_counts: bool = True
+
+    @classmethod
+    def defaults(cls, backbone: Traits) -> dict[str, Any]:
+        """Return the authors' settings for similarity, which they have for base models only."""
+        roberta = backbone.is_roberta
+        return {
+            "batch_size": 64,
+            "learning_rate": 1e-5 if roberta else 7e-6,
+            "epochs": 2.0,
+            "generator": "distilroberta-base" if roberta else "distilbert-base-uncased",
+            "mask_ratio": 0.2 if roberta else 0.3,
+        }
+
+    def check(self, backbone: Backbone) -> None:
+        """Check that the generator can be loaded and the backbone can be a discriminator."""
+        check_mask_token(backbone.tokenizer)
+        widths = {
+            getattr(backbone.config, "embedding_size", backbone.dimension),
+            self.encoder(backbone).get_embedding_dimension(),
+        }
+        if backbone.embeddings is None or widths != {backbone.dimension}:
+            raise InputError(
+                f"method 'diffcse' cannot train {backbone.name!r}: no sentence vector fits in among its "
+                "embeddings"
+            )
+        self.load_generator(backbone)
+
+    @needed(
+        "a generator, a masked language model with the backbone's vocabulary",
+        *("diffcse", "generator", "the backbone"),
+    )
+    def load_generator(self, backbone: Backbone) -> nn.Module:
+        """Return the generator."""
+        name = self.generator
+        revision = backbone.revision if name == backbone.name else None
+        if not Path(name).exists():
+            check_hub(name, revision, what="generator")
+        try:
+            tokenizer: Any = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
+            model, has_head = load_masked_language_model(name, revision)
+        except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
+            raise InputError(f"cannot load generator {name!r}: {first_line(error)}") from error
+        if not has_head:
+            raise InputError(f"generator {name!r} has no language modeling head")
+        if _vocabulary(tokenizer, model.config) != _vocabulary(backbone.tokenizer, backbone.config):
+            raise InputError(f"generator {name!r} has another vocabulary")
+        return cast(nn.Module, model)

@@ -20,53 +20,6 @@ from rankencoder.training.methods.method import Rows, Share, Traits, Views, cite
 from rankencoder.training.methods.simcse import SimCSE
 
 
-@register
-class ESimCSE(SimCSE):
-    """SimCSE with views of different length, and a queue of negatives from a momentum encoder.
-
-    With RoBERTa-large, the authors used a dropout of 0.15; here it is the backbone's own.
-
-    :param repetition_rate: Maximum share of a sentence's tokens to repeat.
-    :param momentum: Momentum of the slow encoder.
-    :param queue_size: Number of queued vectors of earlier sentences.
-    :param momentum_init: Initial weights of the slow encoder: "pretrained", or "random" as in the authors'
-        code.
-    """
-
-    name = "esimcse"
-    about = "SimCSE with tokens repeated in the second view, and a queue of earlier sentences."
-    citation = cite("wu-etal-2022-esimcse")
-    kinds: ClassVar[tuple[str, ...]] = ("masked",)
-    graphs: ClassVar[bool] = False  # warm-up steps of a capture would move the slow encoder
-
-    repetition_rate: Share = 0.32
-    momentum: Share = 0.995
-    queue_size: NonNegativeInt = 160
-    momentum_init: Literal["pretrained", "random"] = "pretrained"
-
-    @classmethod
-    def defaults(cls, backbone: Traits) -> dict[str, Any]:
-        """Return the authors' settings."""
-        if not backbone.is_roberta:
-            return {"batch_size": 64, "learning_rate": 1e-5 if backbone.is_large else 3e-5}
-        large = {"repetition_rate": 0.28, "queue_size": 128} if backbone.is_large else {}
-        return {"batch_size": 64, "learning_rate": 1e-5, "repetition_rate": 0.3, **large}
-
-    def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
-        """Return the sentence, truncated to ``max_length`` tokens, and the same with some tokens repeated.
-
-        As with the authors, a sentence repeats the same tokens in each epoch.
-        """
-        plain, _ = super().views(rows, backbone, max_length)
-        rate, longest = self.repetition_rate, backbone.positions
-        draws = zip(plain, map(random.Random, rows["row"]), strict=True)
-        return [plain, [repeat_tokens(ids, rate, draw, longest) for ids, draw in draws]]
-
-    def loss(self, model: SentenceTransformer, backbone: Backbone) -> ESimCSELoss:
-        """Return SimCSE's loss with queued negatives."""
-        return ESimCSELoss(model, self, backbone)
-
-
 def repeat_tokens(ids: list[int], rate: float, draw: random.Random, longest: int | None = None) -> list[int]:
     """Return token ids with some repeated, never the first and the last.
 
@@ -135,3 +88,47 @@ class ESimCSELoss(ContrastiveLoss):
         rows = torch.cat([self.queue, new.to(self.queue)])
         self.queue.copy_(rows[len(new) :])
         self.queued.add_(len(new)).clamp_(max=len(self.queue))
+
+
+@register
+class ESimCSE(SimCSE):
+    """SimCSE with views of different length, and a queue of negatives from a momentum encoder.
+
+    With RoBERTa-large, the authors used a dropout of 0.15; here it is the backbone's own.
+
+    :param repetition_rate: Maximum share of a sentence's tokens to repeat.
+    :param momentum: Momentum of the slow encoder.
+    :param queue_size: Number of queued vectors of earlier sentences.
+    :param momentum_init: Initial weights of the slow encoder: "pretrained", or "random" as in the authors'
+        code.
+    """
+
+    name = "esimcse"
+    about = "SimCSE with tokens repeated in the second view, and a queue of earlier sentences."
+    citation = cite("wu-etal-2022-esimcse")
+    loss_class = ESimCSELoss
+    kinds: ClassVar[tuple[str, ...]] = ("masked",)
+    graphs: ClassVar[bool] = False  # warm-up steps of a capture would move the slow encoder
+
+    repetition_rate: Share = 0.32
+    momentum: Share = 0.995
+    queue_size: NonNegativeInt = 160
+    momentum_init: Literal["pretrained", "random"] = "pretrained"
+
+    @classmethod
+    def defaults(cls, backbone: Traits) -> dict[str, Any]:
+        """Return the authors' settings."""
+        if not backbone.is_roberta:
+            return {"batch_size": 64, "learning_rate": 1e-5 if backbone.is_large else 3e-5}
+        large = {"repetition_rate": 0.28, "queue_size": 128} if backbone.is_large else {}
+        return {"batch_size": 64, "learning_rate": 1e-5, "repetition_rate": 0.3, **large}
+
+    def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
+        """Return the sentence, truncated to ``max_length`` tokens, and the same with some tokens repeated.
+
+        As with the authors, a sentence repeats the same tokens in each epoch.
+        """
+        plain, _ = super().views(rows, backbone, max_length)
+        rate, longest = self.repetition_rate, backbone.positions
+        draws = zip(plain, map(random.Random, rows["row"]), strict=True)
+        return [plain, [repeat_tokens(ids, rate, draw, longest) for ids, draw in draws]]

@@ -74,6 +74,7 @@ class Method:
     name: ClassVar[str]
     about: ClassVar[str]
     citation: ClassVar[str]  # a BibTeX entry
+    loss_class: ClassVar[type[ContrastiveLoss]] = ContrastiveLoss  # of stage 1
     kinds: ClassVar[tuple[str, ...]] = ("masked",)  # of language models: "masked", "causal"
     graphs: ClassVar[bool] = True  # whether CUDA graphs fit: the loss' shapes depend on the inputs' alone
     dropout: ClassVar[float | None] = None  # of the backbone, in place of its own
@@ -131,7 +132,7 @@ class Method:
 
     def loss(self, model: SentenceTransformer, backbone: Backbone) -> ContrastiveLoss:
         """Return the loss of stage 1 for an encoder."""
-        return ContrastiveLoss(model, self)
+        return self.loss_class(model, self, backbone)
 
     def options(self) -> dict[str, Any]:
         """Return the options and their values."""

@@ -31,55 +31,6 @@ _AUTHORS_TEACHER = Template("This sentence : ' ", " ' means{mask}.")  # whatever
 _DEV_TOKENS = 128  # maximum length of a dev sentence with a bias of its own
 
 
-@register
-class PromptBERT(Method):
-    """Two templates give the two views. The encoder uses the first template.
-
-    :param dev_bias: Score E1 on dev pairs as the authors' code does, by vectors minus the bias, without an
-        added full stop; otherwise by the saved encoder.
-    :param teacher_template: E1's template for E2's training sentences: the "same" as for the reference
-        corpus, or "authors" for that of RankEncoder's code.
-    """
-
-    name = "promptbert"
-    about = "The sentence in two templates, the state of [MASK] less the template's own bias."
-    citation = cite("jiang-etal-2022-promptbert")
-    dev_bias: bool = False
-    teacher_template: Literal["same", "authors"] = "same"
-
-    @classmethod
-    def defaults(cls, backbone: Traits) -> dict[str, Any]:
-        """Return the authors' settings."""
-        return {"batch_size": 256, "learning_rate": 1e-5}
-
-    @staticmethod
-    def templates(backbone: Backbone) -> tuple[Template, Template]:
-        """Return the templates of view 1 (and the encoder) and view 2."""
-        return _ROBERTA if backbone.is_roberta else _BERT
-
-    def encoder(self, backbone: Backbone) -> SentenceTransformer:
-        """Return backbone and [MASK] pooling, with the template in the tokenizer."""
-        return prompted_encoder(backbone, self.templates(backbone)[0], full_stop="promptbert")
-
-    def teaching_encoder(self, encoder: Encoder) -> Encoder:
-        """Put the authors' template into E1's tokenizer if `teacher_template` says so."""
-        if self.teacher_template == "authors":
-            module: Any = encoder.model[0]  # type: ignore[index]
-            module.processor = templated_tokenizer(module.processor, _AUTHORS_TEACHER, "promptbert")
-        return encoder
-
-    def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
-        """Return the sentence, truncated to ``max_length`` tokens, in both templates."""
-        return [
-            templated_ids(backbone.tokenizer, rows["text"], template, max_length=max_length)
-            for template in self.templates(backbone)
-        ]
-
-    def loss(self, model: SentenceTransformer, backbone: Backbone) -> PromptBERTLoss:
-        """Return the contrastive loss of template-denoised vectors."""
-        return PromptBERTLoss(model, self, backbone)
-
-
 class PromptBERTLoss(ContrastiveLoss):
     """The contrastive loss of template-denoised vectors h_T(X) − b_T(n), with n the number of X's tokens.
 
@@ -149,3 +100,49 @@ class PromptBERTLoss(ContrastiveLoss):
         row = [*ids[:before], *[unseen] * n, *ids[before:], *[self.pad_id] * padding]
         mask = [1] * before + [0] * n + [1] * after + [0] * padding
         return row, mask
+
+
+@register
+class PromptBERT(Method):
+    """Two templates give the two views. The encoder uses the first template.
+
+    :param dev_bias: Score E1 on dev pairs as the authors' code does, by vectors minus the bias, without an
+        added full stop; otherwise by the saved encoder.
+    :param teacher_template: E1's template for E2's training sentences: the "same" as for the reference
+        corpus, or "authors" for that of RankEncoder's code.
+    """
+
+    name = "promptbert"
+    about = "The sentence in two templates, the state of [MASK] less the template's own bias."
+    citation = cite("jiang-etal-2022-promptbert")
+    loss_class = PromptBERTLoss
+    dev_bias: bool = False
+    teacher_template: Literal["same", "authors"] = "same"
+
+    @classmethod
+    def defaults(cls, backbone: Traits) -> dict[str, Any]:
+        """Return the authors' settings."""
+        return {"batch_size": 256, "learning_rate": 1e-5}
+
+    @staticmethod
+    def templates(backbone: Backbone) -> tuple[Template, Template]:
+        """Return the templates of view 1 (and the encoder) and view 2."""
+        return _ROBERTA if backbone.is_roberta else _BERT
+
+    def encoder(self, backbone: Backbone) -> SentenceTransformer:
+        """Return backbone and [MASK] pooling, with the template in the tokenizer."""
+        return prompted_encoder(backbone, self.templates(backbone)[0], full_stop="promptbert")
+
+    def teaching_encoder(self, encoder: Encoder) -> Encoder:
+        """Put the authors' template into E1's tokenizer if `teacher_template` says so."""
+        if self.teacher_template == "authors":
+            module: Any = encoder.model[0]  # type: ignore[index]
+            module.processor = templated_tokenizer(module.processor, _AUTHORS_TEACHER, "promptbert")
+        return encoder
+
+    def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
+        """Return the sentence, truncated to ``max_length`` tokens, in both templates."""
+        return [
+            templated_ids(backbone.tokenizer, rows["text"], template, max_length=max_length)
+            for template in self.templates(backbone)
+        ]

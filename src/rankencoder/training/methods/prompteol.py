@@ -30,11 +30,32 @@ TEXT = "{text}"
 def _prompt(prompt: str) -> str:
     _, found, after = prompt.partition(TEXT)
     if not found or not after.strip() or "{" in after:
-        raise PydanticCustomError("prompt", f"a text with {TEXT} in it, once, and more behind it")
+        raise PydanticCustomError("prompt", f"a text with {TEXT} once and more text after it")
     return prompt
 
 
 Prompt = Annotated[str, AfterValidator(_prompt)]
+
+
+class PromptEOLLoss(ContrastiveLoss):
+    """The contrastive loss of the encoder's own vectors."""
+
+    head_class = nn.Identity
+
+
+def blocks(model: nn.Module) -> Iterator[nn.Module]:
+    """Yield attention and MLP of each layer, that is, children of a layer with children."""
+    for stack in model.children():
+        if isinstance(stack, nn.ModuleList):
+            for layer in stack:
+                yield from (block for block in layer.children() if any(True for _ in block.children()))
+
+
+def drop_output(module: nn.Module, arguments: Any, output: Any, *, rate: float) -> Any:
+    """Apply dropout to the first output of a block, in training."""
+    if isinstance(output, torch.Tensor):
+        return functional.dropout(output, rate, module.training)
+    return functional.dropout(output[0], rate, module.training), *output[1:]
 
 
 @register
@@ -52,6 +73,7 @@ class PromptEOL(Method):
     name = "prompteol"
     about = "The sentence in two prompts, the state of the last token; for causal language models."
     citation = cite("jiang-etal-2024-scaling")
+    loss_class = PromptEOLLoss
     kinds: ClassVar[tuple[str, ...]] = ("causal",)
     dropout: ClassVar[float | None] = 0.0  # in the configuration, which is saved
 
@@ -90,29 +112,8 @@ class PromptEOL(Method):
             for template in self.templates
         ]
 
-    def loss(self, model: SentenceTransformer, backbone: Backbone) -> PromptEOLLoss:
+    def loss(self, model: SentenceTransformer, backbone: Backbone) -> ContrastiveLoss:
         """Return the contrastive loss of the last tokens' states."""
         for template in self.templates:
             training_tokenizer(backbone.tokenizer, template)  # cached before workers are forked
-        return PromptEOLLoss(model, self)
-
-
-class PromptEOLLoss(ContrastiveLoss):
-    """The contrastive loss of the encoder's own vectors."""
-
-    head_class = nn.Identity
-
-
-def blocks(model: nn.Module) -> Iterator[nn.Module]:
-    """Yield attention and MLP of each layer, that is, children of a layer with children."""
-    for stack in model.children():
-        if isinstance(stack, nn.ModuleList):
-            for layer in stack:
-                yield from (block for block in layer.children() if any(True for _ in block.children()))
-
-
-def drop_output(module: nn.Module, arguments: Any, output: Any, *, rate: float) -> Any:
-    """Apply dropout to the first output of a block, in training."""
-    if isinstance(output, torch.Tensor):
-        return functional.dropout(output, rate, module.training)
-    return functional.dropout(output[0], rate, module.training), *output[1:]
+        return super().loss(model, backbone)

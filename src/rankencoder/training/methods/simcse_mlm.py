@@ -21,31 +21,6 @@ from rankencoder.training.methods.method import register
 from rankencoder.training.methods.simcse import SimCSE
 
 
-@register
-class SimCSEWithMLM(SimCSE):
-    """SimCSE plus a masked language modeling loss.
-
-    :param mlm_weight: Weight of that loss.
-    :param mlm_probability: Share of tokens to predict.
-    """
-
-    name = "simcse-mlm"
-    about = "SimCSE plus a masked language modeling loss, for transfer tasks."
-    kinds: ClassVar[tuple[str, ...]] = ("masked",)
-    graphs: ClassVar[bool] = False  # the number of masked tokens varies
-
-    mlm_weight: NonNegativeFloat = 0.1
-    mlm_probability: Annotated[float, Field(gt=0, le=1)] = 0.15
-
-    def check(self, backbone: Backbone) -> None:
-        """Check that there is a mask token."""
-        check_mask_token(backbone.tokenizer)
-
-    def loss(self, model: SentenceTransformer, backbone: Backbone) -> MlmContrastiveLoss:
-        """Return SimCSE's loss plus the auxiliary one."""
-        return MlmContrastiveLoss(model, self, backbone)
-
-
 class MlmContrastiveLoss(ContrastiveLoss):
     """The contrastive loss plus the loss of predicting masked tokens in both views.
 
@@ -101,3 +76,25 @@ class _GivenStates(nn.Module):
 
     def forward(self, *_: Any, **__: Any) -> Any:
         return BaseModelOutput(last_hidden_state=cast(torch.FloatTensor, self.states))
+
+
+@register
+class SimCSEWithMLM(SimCSE):
+    """SimCSE plus a masked language modeling loss.
+
+    :param mlm_weight: Weight of that loss.
+    :param mlm_probability: Share of tokens to predict.
+    """
+
+    name = "simcse-mlm"
+    about = "SimCSE plus a masked language modeling loss, for transfer tasks."
+    loss_class = MlmContrastiveLoss
+    kinds: ClassVar[tuple[str, ...]] = ("masked",)
+    graphs: ClassVar[bool] = False  # the number of masked tokens varies
+
+    mlm_weight: NonNegativeFloat = 0.1
+    mlm_probability: Annotated[float, Field(gt=0, le=1)] = 0.15
+
+    def check(self, backbone: Backbone) -> None:
+        """Check that there is a mask token."""
+        check_mask_token(backbone.tokenizer)

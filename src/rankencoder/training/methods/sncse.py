@@ -29,6 +29,36 @@ _COLON = Template('This sentence : " ', ' " means {mask} .')
 _OF = Template('This sentence of " ', ' " means {mask} .')
 
 
+def margin_loss(difference: torch.Tensor, alpha: float, beta: float) -> torch.Tensor:
+    """Return the bidirectional margin loss: 0 if the negation is less similar by alpha to beta.
+
+    :param difference: Cosine with the negation minus cosine with the other view.
+
+    >>> difference = torch.tensor([0.85, 0.60, 0.50]) - torch.tensor([0.90, 0.80, 0.95])
+    >>> f"{margin_loss(difference, 0.1, 0.3):.7f}"
+    '0.0666667'
+    """
+    return (functional.relu(difference + alpha) + functional.relu(-difference - beta)).mean()
+
+
+class SNCSELoss(ContrastiveLoss):
+    """The contrastive loss of views 1 and 2 plus the margin loss of view 3, the negation."""
+
+    method: SNCSE
+
+    def contrast(self, outputs: torch.Tensor, features: Features) -> tuple[torch.Tensor, Features]:
+        """Return the sum of both losses, and values to log."""
+        contrastive, logged = super().contrast(outputs, features)
+        first, second, negation = functional.normalize(outputs.float(), dim=-1)
+        difference = (first * negation).sum(dim=-1) - (first * second).sum(dim=-1)
+        margin = margin_loss(difference, self.method.alpha, self.method.beta)
+        logged["info_nce"], logged["margin"] = contrastive.detach(), margin.detach()
+        logged["negation_difference"] = difference.detach().mean()
+        logged["too_near"] = (difference.detach() > -self.method.alpha).float().mean()
+        logged["too_far"] = (difference.detach() < -self.method.beta).float().mean()
+        return contrastive + self.method.margin_weight * margin, logged
+
+
 @register
 class SNCSE(Method):
     """Three views: the sentence in two templates, and its negation.
@@ -44,6 +74,7 @@ class SNCSE(Method):
     name = "sncse"
     about = "PromptBERT's views without denoising, and negated sentences as soft negatives."
     citation = cite("wang-dou-2023-sncse")
+    loss_class = SNCSELoss
 
     paths: ClassVar[tuple[str, ...]] = ("parser",)
 
@@ -101,37 +132,3 @@ class SNCSE(Method):
         views = ((texts, _COLON), (texts, _OF), (negations, _OF))
         cut: dict[str, Any] = {"max_length": max_length - longest, "full_stop": "sncse"}
         return [templated_ids(backbone.tokenizer, *view, **cut) for view in views]
-
-    def loss(self, model: SentenceTransformer, backbone: Backbone) -> SNCSELoss:
-        """Return the contrastive loss and the bidirectional margin loss."""
-        return SNCSELoss(model, self)
-
-
-def margin_loss(difference: torch.Tensor, alpha: float, beta: float) -> torch.Tensor:
-    """Return the bidirectional margin loss: 0 if the negation is less similar by alpha to beta.
-
-    :param difference: Cosine with the negation minus cosine with the other view.
-
-    >>> difference = torch.tensor([0.85, 0.60, 0.50]) - torch.tensor([0.90, 0.80, 0.95])
-    >>> f"{margin_loss(difference, 0.1, 0.3):.7f}"
-    '0.0666667'
-    """
-    return (functional.relu(difference + alpha) + functional.relu(-difference - beta)).mean()
-
-
-class SNCSELoss(ContrastiveLoss):
-    """The contrastive loss of views 1 and 2 plus the margin loss of view 3, the negation."""
-
-    method: SNCSE
-
-    def contrast(self, outputs: torch.Tensor, features: Features) -> tuple[torch.Tensor, Features]:
-        """Return the sum of both losses, and values to log."""
-        contrastive, logged = super().contrast(outputs, features)
-        first, second, negation = functional.normalize(outputs.float(), dim=-1)
-        difference = (first * negation).sum(dim=-1) - (first * second).sum(dim=-1)
-        margin = margin_loss(difference, self.method.alpha, self.method.beta)
-        logged["info_nce"], logged["margin"] = contrastive.detach(), margin.detach()
-        logged["negation_difference"] = difference.detach().mean()
-        logged["too_near"] = (difference.detach() > -self.method.alpha).float().mean()
-        logged["too_far"] = (difference.detach() < -self.method.beta).float().mean()
-        return contrastive + self.method.margin_weight * margin, logged
