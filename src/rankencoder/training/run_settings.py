@@ -102,7 +102,7 @@ class RunSettings(Settings):
     gradient_accumulation: Count = setting(1, "Batches accumulated per optimizer step.", TRAINING, ge=1)
     learning_rate: float = setting(
         3e-5,
-        "Initial learning rate; it falls linearly to 0.",
+        "Peak learning rate; decays linearly to 0.",
         TRAINING,
         by_method=True,
         common=True,
@@ -110,14 +110,14 @@ class RunSettings(Settings):
     )
     weight_decay: float = setting(0.0, "Weight decay of AdamW.", TRAINING, by_method=True, ge=0)
     warmup_steps: float = setting(
-        0.0, "Steps of warm-up; below 1, a share of all steps.", TRAINING, by_method=True, ge=0
+        0.0, "Warm-up steps; below 1, a share of all steps.", TRAINING, by_method=True, ge=0
     )
     max_grad_norm: float = setting(1.0, "Gradients are clipped to this norm.", TRAINING, gt=0)
     max_length: Count = setting(
         32, "Maximum tokens per sentence in training.", TRAINING, by_method=True, ge=3
     )
     precision: Literal["fp32", "fp16", "bf16"] = setting(
-        "fp16", "fp16, bf16 or fp32; on a CPU always fp32.", TRAINING, by_method=True
+        "fp16", "fp16, bf16 or fp32; always fp32 on a CPU.", TRAINING, by_method=True
     )
 
     logging_steps: Count = setting(10, "Steps between log entries.", RUNNING, ge=1)
