@@ -40,9 +40,7 @@ from rankencoder.training.teaching.targets import Targets
 from rankencoder.training.teaching.teachers import (
     BATCH,
     EncodedSentences,
-    encode_teacher,
     is_whole,
-    load_targets,
     load_vectors,
     write_vectors,
 )
@@ -91,7 +89,8 @@ class Execution:
         for step in self.plan.trainings:
             if step.stage == 2:
                 with self._timed("work/targets"):
-                    self._encode_targets()
+                    if self.is_main:
+                        self._encode_targets()
             if self._is_done(step.output):
                 saved = read_json(self._about(step))["files"]
                 check_manifest(self.folder / step.output, known=saved, advice="train again with `overwrite`")
@@ -100,7 +99,8 @@ class Execution:
                     self._train(step)
         if not self.plan.config.only_base and not self._is_done("rankencoder"):
             with self._timed("rankencoder"):
-                self._write_rankencoder()
+                if self.is_main:
+                    self._write_rankencoder()
         self._close()
         return self.record
 
@@ -132,7 +132,7 @@ class Execution:
             checkpoints=self.work / step.work,
             logs=self.folder / "logs" / step.work,
             vectors=vectors,
-            targets=load_targets(self._teachers) if step.stage == 2 else None,
+            targets=self._targets() if step.stage == 2 else None,
             progress=self.progress,
         )
         if self.is_main:
@@ -157,31 +157,37 @@ class Execution:
             self.prepared[method.name] = rows, vectors
         return self.prepared[method.name]
 
+    def _targets(self) -> Targets:
+        """Open the teachers' vectors, which are memory-mapped."""
+        references = [Reference.load(folder).vectors for folder in self._teachers]
+        return Targets([load_vectors(folder) for folder in self._teachers], references)
+
     @cached_property
     def _teachers(self) -> list[Path]:
         """The folders of the teachers' vectors."""
         return [self.work / "targets" / f"teacher-{i}" for i, _ in enumerate(self.plan.teachers)]
 
     def _encode_targets(self) -> None:
-        if not self.is_main:
-            return
+        """Encode the sentences, and a reference corpus drawn from them, by each teacher."""
         own = {training.output: training.method for training in self.plan.trainings}
-        student = self.plan.trainings[-1].method
         for source, folder in zip(self.plan.teachers, self._teachers, strict=True):
-            encode_teacher(
-                str(self.folder / source) if source in own else source,
+            if is_whole(folder):
+                continue
+            path = self.folder / source if source in own else source
+            encoder = Encoder(path, device=self.device, batch_size=BATCH)
+            reference = Reference.build(
+                encoder,
                 self.sentences,
-                folder,
-                references=self.plan.config.reference_size,
-                method=own.get(source, student),
-                device=self.device,
+                size=self.plan.config.reference_size,
                 progress=self.progress,
+                resume_beside=folder.with_name(f"{folder.name}-reference"),
             )
+            method = own.get(source, self.plan.trainings[-1].method)
+            rows = EncodedSentences(method.teaching_encoder(encoder), self.sentences)
+            write_vectors(rows, self.sentences, folder, reference=reference, progress=self.progress)
 
     def _write_rankencoder(self) -> None:
         """Write E2 with its teachers' reference corpus, encoded by E2 (Eq. 7)."""
-        if not self.is_main:
-            return
         config, beside = self.plan.config, self.work / "own-reference"
         student = Encoder(self.folder / "encoder", device=self.device, batch_size=BATCH)
         drawn = Reference.load(self._teachers[0]).sentences

@@ -1,9 +1,8 @@
-"""Encode the training sentences by each teacher, on disk."""
+"""Store the vectors of the training sentences by each teacher."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -19,9 +18,7 @@ from rankencoder.io.storage import new_folder, read_array
 from rankencoder.model import RankEncoder
 from rankencoder.progress import Progress
 from rankencoder.reference import Reference
-from rankencoder.training.methods.method import Method
 from rankencoder.training.sentences import Sentences
-from rankencoder.training.teaching.targets import Targets
 
 BATCH = 128  # sentences
 _PART = 16_384  # sentences encoded between two saves: enough for fast tokenizing
@@ -73,36 +70,6 @@ class EncodedSentences:
             with suppress(InputError), torch.autocast("cuda", half):
                 return self.encoder.encode(texts)
         return self.encoder.encode(texts)
-
-
-def encode_teacher(
-    source: str,
-    sentences: Sentences,
-    folder: Path,
-    *,
-    method: Method,
-    references: int,
-    device: str | None,
-    progress: bool,
-) -> None:
-    """Encode the training sentences, and a reference corpus drawn from them, by a teacher.
-
-    All teachers get the same reference corpus. A complete folder stays as it is.
-
-    :param method: The teacher's method, which may encode training sentences differently from references.
-    """
-    if is_whole(folder):
-        return
-    encoder = Encoder(source, device=device, batch_size=BATCH)
-    beside = folder.with_name(f"{folder.name}-reference")
-    reference = Reference.build(encoder, sentences, size=references, progress=progress, resume_beside=beside)
-    source_rows = EncodedSentences(method.teaching_encoder(encoder), sentences)
-    write_vectors(source_rows, sentences, folder, reference=reference, progress=progress)
-
-
-def load_targets(folders: Sequence[Path]) -> Targets:
-    """Open the folders of teachers; their vectors are memory-mapped."""
-    return Targets(list(map(load_vectors, folders)), [Reference.load(folder).vectors for folder in folders])
 
 
 def is_whole(folder: Path) -> bool:
