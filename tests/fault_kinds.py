@@ -194,7 +194,7 @@ def _go_on(lab, name, folder, overwrite):
             return run(lab.command(name, overwrite=overwrite), folder)
         if ended.code == 2 and "use --overwrite" in ended.err:
             return run(lab.command(name, overwrite=True), folder)
-        if ended.code == 2 and "finished, there is nothing to resume" in ended.err:
+        if ended.code == 2 and "finished: nothing to resume" in ended.err:
             return run(["info", "out/run/rankencoder"], folder) if not overwrite else _again(lab, folder)
         return ended
     ended = run(lab.command(name, overwrite=overwrite), folder)

@@ -355,7 +355,7 @@ def test_backbones_that_cannot_be_augmented(masked_models):
     ConSERT().check(backbone)
     forward = backbone.module.model.forward
     backbone.module.model.forward = lambda input_ids, attention_mask: None
-    with pytest.raises(InputError, match="'consert' cannot train '.*': it has no embeddings to change"):
+    with pytest.raises(InputError, match="'consert' cannot train '.*': it has no embeddings to augment"):
         ConSERT().check(backbone)
     backbone.module.model.forward = forward
     del backbone.module.model.embeddings

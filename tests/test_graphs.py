@@ -10,7 +10,7 @@ from torch._dynamo.backends.registry import lookup_backend
 from torch._inductor import config as inductor
 
 from rankencoder.errors import TrainingWarning
-from rankencoder.training import checks
+from rankencoder.training import plan
 from rankencoder.training.config import TrainConfig
 from rankencoder.training.loop import stage
 from rankencoder.training.loop.graphs import GraphedStep, compiled_layers
@@ -222,11 +222,11 @@ def test_a_machine_without_a_compiler(build_loss, monkeypatch):
 def test_where_compile_is_ignored_it_is_said(monkeypatch, settings, method):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     with pytest.warns(TrainingWarning, match="^compile is ignored: "):
-        checks.check_compile(TrainConfig(compile=True, **settings), method)
+        plan.check_compile(TrainConfig(compile=True, **settings), method)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        checks.check_compile(TrainConfig(**settings), method)
-        checks.check_compile(TrainConfig(compile=True), SimCSE())
+        plan.check_compile(TrainConfig(**settings), method)
+        plan.check_compile(TrainConfig(compile=True), SimCSE())
     assert stage.uses_graphs(TrainConfig(compile=True), SimCSE())
 
 

@@ -169,7 +169,7 @@ def test_dev_pairs_of_a_training_are_scored_by_their_own_metric(files, tiny_fold
 
     from rankencoder.distillation.dev_gain import measure_gain
     from rankencoder.encoders import Encoder
-    from rankencoder.training.loop.dev_evaluator import make_evaluator
+    from rankencoder.training.loop.evaluators import make_evaluator
 
     model = SentenceTransformer(str(tiny_folder), device="cpu")
     asked, scored = map(str, files[:2])

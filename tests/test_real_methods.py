@@ -31,7 +31,7 @@ def test_every_method_trains_a_real_backbone(shared, cut, tmp_path, monkeypatch,
     """A few steps lift the score on some pairs of STS-B dev above that of the untrained encoder."""
     from rankencoder import train
     from rankencoder.training.backbones.backbone import load_backbone
-    from rankencoder.training.loop.dev_evaluator import make_evaluator
+    from rankencoder.training.loop.evaluators import make_evaluator
     from rankencoder.training.methods import find_method
 
     monkeypatch.setenv("RANKENCODER_CACHE", str(tmp_path / "cache"))
@@ -65,7 +65,7 @@ def test_simcse_lifts_a_real_backbone(shared, cut, tmp_path):
     """Two layers of the real backbone: 60 steps lifted STS-B dev from 45 to 61."""
     from rankencoder import train
     from rankencoder.training.backbones.backbone import load_backbone
-    from rankencoder.training.loop.dev_evaluator import make_evaluator
+    from rankencoder.training.loop.evaluators import make_evaluator
     from rankencoder.training.methods import SimCSE
 
     dev = str(shared / "data/sts-raw/STSB/dev.tsv")

@@ -19,8 +19,14 @@ from training_runs import Killed
 from rankencoder.errors import InputError
 from rankencoder.evaluation.sts_data import SEVEN
 from rankencoder.io.pairs import read_scored_pairs
-from rankencoder.reproduction.recipes import COLUMNS, Verdict, find_recipe, read_recipes
-from rankencoder.reproduction.reproducer import plan_reproduction, sts_texts
+from rankencoder.reproduction.reproducer import (
+    COLUMNS,
+    Verdict,
+    find_recipe,
+    plan_reproduction,
+    read_recipes,
+    sts_texts,
+)
 from rankencoder.training.config import read_given
 from rankencoder.training.loop.trainer import EncoderTrainer
 from rankencoder.training.methods import find_method, make_method

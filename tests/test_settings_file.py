@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field
 
-from rankencoder.errors import InputError
-from rankencoder.training.settings_file import read_settings, write_settings
-from rankencoder.training.settings_model import Settings, nearest, validate
+from rankencoder.errors import InputError, nearest
+from rankencoder.training.settings_file import Settings, read_settings, validate, write_settings
 
 
 class Own(Settings):
@@ -28,7 +27,7 @@ def read(folder, text, name="train.yaml"):
     path = folder / name
     path.write_text(text, encoding="utf-8")
     values, places = read_settings(path)
-    return validate(values, Own, places)
+    return validate(values, Own, places).model_dump(exclude_unset=True)
 
 
 @pytest.mark.parametrize(
@@ -128,10 +127,10 @@ def test_merged_keys_are_no_duplicates(tmp_path):
 
 def test_values_from_elsewhere():
     given_ = {"corpus": Path("a/b.txt"), "learning_rate": 1, "layers": ("x",)}
-    found = validate(given_, Own, {})
+    found = validate(given_, Own).model_dump(exclude_unset=True)
     assert found == {"corpus": str(Path("a/b.txt")), "learning_rate": 1.0, "layers": ["x"]}
     with pytest.raises(InputError, match=r"^batch_size is 1\.5"):
-        validate({"batch_size": 1.5}, Own, {})
+        validate({"batch_size": 1.5}, Own)
 
 
 def test_nearest():
@@ -150,7 +149,7 @@ def test_written_settings_are_readable(tmp_path):
         "# layers: [a]",
         "options: {a: {b: [1, null]}}",
     ]
-    assert validate(read_settings(path)[0], Own, {}) == values
+    assert validate(read_settings(path)[0], Own).model_dump(exclude_unset=True) == values
     assert [file.name for file in path.parent.iterdir()] == ["train.yaml"]
 
 
@@ -195,7 +194,7 @@ def test_any_settings_survive(tmp_path_factory, values, comments):
     written = path.read_text(encoding="utf-8")
     assert (yaml.safe_load(written) or {}) == values
     assert written.count("\n") == len({*values, *comments})
-    found = validate(read_settings(path)[0], Own, {})
+    found = validate(read_settings(path)[0], Own).model_dump(exclude_unset=True)
     assert found == values
     assert {name: type(value) for name, value in found.items()} == {
         name: type(value) for name, value in values.items()

@@ -108,5 +108,5 @@ def test_a_backbone_without_a_language_head_is_warned_of(tmp_path):
     tiny_model("bert", tokenizer).save_pretrained(tmp_path)
     backbone = load_backbone(str(tmp_path))
     method = SimCSEWithMLM()
-    with pytest.warns(TrainingWarning, match="has no language modeling head: a random one is trained"):
+    with pytest.warns(TrainingWarning, match="has no language modeling head: training one from scratch"):
         method.loss(method.encoder(backbone), backbone)

@@ -68,7 +68,7 @@ def test_fetched_dev_sets_by_name_and_each_stage_by_its_own(
         "train", corpus_file, "-o", tmp_path / "no", "--backbone", backbone, "--dev", "stsb"
     )
     assert code == 2
-    assert "dev set 'stsb' is not there" in err
+    assert "dev set 'stsb' is not fetched" in err
     assert "data fetch" in err
     stsb, sick = write_senteval_dev(tmp_path / "data/senteval/downstream", sentences)
     dev = {"dev": ["stsb"], "stage2_dev": ["stsb", "sickr"], "eval_steps": 2}

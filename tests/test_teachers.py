@@ -67,8 +67,8 @@ def test_a_run_that_was_interrupted_in_a_teacher_goes_on_there(train, train_kill
     ("settings", "message"),
     [
         ({"teachers": ["simcse"], "only_base": True}, "only_base trains no E2"),
-        ({"teachers": ["simcse"], "base_encoder": "x"}, "base_encoder gives trained ones"),
-        ({"teachers": ["simcse", "simcse"]}, "names one twice"),
+        ({"teachers": ["simcse"], "base_encoder": "x"}, "base_encoder replaces them"),
+        ({"teachers": ["simcse", "simcse"]}, "teachers names a method twice"),
         ({"teachers": ["simpcse"]}, "simcse"),
     ],
 )

@@ -279,7 +279,7 @@ def test_gradient_accumulation_and_tensorboard(train):
 
 
 def test_a_loss_that_is_no_number_ends_the_training(train, sentences):
-    with pytest.raises(InputError, match=r"the loss is nan at step \d: train again with a lower"):
+    with pytest.raises(InputError, match=r"the loss is nan at step \d: lower `learning_rate`"):
         train(learning_rate=1e30, max_grad_norm=1e30, max_steps=20)
 
 
@@ -322,7 +322,7 @@ def test_a_run_is_not_overwritten_by_mistake(train, tmp_path, run_cli, corpus_fi
     before = weights(first.encoder)
     with pytest.raises(InputError, match="contains a finished run: use `overwrite`"):
         train(only_base=True)
-    with pytest.raises(InputError, match="finished, there is nothing to resume"):
+    with pytest.raises(InputError, match="finished: nothing to resume"):
         rankencoder.train(output=first.folder, resume=True)
     bad = tmp_path / "bad.txt"
     bad.write_bytes(b"\xff\n")
@@ -341,9 +341,9 @@ def test_a_run_is_not_overwritten_by_mistake(train, tmp_path, run_cli, corpus_fi
 
 def test_what_is_overwritten_cannot_be_read(train, tmp_path):
     base = train(only_base=True, max_steps=1).folder / "base"
-    with pytest.raises(InputError, match="base_encoder .* is in the folder that would be overwritten"):
+    with pytest.raises(InputError, match="base_encoder .* is in the folder to overwrite"):
         train(base_encoder=str(base), overwrite=True)
-    with pytest.raises(InputError, match="option complementary .* is in the folder that would be"):
+    with pytest.raises(InputError, match="complementary .* is in the folder to overwrite"):
         train(method="dclr", options={"complementary": str(base)}, overwrite=True)
     assert weights(base)
 
@@ -363,7 +363,7 @@ def test_a_run_killed_while_it_cleared_up_is_finished(train, tmp_path):
     run = train(only_base=True, max_steps=1)
     (run.folder / "work").mkdir()
     record = (run.folder / "rankencoder-run.json").read_text()
-    with pytest.raises(InputError, match="finished, there is nothing to resume"):
+    with pytest.raises(InputError, match="finished: nothing to resume"):
         rankencoder.train(output=run.folder, resume=True)
     assert (run.folder / "rankencoder-run.json").read_text() == record
     assert not (run.folder / "work").exists()
@@ -400,7 +400,7 @@ def test_sentences_in_memory_go_before_the_corpus_of_a_settings_file(train, tmp_
 
 def test_resuming_compares_with_what_the_method_chose(train_killed, tmp_path):
     train_killed("run", stage=1, step=1, learning_rate=None)
-    with pytest.raises(InputError, match=r"with learning_rate 0\.1, it was begun with 3e-05"):
+    with pytest.raises(InputError, match=r"with learning_rate 0\.1, it began with 3e-05"):
         rankencoder.train(output=tmp_path / "run", resume=True, learning_rate=0.1)
     assert rankencoder.train(output=tmp_path / "run", resume=True, learning_rate=3e-5).record["finished"]
 
@@ -436,7 +436,7 @@ def test_every_setting_is_an_option_and_the_short_help_shows_those_people_use(ru
 
 def test_resuming_with_other_settings_is_refused(train, train_killed):
     train_killed("run", stage=1, step=0)
-    with pytest.raises(InputError, match="cannot resume .* with seed 9, it was begun with 42"):
+    with pytest.raises(InputError, match="cannot resume .* with seed 9, it began with 42"):
         train(resume=True, seed=9)
     with pytest.raises(InputError, match="contains an unfinished run"):
         train()
@@ -455,14 +455,14 @@ def test_resuming_with_other_settings_is_refused(train, train_killed):
         (["--option", "temperature=hot"], "temperature of 'consert' is 'hot', but must be a valid number"),
         (["--backbone", "bert-base-uncasd"], "cannot load backbone 'bert-base-uncasd': no such folder"),
         (["--batch-size", "1"], "batch_size is 1, but must be greater than or equal to 2"),
-        (["--lower", "0.9", "--upper", "0.2"], "no pair is between lower 0.9 and upper 0.2"),
+        (["--lower", "0.9", "--upper", "0.2"], "lower 0.9 is above upper 0.2"),
         (["--preset", "papr"], "must be 'best'"),
         (["--dev", "nowhere.tsv"], "nowhere.tsv"),
         (["--epochs", "0"], "epochs is 0.0, but must be greater than 0"),
-        (["--only-base", "--base-encoder", "x"], "choose one of them"),
+        (["--only-base", "--base-encoder", "x"], "choose one"),
         (["--max-seq-length", "8", "--method", "promptbert"], "leaves no room for a sentence"),
-        (["--resume"], "there is no training to resume"),
-        (["--preset", "paper", "--lower", "0.9"], "no pair is between lower 0.9 and upper 0.8"),
+        (["--resume"], "no training to resume"),
+        (["--preset", "paper", "--lower", "0.9"], "lower 0.9 is above upper 0.8"),
         (["--device", "banana"], "cannot run on device 'banana'"),
         (
             ["--report-to", "tensorbord"],
@@ -470,7 +470,7 @@ def test_resuming_with_other_settings_is_refused(train, train_killed):
         ),
         (["--base-encoder", "nowhere"], "cannot load encoder 'nowhere'"),
         (["--method", "sncse", "--option", "parser=xx_no_model"], "xx_no_model"),
-        (["--max-length", "1000"], "max_length 1000 is more than the backbone's 64"),
+        (["--max-length", "1000"], "max_length 1000 is above the backbone's 64"),
     ],
 )
 def test_wrong_settings_are_told_in_one_line(arguments, message, run_cli, tmp_path, corpus_file, backbone):

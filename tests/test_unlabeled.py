@@ -12,8 +12,8 @@ from training_runs import same_weights
 import rankencoder
 from rankencoder.errors import TrainingWarning
 from rankencoder.evaluation.halves import halved
-from rankencoder.training.loop import unlabeled
-from rankencoder.training.loop.unlabeled import halves_auc, smoothed, unlabeled_evaluator
+from rankencoder.training.loop import evaluators
+from rankencoder.training.loop.evaluators import halves_auc, smoothed, unlabeled_evaluator
 
 pytestmark = pytest.mark.filterwarnings("ignore:a corpus of:rankencoder.errors.TrainingWarning")
 STEPS = {"eval_steps": 2, "max_steps": 5, "only_base": True}
@@ -38,7 +38,7 @@ def looks(run):
 def told(monkeypatch, *scores):
     """The scores of the looks are these."""
     left = iter(scores)
-    monkeypatch.setattr(unlabeled, "halves_auc", lambda *_: next(left))
+    monkeypatch.setattr(evaluators, "halves_auc", lambda *_: next(left))
 
 
 def test_the_score_is_sklearns_auc():
@@ -164,7 +164,7 @@ def test_scored_pairs_go_before_halves(train, long_sentences, tmp_path):
 
 
 def test_short_sentences_leave_the_last_weights_and_a_warning(train):
-    with pytest.warns(TrainingWarning, match="nor 200 sentences of 8 words: the last weights are kept"):
+    with pytest.warns(TrainingWarning, match="fewer than 200 sentences of 8 words: keeping the last weights"):
         run = train(**STEPS)
     assert run.record["stages"][0]["best"] is None
 

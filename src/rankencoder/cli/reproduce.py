@@ -14,8 +14,7 @@ from rankencoder.cli.options import Device, Json
 from rankencoder.cli.setting_options import Set, given_settings, parse_pairs
 
 if TYPE_CHECKING:
-    from rankencoder.reproduction.recipes import Verdict
-    from rankencoder.reproduction.reproducer import Reproduction
+    from rankencoder.reproduction.reproducer import Reproduction, Verdict
 
 
 def reproduce(

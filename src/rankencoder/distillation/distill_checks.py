@@ -21,7 +21,7 @@ from rankencoder.distillation.teacher_sources import (
 )
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
-from rankencoder.training.checks import check_machine
+from rankencoder.training.plan import check_machine
 from rankencoder.training.sentences import Sentences
 
 LOG = logging.getLogger("rankencoder.distillation")

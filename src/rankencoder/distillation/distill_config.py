@@ -20,8 +20,7 @@ from rankencoder.training.run_settings import (
     setting,
     show_defaults,
 )
-from rankencoder.training.settings_file import merge_settings
-from rankencoder.training.settings_model import validate
+from rankencoder.training.settings_file import read_values, validate
 
 STATIC = "static"
 Kind = Literal["encoder", "static encoder", "backbone", "layers", "static"]
@@ -98,10 +97,6 @@ class DistillConfig(RunSettings):
         False, "Exit with an error if the student ends no nearer to its teachers.", RUNNING, common=True
     )
 
-    def inputs(self) -> list[tuple[str, str]]:
-        """Return what is read, by the names of settings."""
-        return [*super().inputs(), ("student", self.student), *(("teacher", name) for name in self.teacher)]
-
     @model_validator(mode="after")
     def _check(self) -> DistillConfig:
         if self.weight and len(self.weight) != len(self.teacher):
@@ -135,14 +130,12 @@ class GivenDistillation(GivenSettings):
 
     def resolve(self, kind: Kind) -> DistillConfig:
         """Return all settings: what was given, else the recipe's choice or the default."""
-        return DistillConfig.model_construct(**validate({**RECIPES[kind], **self.values}, DistillConfig, {}))
+        return validate({**RECIPES[kind], **self.values}, DistillConfig)
 
 
 def read_distillation(values: Mapping[str, Any], file: str | Path | None = None) -> GivenDistillation:
     """Return the settings of a file and those given, which go before; None stands for "not given"."""
-    chosen, places = merge_settings(values, file)
-    found = validate(chosen, DistillConfig, places)
-    return GivenDistillation({name: found[name] for name in DistillConfig.model_fields if name in found})
+    return GivenDistillation(read_values(DistillConfig, values, file))
 
 
 def default_text(name: str) -> str:

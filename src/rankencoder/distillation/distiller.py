@@ -84,7 +84,7 @@ def distill(
     from rankencoder.distillation.teacher_sources import names_of
 
     if resume and config is not None:
-        raise InputError("a resumed run has its own settings: leave the `config` file out")
+        raise InputError("a resumed run keeps its own settings: leave out `config`")
     objects = [] if teacher is None else list(teacher) if isinstance(teacher, (list, tuple)) else [teacher]
     names = {"corpus": "" if is_in_memory(corpus) else corpus, "output": output, "student": student}
     given = read_distillation({**settings, **names, "teacher": names_of(objects) or None}, config)

@@ -1,4 +1,4 @@
-"""Run the plan of a training, from where an interrupted run stopped."""
+"""Run the plan of a training, resuming where it stopped."""
 
 from __future__ import annotations
 
@@ -20,37 +20,27 @@ from transformers import set_seed
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.forms import ExactForm
-from rankencoder.io.manifest import check_manifest, folder_entries
-from rankencoder.io.storage import new_file, read_json, write_json
+from rankencoder.io.manifest import check_manifest
+from rankencoder.io.storage import read_json
 from rankencoder.model import RankEncoder
 from rankencoder.reference import Reference
-from rankencoder.training.checks import check_batches, check_compile
 from rankencoder.training.config import Given
 from rankencoder.training.gather import WAIT
 from rankencoder.training.loop.collator import ViewCollator
-from rankencoder.training.loop.dev_evaluator import make_evaluator
+from rankencoder.training.loop.evaluators import make_evaluator, unlabeled_evaluator
 from rankencoder.training.loop.stage import StageResult, train_stage, training_arguments, uses_graphs
-from rankencoder.training.loop.unlabeled import unlabeled_evaluator
 from rankencoder.training.loss_picture import draw_losses
 from rankencoder.training.methods.method import Method
-from rankencoder.training.plan import BackboneShelf, Plan, TrainEncoder
+from rankencoder.training.plan import BackboneCache, Plan, TrainEncoder, check_batches, check_compile
 from rankencoder.training.run_folder import new_run
 from rankencoder.training.run_outputs import PICTURE, close_record, new_record, save_encoder, write_record
-from rankencoder.training.sentences import (
-    Sentences,
-    check_language,
-    load_sentences,
-    store_sentences,
-    warn_if_few,
-)
+from rankencoder.training.sentences import Sentences, load_sentences, store_sentences, warn_if_unsuitable
 from rankencoder.training.teaching.rankencoder_loss import RankEncoderLoss
 from rankencoder.training.teaching.targets import Targets
 from rankencoder.training.teaching.teachers import (
     BATCH,
     EncodedSentences,
-    encode_teacher,
     is_whole,
-    load_targets,
     load_vectors,
     write_vectors,
 )
@@ -60,7 +50,7 @@ _LOSS_SETTINGS = ("lower", "upper", "combine", "diagonal", "student", "target", 
 
 
 class Execution:
-    """Runs the steps of a plan in a folder. What is there already is not made again."""
+    """Runs the steps of a plan in a folder, except those already done."""
 
     def __init__(self, plan: Plan, folder: Path, progress: bool) -> None:
         self.plan, self.folder, self.work = plan, folder, folder / "work"
@@ -85,37 +75,38 @@ class Execution:
                     stored = store_sentences(
                         corpus, new / "work", column=config.reading, progress=self.progress
                     )
-                    warn_if_few(stored)
                     for step in self.plan.trainings:
                         check_batches(step.config, len(stored))
                     method = self.plan.trainings[0].method
-                    check_language(stored, self.plan.backbones.fresh(method).tokenizer)
+                    warn_if_unsuitable(stored, self.plan.backbones.fresh(method).tokenizer)
 
     def finish(self) -> dict[str, Any]:
-        """Run the steps that are not done, clear what was needed on the way, and return the record."""
+        """Run the remaining steps, delete intermediate files and return the record."""
         self.record = new_record(self.plan.config, self.sentences)
         if self.is_main:
             write_record(self.folder, self.record)
             LOG.info("%s", self.plan)
         for step in self.plan.trainings:
-            if step.number == 2:
+            if step.stage == 2:
                 with self._timed("work/targets"):
-                    self._encode_targets()
+                    if self.is_main:
+                        self._encode_targets()
             if self._is_done(step.output):
-                saved = read_json(self._about(step)).get("files")
+                saved = read_json(self._about(step))["files"]
                 check_manifest(self.folder / step.output, known=saved, advice="train again with `overwrite`")
             else:
                 with self._timed(step.output):
                     self._train(step)
         if not self.plan.config.only_base and not self._is_done("rankencoder"):
             with self._timed("rankencoder"):
-                self._write_rankencoder()
+                if self.is_main:
+                    self._write_rankencoder()
         self._close()
         return self.record
 
     def _is_done(self, output: str) -> bool:
         done = (self.folder / output).exists()
-        self.processes.wait_for_everyone()  # or a fast process would make what a slow one looks for
+        self.processes.wait_for_everyone()  # before a fast process creates it
         return done
 
     @cached_property
@@ -125,7 +116,7 @@ class Execution:
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[None]:
-        """Take the time until all processes are through."""
+        """Measure the time until all processes are done."""
         began = time.perf_counter()
         yield
         self.processes.wait_for_everyone()
@@ -141,20 +132,18 @@ class Execution:
             checkpoints=self.work / step.work,
             logs=self.folder / "logs" / step.work,
             vectors=vectors,
-            targets=load_targets(self._teachers) if step.number == 2 else None,
+            targets=self._targets() if step.stage == 2 else None,
             progress=self.progress,
         )
         if self.is_main:
             output = self.folder / step.output
-            self._write_about(step, trained.about)  # before the encoder, which says that the step is done
-            save_encoder(trained, output, step.config, self.sentences)
-            self._write_about(step, {**trained.about, "files": folder_entries(output)})
+            save_encoder(trained, output, self._about(step), step.config, self.sentences)
         self.processes.wait_for_everyone()
         if trained.interrupted:
             raise KeyboardInterrupt
 
     def _prepare(self, method: Method) -> tuple[Dataset, dict[str, np.ndarray]]:
-        """Return what a method's views and loss want of the sentences, made once: columns and vectors."""
+        """Return the columns and vectors that a method's views and loss need, computed once."""
         if method.name not in self.prepared:
             folder = self.work / f"companion-{method.name}"
             with self.processes.main_process_first():
@@ -168,30 +157,37 @@ class Execution:
             self.prepared[method.name] = rows, vectors
         return self.prepared[method.name]
 
+    def _targets(self) -> Targets:
+        """Open the teachers' vectors, which are memory-mapped."""
+        references = [Reference.load(folder).vectors for folder in self._teachers]
+        return Targets([load_vectors(folder) for folder in self._teachers], references)
+
     @cached_property
     def _teachers(self) -> list[Path]:
-        """The folders of what the teachers made of the sentences."""
+        """The folders of the teachers' vectors."""
         return [self.work / "targets" / f"teacher-{i}" for i, _ in enumerate(self.plan.teachers)]
 
     def _encode_targets(self) -> None:
+        """Encode the sentences, and a reference corpus drawn from them, by each teacher."""
         own = {training.output: training.method for training in self.plan.trainings}
-        student = self.plan.trainings[-1].method
         for source, folder in zip(self.plan.teachers, self._teachers, strict=True):
-            if self.is_main:
-                encode_teacher(
-                    str(self.folder / source) if source in own else source,
-                    self.sentences,
-                    folder,
-                    references=self.plan.config.reference_size,
-                    method=own.get(source, student),
-                    device=self.device,
-                    progress=self.progress,
-                )
+            if is_whole(folder):
+                continue
+            path = self.folder / source if source in own else source
+            encoder = Encoder(path, device=self.device, batch_size=BATCH)
+            reference = Reference.build(
+                encoder,
+                self.sentences,
+                size=self.plan.config.reference_size,
+                progress=self.progress,
+                resume_beside=folder.with_name(f"{folder.name}-reference"),
+            )
+            method = own.get(source, self.plan.trainings[-1].method)
+            rows = EncodedSentences(method.teaching_encoder(encoder), self.sentences)
+            write_vectors(rows, self.sentences, folder, reference=reference, progress=self.progress)
 
     def _write_rankencoder(self) -> None:
-        """Write E2 with the reference corpus that was drawn for its teachers, encoded by itself (Eq. 7)."""
-        if not self.is_main:
-            return
+        """Write E2 with its teachers' reference corpus, encoded by E2 (Eq. 7)."""
         config, beside = self.plan.config, self.work / "own-reference"
         student = Encoder(self.folder / "encoder", device=self.device, batch_size=BATCH)
         drawn = Reference.load(self._teachers[0]).sentences
@@ -203,9 +199,9 @@ class Execution:
         model.save(self.folder / "rankencoder")
 
     def _close(self) -> None:
-        """Write record and picture, and delete checkpoints and vectors."""
+        """Write record and plot, and delete checkpoints and vectors."""
         abouts = [(step, read_json(self._about(step))) for step in self.plan.trainings]
-        self.processes.wait_for_everyone()  # until all have read
+        self.processes.wait_for_everyone()  # until all have read it
         history = close_record(self.record, abouts, self.timings)
         if self.is_main:
             if any("contrastive" in entry for entry in history):
@@ -215,18 +211,14 @@ class Execution:
             shutil.rmtree(self.work)
         self.processes.wait_for_everyone()
 
-    def _write_about(self, step: TrainEncoder, about: dict[str, Any]) -> None:
-        with new_file(self._about(step)) as path:
-            write_json(path, about)
-
     def _about(self, step: TrainEncoder) -> Path:
-        """Return where what is to be known of a finished stage is kept."""
+        """Return the file of a finished stage's part of the record."""
         return (self.work / step.work).with_suffix(".json")
 
 
 def train_encoder(
     step: TrainEncoder,
-    backbones: BackboneShelf,
+    backbones: BackboneCache,
     rows: Dataset,
     *,
     checkpoints: Path,
@@ -235,7 +227,7 @@ def train_encoder(
     targets: Targets | None,
     progress: bool,
 ) -> StageResult:
-    """Train E1 from a fresh backbone; or E2, which also learns its teachers' similarities (Eq. 5 and 6)."""
+    """Train E1, or E2 which also learns its teachers' similarities (Eq. 5 and 6), from a fresh backbone."""
     config, method = step.config, step.method
     set_seed(config.seed)
     backbone = backbones.fresh(method)
@@ -247,15 +239,15 @@ def train_encoder(
         vectors = {**vectors, **{f"teacher{i}": table for i, table in enumerate(targets.teachers)}}
     graphs = uses_graphs(config, method)
     args = training_arguments(config, checkpoints)
-    args.dataloader_pin_memory = args.device.type == "cuda" and not graphs  # pinning would disturb a capture
+    args.dataloader_pin_memory = args.device.type == "cuda" and not graphs  # pinning disturbs a capture
     return train_stage(
         loss,
         rows,
         ViewCollator(method, backbone, config.max_length, vectors, 8 if graphs else 1),
         args,
         logs=logs,
-        name=f"stage {step.number}" if step.output in ("base", "encoder") else f"teacher {method.name}",
-        title=f"Stage {step.number} ({method.name})" if progress else "",
+        name=f"stage {step.stage}" if step.output in ("base", "encoder") else f"teacher {method.name}",
+        title=f"Stage {step.stage} ({method.name})" if progress else "",
         evaluator=make_evaluator(config.dev) or unlabeled_evaluator(rows),
         patience=config.patience,
         graphs=graphs,

@@ -1,4 +1,4 @@
-"""Batches of several processes, seen as one."""
+"""Gather the batches of several processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, cast
 import torch
 from torch import distributed
 
-WAIT = timedelta(days=1)  # for each other: the first process may prepare data for long
+WAIT = timedelta(days=1)  # timeout of collectives, while the first process prepares data
 
 
 def is_first_process() -> bool:
@@ -19,29 +19,29 @@ def is_first_process() -> bool:
 
 
 def world_size() -> int:
-    """Return how many processes train together."""
+    """Return the number of processes."""
     return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
 
 
 def gather(rows: torch.Tensor) -> torch.Tensor:
-    """Return the rows of all processes, in their order, on each of them; gradients flow back to their own.
+    """Return the rows of all processes, in order, on each of them; gradients flow back to their owner.
 
-    Each process then computes the same loss of the whole batch. Backward adds up the gradients of all these
-    equal losses, and DistributedDataParallel takes the mean: the gradient of the one loss comes out.
+    Each process computes the same loss of the whole batch. Backward sums the gradients of these equal losses
+    and DistributedDataParallel averages them, which gives the gradient of one loss.
     """
     return cast(torch.Tensor, _Gather.apply(rows)) if world_size() > 1 else rows  # type: ignore[no-untyped-call]
 
 
 def own_rows(gathered: torch.Tensor, dim: int = 0) -> torch.Tensor:
-    """Return what `gather` got from this process."""
+    """Return this process' part of gathered rows."""
     processes = world_size()
     return gathered.chunk(processes, dim=dim)[distributed.get_rank()] if processes > 1 else gathered
 
 
 class _Gather(torch.autograd.Function):
-    """Gathers rows; its backward adds up the gradients that the processes have for them.
+    """Gathers rows; backward sums the gradients of all processes.
 
-    That of torch.distributed.nn goes wrong on gloo, for gradients that are not contiguous (torch 2.13).
+    That of torch.distributed.nn is wrong for non-contiguous gradients on gloo (torch 2.13).
     """
 
     @staticmethod
@@ -62,7 +62,7 @@ class _Gather(torch.autograd.Function):
 
 
 def average_gradients(parameters: Iterable[torch.nn.Parameter]) -> None:
-    """Average the gradients of parameters that DistributedDataParallel does not know: those of the loss."""
+    """Average the gradients of the loss' parameters, which DistributedDataParallel does not know."""
     if world_size() == 1:
         return
     for parameter in parameters:

@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure  # draws without a window, and knows nothing of pyplot
+from matplotlib.figure import Figure  # needs no display, unlike pyplot
 
 from rankencoder.io.storage import new_file
 
@@ -17,16 +17,16 @@ _COLORS = {"contrastive": "#0072B2", "weighted_rank": "#D55E00", "dev": "#007A5A
 
 
 def draw_losses(history: Sequence[Mapping[str, float]], path: Path, *, title: str) -> None:
-    """Plot the losses of each stage over the steps, with the dev scores where there are any.
+    """Plot the losses of each stage over the steps, with dev scores if any.
 
-    Each curve is an SVG group whose id is its stage and key, such as "stage2-weighted_rank".
+    Each curve is an SVG group with its stage and key as id, such as "stage2-weighted_rank".
 
-    :param history: Log entries with "stage", "step", "contrastive", and in some "weighted_rank" (λ times the
-        rank loss) and "dev".
+    :param history: Log entries with "stage", "step", "contrastive", and some with "weighted_rank" (λ times
+        the rank loss) or "dev".
     :param path: The SVG file to write.
     """
     stages = sorted({int(record["stage"]) for record in history if "contrastive" in record})
-    # a salt for the ids and no date: the same losses make the same file
+    # fixed ids and no date, for reproducible files
     with rc_context({"svg.hashsalt": "rankencoder"}), new_file(path) as temporary:
         figure = Figure(figsize=(max(6.5, 5 * len(stages)), 4), layout="constrained")
         figure.suptitle(title, parse_math=False)

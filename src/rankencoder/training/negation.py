@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rankencoder.errors import InputError, MissingExtraError
-from rankencoder.io.storage import cache_root, import_pyarrow, new_file
+from rankencoder.io.storage import cache_root, new_file
 from rankencoder.progress import Progress
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from spacy.language import Language
-    from spacy.tokens import Doc, Token
+    from spacy.tokens import Doc
 
 _BE = ("am", "is", "was", "are", "were")
 _MODALS = ("can", "could", "will", "would", "shall", "should", "may", "must", "might")
 _DO = {"VBP": "do", "VBZ": "does", "VBD": "did"}
 _COMPONENTS = ("tagger", "parser", "lemmatizer")
-_RULES = 1  # raise it when `negate` changes: negations made by older rules are not found any more
+_RULES = 1  # raise it when `negate` changes, to invalidate cached negations
 _PART = 5_000  # sentences in one file of the cache, about ten seconds of work
 
 
@@ -38,25 +38,20 @@ def negate(doc: Doc) -> str:
     verb = next((token for token in doc if token.dep_ in ("aux", "auxpass", "ROOT")), None)
     if "not" in tokens:
         tokens.remove("not")
-    elif verb is not None and (negated := _negated_verb(verb)):
-        tokens[verb.i] = negated
+    elif verb is None:
+        tokens.insert(0, "Not")
+    elif verb.dep_ != "ROOT" or verb.text.lower() in _BE + _MODALS:
+        tokens[verb.i] = f"{verb.text} not"
+    elif verb.tag_ in _DO:
+        tokens[verb.i] = f"{_DO[verb.tag_]} not {verb.lemma_}"
     else:
         tokens.insert(0, "Not")
     return " ".join(tokens)
 
 
-def _negated_verb(verb: Token) -> str | None:
-    """Return an auxiliary or a finite verb with its "not", or None for other words."""
-    if verb.dep_ != "ROOT" or verb.text.lower() in _BE + _MODALS:
-        return f"{verb.text} not"
-    if verb.tag_ in _DO:
-        return f"{_DO[verb.tag_]} not {verb.lemma_}"
-    return None
-
-
 @cache
 def load_parser(name: str) -> Language:
-    """Load a spaCy model, a package or folder, that tells what `negate` needs to know."""
+    """Load a spaCy model, a package or folder, with the components that `negate` needs."""
     try:
         import spacy
     except ImportError as error:
@@ -80,7 +75,7 @@ def negate_sentences(
     Interrupted work resumes where it stopped. A second process that asks for the same negations waits for the
     first.
 
-    :param sentences: A list, the column of a ``datasets`` dataset, or anything else that can be sliced.
+    :param sentences: A list, a column of a ``datasets`` dataset, or anything else that can be sliced.
     :param fingerprint: Identifies the sentences.
     :param parser: The spaCy model, an installed package or a folder.
     :return: A memory-mapped dataset with one column, "negation": row i belongs to sentence i.
@@ -91,32 +86,19 @@ def negate_sentences(
     key = json.dumps([fingerprint, load_parser(parser).meta, _RULES, _PART], sort_keys=True, default=str)
     folder = cache_root("negations") / hashlib.sha256(key.encode()).hexdigest()[:32]
     folder.mkdir(parents=True, exist_ok=True)
-    rows = range(len(sentences))
-    starts = range(0, len(sentences), _PART)
-    parts = {folder / f"part-{start:09d}.arrow": rows[start : start + _PART] for start in starts}
+    parts = {start: folder / f"part-{start:09d}.arrow" for start in range(0, len(sentences), _PART)}
     with FileLock(folder.with_suffix(".lock")):
-        todo = {path: part for path, part in parts.items() if not _is_whole(path, len(part))}
-        total = sum(map(len, todo.values()))
+        todo = {start: path for start, path in parts.items() if not path.exists()}
+        total = sum(min(_PART, len(sentences) - start) for start in todo)
         with Progress(total, desc="Negating", show=progress) as bar:
-            for path, part in todo.items():
-                _write_part(path, sentences[part.start : part.stop], parser)
-                bar.update(len(part))
-    return concatenate_datasets([Dataset.from_file(str(path)) for path in parts])
-
-
-def _is_whole(path: Path, rows: int) -> bool:
-    """Return whether a part is there and can be read."""
-    from datasets import Dataset
-
-    pa, _ = import_pyarrow()
-    try:
-        return len(Dataset.from_file(str(path))) == rows
-    except (OSError, pa.ArrowException):
-        return False
+            for start, path in todo.items():
+                texts = sentences[start : start + _PART]
+                _write_part(path, texts, parser)
+                bar.update(len(texts))
+    return concatenate_datasets([Dataset.from_file(str(path)) for path in parts.values()])
 
 
 def _write_part(path: Path, sentences: Sequence[str], parser: str) -> None:
-    """Write the negations of some of the sentences."""
     import pyarrow as pa
 
     texts = (text.strip() for text in sentences)

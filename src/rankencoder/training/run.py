@@ -75,7 +75,7 @@ def train(
     (1, 32)
     """
     if resume and config is not None:
-        raise InputError("a resumed run has its own settings: leave the `config` file out")
+        raise InputError("a resumed run keeps its own settings: leave out `config`")
     given = _given(corpus, output, config, settings)
     folder = given.folder
     from rankencoder.training.execution import Execution
@@ -100,9 +100,9 @@ def plan_training(
     config: str | Path | None = None,
     **settings: Any,
 ) -> Plan:
-    """Return what `train` would do with these arguments; nothing is written.
+    """Return what `train` would do with these arguments, without reading the corpus or writing anything.
 
-    :raises InputError: As `train` does, but for the corpus, which is not read.
+    :raises InputError: If a setting or the backbone is not usable.
     """
     given = _given(corpus, output, config, settings)
     from rankencoder.training.plan import make_plan
@@ -113,14 +113,14 @@ def plan_training(
 def _given(
     corpus: Any, output: str | Path | None, config: str | Path | None, settings: dict[str, Any]
 ) -> Given:
-    """Return the settings that were given, checked one by one."""
+    """Return the given settings, each checked on its own."""
     need_libraries("training", "accelerate", "datasets", "matplotlib")
     name = "" if is_in_memory(corpus) else corpus
     return read_given({**settings, "corpus": name, "output": output}, config)
 
 
 def need_libraries(work: str, *names: str) -> None:
-    """Check that libraries of training are installed."""
+    """Check that the libraries of the `train` extra are installed."""
     for name in names:
         try:
             importlib.import_module(name)

@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
+from filelock import FileLock, Timeout
+
 from rankencoder.encoder_sources import split_prompt
 from rankencoder.errors import InputError, Interrupted
 from rankencoder.io.storage import RUN, check_free, check_kinds, previous_folder, read_json, replace_folder
@@ -20,17 +22,15 @@ G = TypeVar("G", bound=GivenSettings)
 
 @contextmanager
 def locked(output: Path) -> Iterator[None]:
-    """Keep all other trainings out of a folder, and say after Ctrl-C that this one can be resumed."""
-    from filelock import FileLock, Timeout
-
+    """Lock a folder against other trainings; after Ctrl-C, say that the training can be resumed."""
     file = output.with_name(f".{output.name}.lock")
     lock = FileLock(file, timeout=0)
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
-        file.touch()  # where that fails, the lock would only wait
+        file.touch()  # if this fails, the lock would just wait
         lock.acquire()
     except Timeout:
-        raise InputError(f"another process is training into {output}: wait for it, or stop it") from None
+        raise InputError(f"another process is training into {output}: wait for it or stop it") from None
     except OSError as error:
         raise InputError(f"cannot write {output}: {error.strerror}; choose another output folder") from error
     try:
@@ -40,24 +40,24 @@ def locked(output: Path) -> Iterator[None]:
             raise
         raise Interrupted(output) from None
     finally:
-        with suppress(PermissionError):  # Windows deletes no open file
+        with suppress(PermissionError):  # Windows cannot delete open files
             file.unlink(missing_ok=True)
         lock.release()
 
 
 def resumed_settings(output: Path, given: G, read: Callable[[dict[str, str], Path], G]) -> G:
-    """Return the settings of the run to resume; those that are given again must be the same.
+    """Return the settings of the run to resume; settings given again must be the same.
 
-    :param read: Reads the settings of a file, the output folder being given.
+    :param read: Reads the settings of a file, given the output folder.
     """
     file = output / type(given.draft).file
     if not file.exists():
-        raise InputError(f"there is no training to resume in {output}: leave `resume` out")
-    shutil.rmtree(previous_folder(output), ignore_errors=True)  # that it replaced
+        raise InputError(f"no training to resume in {output}: leave out `resume`")
+    shutil.rmtree(previous_folder(output), ignore_errors=True)  # of a run that it replaced
     record = read_json(output / RUN)
     if record.get("finished") or not (output / WORK).exists():
         shutil.rmtree(output / WORK, ignore_errors=True)
-        raise InputError(f"the training in {output} is finished, there is nothing to resume")
+        raise InputError(f"the training in {output} is finished: nothing to resume")
     config = check_kinds({"config": {}, **record}, output / RUN, config=dict)["config"]
     if "rounds" in config:
         raise InputError(f"the training in {output} was begun by an earlier version: set `overwrite`")
@@ -66,26 +66,26 @@ def resumed_settings(output: Path, given: G, read: Callable[[dict[str, str], Pat
         before = stored.values.get(name, config.get(name, getattr(stored.draft, name)))
         if value != before:
             raise InputError(
-                f"cannot resume {output} with {name} {value!r}, it was begun with {before!r}: leave it out, "
-                "or use another output folder"
+                f"cannot resume {output} with {name} {value!r}, it began with {before!r}: leave it out, or "
+                "use another output folder"
             )
     return stored
 
 
 @contextmanager
 def new_run(output: Path, given: GivenSettings, config: RunSettings, *, overwrite: bool) -> Iterator[Path]:
-    """Give a folder to store a new run's input in, which takes the output's place when the block ends well.
+    """Yield a folder for a new run's input, which becomes the output folder if the block succeeds.
 
-    With the settings written, a run can be resumed.
+    From then on the run can be resumed.
     """
     _check_free(output, config, overwrite)
     new = output.with_name(f".{output.name}.new")
-    shutil.rmtree(new, ignore_errors=True)  # of a run that was killed while it read
+    shutil.rmtree(new, ignore_errors=True)  # of a run killed while reading
     try:
         yield new
         write_record(new, {"finished": False})
         given.write(new / config.file, config)
-        if output.is_dir() and not any(output.iterdir()):  # a mount point, or where we stand: it stays
+        if output.is_dir() and not any(output.iterdir()):  # keep a mount point or current folder
             for path in sorted(new.iterdir(), key=lambda path: path.name == config.file):  # that comes last
                 shutil.move(path, output / path.name)
         else:
@@ -97,9 +97,9 @@ def new_run(output: Path, given: GivenSettings, config: RunSettings, *, overwrit
 
 
 def _check_free(output: Path, config: RunSettings, overwrite: bool) -> None:
-    """Check that nothing is in the output folder but a run that may be replaced."""
+    """Check that the output folder holds nothing but a run that may be replaced."""
     if output.exists() and not output.is_dir():
-        raise InputError(f"{output} is a file: choose another name for the output folder")
+        raise InputError(f"{output} is a file: choose another output folder")
     if not output.exists() or not any(output.iterdir()):
         return
     if not overwrite:
@@ -110,6 +110,8 @@ def _check_free(output: Path, config: RunSettings, overwrite: bool) -> None:
             ways = f"{'' if finished else '`resume`, '}`overwrite` or another folder"
         raise InputError(f"{output} contains {found}: use {ways}")
     check_free(output, overwrite=True, training=True)
-    for name, value in config.inputs():
-        if value and Path(split_prompt(value)[0]).is_relative_to(output):
-            raise InputError(f"{name} {value} is in the folder that would be overwritten: use another output")
+    settings = config.model_dump(exclude={"output"})
+    for name, value in {**settings, **settings.get("options", {})}.items():
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and Path(split_prompt(text)[0]).is_relative_to(output):
+                raise InputError(f"{name} {text} is in the folder to overwrite: choose another output folder")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from rankencoder.io.manifest import folder_entries
 from rankencoder.io.storage import RUN, new_file, new_folder, write_json
 from rankencoder.model_card import ModelCard, short_name
 from rankencoder.provenance import provenance
@@ -17,15 +18,19 @@ from rankencoder.training.sentences import Sentences
 PICTURE = "losses.svg"
 
 
-def save_encoder(trained: StageResult, folder: Path, config: TrainConfig, sentences: Sentences) -> None:
-    """Write an encoder with its model card, whole or not at all."""
-    # how the last batch was cut and filled up is not saved: a resumed stage had another one
+def save_encoder(
+    trained: StageResult, folder: Path, about: Path, config: TrainConfig, sentences: Sentences
+) -> None:
+    """Write an encoder with its model card, and before that its part of the record."""
+    # truncation and padding are those of the last batch, which a resumed stage lacks
     backend = trained.model.tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
     with new_folder(folder) as new:
         trained.model.save_pretrained(str(new), create_model_card=False)
         _make_card(trained, config, sentences).write(new)
+        with new_file(about) as path:
+            write_json(path, {**trained.about, "files": folder_entries(new)})
 
 
 def _make_card(trained: StageResult, config: TrainConfig, sentences: Sentences) -> ModelCard:
@@ -54,7 +59,7 @@ def _make_card(trained: StageResult, config: TrainConfig, sentences: Sentences) 
 
 
 def _nameless(value: Any) -> Any:
-    """Return a setting without the folders of this machine."""
+    """Return a setting without this machine's folders."""
     if isinstance(value, dict):
         return {key: _nameless(inner) for key, inner in value.items()}
     return short_name(value) if isinstance(value, str) and Path(value).is_absolute() else value
@@ -67,7 +72,7 @@ def write_record(folder: Path, record: dict[str, Any]) -> None:
 
 
 def rank_share(history: list[dict[str, Any]]) -> float | None:
-    """Return in how many log entries of stage 2 the rank loss was the larger part of Eq. 6.
+    """Return the share of stage 2's log entries in which the rank loss is the larger part of Eq. 6.
 
     >>> rank_share([{"contrastive": 0.2}, {"contrastive": 0.2, "weighted_rank": 0.3}])
     1.0
@@ -78,7 +83,7 @@ def rank_share(history: list[dict[str, Any]]) -> float | None:
 
 
 def new_record(config: RunSettings, sentences: Sentences) -> dict[str, Any]:
-    """Return the record of a run that has only begun."""
+    """Return the record of a new run."""
     return {
         "format": 1,
         "finished": False,
@@ -91,12 +96,12 @@ def new_record(config: RunSettings, sentences: Sentences) -> dict[str, Any]:
 def close_record(
     record: dict[str, Any], stages: list[tuple[TrainEncoder, dict[str, Any]]], timings: dict[str, float]
 ) -> list[dict[str, Any]]:
-    """Complete the record of a run with its trainings; return the history of its own losses."""
+    """Complete the record of a run with its trainings; return the history of its own stages."""
     own, history = [], []
     for step, about in stages:
-        about.pop("files", None)
-        logged = [{"stage": step.number, **entry} for entry in about.pop("history")]
-        about = {"stage": step.number, **about}
+        del about["files"]
+        logged = [{"stage": step.stage, **entry} for entry in about.pop("history")]
+        about = {"stage": step.stage, **about}
         if step.output.startswith("teachers/"):
             taught = {"config": step.config.model_dump(), "stages": [about]}
             record.setdefault("teachers", {})[step.config.method] = taught

@@ -1,4 +1,4 @@
-"""Settings shared by all trainings, and how a setting is declared."""
+"""Settings that all trainings share, and how to declare a setting."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from pydantic import AfterValidator, Field
 
 from rankencoder.errors import InputError, find_name
 from rankencoder.io.read_options import ReadOptions
-from rankencoder.training.settings_file import write_settings
-from rankencoder.training.settings_model import Settings
+from rankencoder.training.settings_file import Settings, write_settings
 
 DATA, METHOD, TEACHING, TRAINING = "Data", "Method", "Teachers and student", "Training"
 STAGE_2, RUNNING = "Stage 2 and RankEncoder", "Running"
@@ -38,7 +37,7 @@ def _scored_pairs(name: str) -> str:
         return _path(name)
     fetched = data_folder() / "senteval" / "downstream" / DEV_FILES[known]
     if not fetched.exists():
-        raise ValueError(f"dev set {name!r} is not there: {fetched}; run `data fetch`, or give a file")
+        raise ValueError(f"dev set {name!r} is not fetched (no {fetched}): run `data fetch` or give a file")
     return _path(str(fetched))
 
 
@@ -56,8 +55,8 @@ def setting(
 ) -> Any:
     """Declare a setting.
 
-    :param common: Whether the short help lists it.
-    :param by_method: Whether methods have a choice of their own.
+    :param common: Show it in the short help.
+    :param by_method: Methods have their own defaults.
     :param bounds: ``ge``, ``gt``, ``le`` or ``lt``.
     """
     about: Any = {"group": group, "common": common, "by_method": by_method}
@@ -65,12 +64,12 @@ def setting(
 
 
 def show_defaults(default: Any, others: Mapping[str, Any]) -> list[str]:
-    """Return a default and those that go before it, by name, as help and documentation show them."""
-    texts = [_shown(default), *(f"{name}: {_shown(value)}" for name, value in others.items())]
+    """Return a default and the named choices that replace it, for help and documentation."""
+    texts = [_text(default), *(f"{name}: {_text(value)}" for name, value in others.items())]
     return [text for text in texts if text]
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     if isinstance(value, list | dict):
         return ", ".join(value)
     if isinstance(value, bool):
@@ -79,9 +78,9 @@ def _shown(value: Any) -> str:
 
 
 class RunSettings(Settings):
-    """The settings that every training has: its data, the loop and the machine."""
+    """The settings of every training: data, loop and machine."""
 
-    file: ClassVar[str] = "train.yaml"  # that keeps them in a run's folder
+    file: ClassVar[str] = "train.yaml"  # in a run's folder
 
     corpus: Existing = setting("", "File or folder of sentences; empty for sentences in memory.", DATA)
     output: FilePath = setting("", "Folder to write.", DATA)
@@ -91,7 +90,7 @@ class RunSettings(Settings):
     split: str = setting("", "Split long texts: sentences, or sentences:de for another language.", DATA)
     dev: list[ScoredPairs] = setting(
         [],
-        "Scored or yes/no pairs (file, stsb, sickr) that choose the weights. Repeatable.",
+        "Scored or yes/no pairs (file, stsb, sickr) for choosing the weights. Repeatable.",
         DATA,
         common=True,
     )
@@ -103,7 +102,7 @@ class RunSettings(Settings):
     gradient_accumulation: Count = setting(1, "Batches accumulated per optimizer step.", TRAINING, ge=1)
     learning_rate: float = setting(
         3e-5,
-        "Initial learning rate; it falls linearly to 0.",
+        "Peak learning rate; decays linearly to 0.",
         TRAINING,
         by_method=True,
         common=True,
@@ -111,14 +110,14 @@ class RunSettings(Settings):
     )
     weight_decay: float = setting(0.0, "Weight decay of AdamW.", TRAINING, by_method=True, ge=0)
     warmup_steps: float = setting(
-        0.0, "Steps of warm-up; below 1, a share of all steps.", TRAINING, by_method=True, ge=0
+        0.0, "Warm-up steps; below 1, a share of all steps.", TRAINING, by_method=True, ge=0
     )
     max_grad_norm: float = setting(1.0, "Gradients are clipped to this norm.", TRAINING, gt=0)
     max_length: Count = setting(
         32, "Maximum tokens per sentence in training.", TRAINING, by_method=True, ge=3
     )
     precision: Literal["fp32", "fp16", "bf16"] = setting(
-        "fp16", "fp16, bf16 or fp32; on a CPU always fp32.", TRAINING, by_method=True
+        "fp16", "fp16, bf16 or fp32; always fp32 on a CPU.", TRAINING, by_method=True
     )
 
     logging_steps: Count = setting(10, "Steps between log entries.", RUNNING, ge=1)
@@ -143,12 +142,8 @@ class RunSettings(Settings):
 
     @property
     def torch_device(self) -> str | None:
-        """The device to name to torch; None lets it choose."""
+        """The device for torch; None for automatic."""
         return None if self.device == "auto" else self.device
-
-    def inputs(self) -> list[tuple[str, str]]:
-        """Return what is read, by the names of settings."""
-        return [("corpus", self.corpus), *(("dev", file) for file in self.dev)]
 
     @classmethod
     def by_group(cls) -> list[str]:
@@ -159,13 +154,13 @@ class RunSettings(Settings):
 
 @dataclass(frozen=True)
 class GivenSettings:
-    """The settings that somebody gave, valid, and without those that were left out."""
+    """The settings that a user gave, validated, without defaults."""
 
     values: Mapping[str, Any]
 
     @property
     def draft(self) -> RunSettings:
-        """The settings, right in all that depends on no model."""
+        """The settings as far as they depend on no model."""
         raise NotImplementedError
 
     @property
@@ -179,10 +174,10 @@ class GivenSettings:
         return Path(self.values["output"])
 
     def write(self, path: Path, config: RunSettings) -> None:
-        """Write what was given as YAML, and the other settings as comments."""
+        """Write the given settings as YAML, and the others as comments."""
         write_settings(path, self.values, config.model_dump())
 
 
 def is_in_memory(corpus: Any) -> bool:
-    """Return whether a corpus is no file or folder but the sentences themselves."""
+    """Return whether a corpus is the sentences themselves, not a file or folder."""
     return corpus is not None and not isinstance(corpus, (str, Path))

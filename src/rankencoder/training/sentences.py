@@ -8,18 +8,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from datasets import Dataset
+from transformers import PreTrainedTokenizerBase
 
 from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.io.corpus import LONGEST, Sentence, digest_line, read_sentences
 from rankencoder.io.read_options import ReadOptions
-from rankencoder.io.storage import check_kinds, file_digest, import_pyarrow, new_file, read_json, write_json
-
-if TYPE_CHECKING:
-    from datasets import Dataset
-    from transformers import PreTrainedTokenizerBase
+from rankencoder.io.storage import check_kinds, file_digest, new_file, read_json, write_json
 
 _BATCH = 4096
 _FEW = 10_000
@@ -30,7 +29,7 @@ class Sentences:
     """The distinct sentences of a corpus, with row numbers, in their order."""
 
     rows: Dataset  # columns "row", "text" and "place": its number among the corpus' usable lines
-    counts: dict[str, int]  # what became of the corpus' lines
+    counts: dict[str, int]  # of the corpus' lines: sentences, duplicates, empty and over-long ones
     sha256: str  # of all sentences
     lines_sha256: str  # of all usable lines: the sentences with their duplicates
 
@@ -47,11 +46,11 @@ class Sentences:
         return self.counts["sentences"] + self.counts["duplicates"]
 
     def places(self, start: int, stop: int) -> np.ndarray:
-        """Return the numbers of the sentences' lines among the usable ones, from one row up to another."""
+        """Return the places of sentences among the usable lines, from one row up to another."""
         return np.array(self.rows[start:stop]["place"], dtype=np.int64)
 
     def __iter__(self) -> Iterator[str]:
-        """Yield all sentences; many are read at a time, which is much faster than one by one."""
+        """Yield all sentences, read in batches for speed."""
         for start in range(0, len(self), _BATCH):
             yield from self.texts(start, start + _BATCH)
 
@@ -61,9 +60,8 @@ def store_sentences(
 ) -> Sentences:
     """Write a corpus' distinct sentences to a folder.
 
-    Empty and over-long lines are left out, and so are duplicates: in a batch they would be told to differ.
+    Empty and over-long lines are left out, and so are duplicates, which would be false negatives in a batch.
     """
-    pa, _ = import_pyarrow()
     counts = dict.fromkeys(("lines", "sentences", "empty", "overlong", "duplicates"), 0)
     digests = {"sha256": hashlib.sha256(), "lines_sha256": hashlib.sha256()}
     rows = read_sentences(corpus, column=column, max_chars=LONGEST, progress=progress)
@@ -79,7 +77,10 @@ def store_sentences(
             numbers = range(counts["sentences"] - len(batch), counts["sentences"])
             texts, places = zip(*batch, strict=True)
             out.write_batch(pa.record_batch([list(numbers), texts, places], schema=schema))
-    _check_number(counts)
+    if counts["sentences"] < 2:
+        lines = ", ".join(f"{value:,} {name}" for name, value in counts.items())
+        number = counts["sentences"]
+        raise InputError(f"too few usable sentences in the corpus: {number} ({lines}); give at least 2")
     with new_file(folder / "sentences.json") as path:
         found = {name: digest.hexdigest() for name, digest in digests.items()}
         write_json(path, {"counts": counts, **found, "file": file_digest(arrow)})
@@ -88,13 +89,9 @@ def store_sentences(
 
 def load_sentences(folder: Path) -> Sentences:
     """Open stored sentences."""
-    from datasets import Dataset
-
     about, arrow = folder / "sentences.json", folder / "sentences.arrow"
-    stored = check_kinds(read_json(about), about, counts=dict, sha256=str, file=str)
-    if not isinstance(stored.get("lines_sha256"), str):
-        raise InputError(f"{about} was written by an earlier version: train again with `overwrite`")
-    if not arrow.exists() or file_digest(arrow) != stored["file"]:  # mapped, it could end the process
+    stored = check_kinds(read_json(about), about, counts=dict, sha256=str, lines_sha256=str, file=str)
+    if not arrow.exists() or file_digest(arrow) != stored["file"]:  # mapping a damaged file can crash
         raise InputError(f"{arrow} was changed after it was written: train again with `overwrite`")
     rows = Dataset.from_file(str(arrow))
     return Sentences(rows, stored["counts"], stored["sha256"], stored["lines_sha256"])
@@ -123,41 +120,28 @@ def _distinct(
             yield row.text, counts["sentences"] + counts["duplicates"] - 1
 
 
-def _check_number(counts: dict[str, int]) -> None:
-    number = counts["sentences"]
-    if number < 2:
-        found = ", ".join(f"{value:,} {name}" for name, value in counts.items())
-        raise InputError(f"too few usable sentences in the corpus: {number} ({found}); give at least 2")
-
-
-def warn_if_few(sentences: Sentences) -> None:
-    """Warn if there are fewer sentences than contrastive training needs."""
+def warn_if_unsuitable(sentences: Sentences, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Warn if there are few sentences, or a tokenizer does not know their language."""
+    found = []
     if len(sentences) < _FEW:
-        _warn(
-            f"a corpus of {len(sentences):,} sentences is small: the methods were made for 1,000,000, and "
-            f"under {_FEW:,} the result may be worse than the untrained backbone"
+        found.append(
+            f"a corpus of {len(sentences):,} sentences is small: methods were designed for 1,000,000, and "
+            f"below {_FEW:,} the result may be worse than the untrained backbone"
         )
-
-
-def check_language(sentences: Sentences, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Warn if a tokenizer does not know much of what is in the sentences."""
-    share = unknown_share(sentences, tokenizer)
-    if share > 0.1:
-        _warn(
-            f"the backbone's tokenizer does not know {share:.0%} of the tokens: is the corpus in "
-            "another language than the backbone? Choose a backbone for it, e.g. xlm-roberta-base"
+    if (share := unknown_share(sentences, tokenizer)) > 0.1:
+        found.append(
+            f"the backbone's tokenizer does not know {share:.0%} of the tokens: if the corpus is in another "
+            "language, choose a backbone for it, e.g. xlm-roberta-base"
         )
+    for message in found:
+        warnings.warn(message, TrainingWarning, stacklevel=3)
 
 
 def unknown_share(sentences: Sentences, tokenizer: PreTrainedTokenizerBase) -> float:
-    """Return the share of unknown tokens in a thousand of the sentences; 0 where no token stands for them."""
+    """Return the share of unknown tokens in a sample of sentences; 0 without an unknown token."""
     if tokenizer.unk_token_id is None:
         return 0.0
     step = max(1, len(sentences) // 1000)
     sample = sentences.rows[slice(0, None, step)]["text"]
     ids = tokenizer(list(sample), add_special_tokens=False, truncation=True, max_length=128)["input_ids"]
     return float(sum(row.count(tokenizer.unk_token_id) for row in ids) / max(1, sum(map(len, ids))))
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, TrainingWarning, stacklevel=4)

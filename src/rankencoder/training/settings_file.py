@@ -1,25 +1,120 @@
-"""Read and write settings as YAML, with the line of each key for messages."""
+"""Read, validate and write settings: YAML files, strict types and errors in one line."""
 
 from __future__ import annotations
 
 import re
+import reprlib
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
-from rankencoder.errors import InputError
-from rankencoder.training.settings_model import shown
+from rankencoder.errors import InputError, nearest, resembling
 
+_NO_PATH = re.compile("[\0\ud800-\udfff]")
 _LINE_BREAKS = re.compile("[\r\n\x85\u2028\u2029]")
 # what the constructors of PyYAML raise on impossible values, such as the date 2024-13-01
 _IMPOSSIBLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
+class Settings(BaseModel):
+    """Base class of settings: strict types, except that floats accept "1e-5" and lists a single string."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, protected_namespaces=()
+    )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _fit(cls, value: Any, info: ValidationInfo) -> Any:
+        kinds = _kinds(cls.model_fields[str(info.field_name)].annotation)
+        if isinstance(value, Path):
+            value = str(value)
+        if isinstance(value, tuple):
+            value = list(value)
+        if isinstance(value, str) and list in kinds:
+            value = [value]
+        if isinstance(value, str) and float in kinds:
+            with suppress(ValueError):  # in YAML 1.1, 1e-5 is a string
+                return float(value)
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and _NO_PATH.search(text):
+                raise PydanticCustomError("text", "a string that can be a path")
+        return value
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def validate(values: Mapping[str, Any], model: type[S], places: Mapping[str, str] | None = None) -> S:
+    """Return the settings that a model makes of values.
+
+    :param places: Where a value comes from, for messages: "train.yaml, line 3: ".
+    """
+    places = places or {}
+    for name in values:
+        if name not in model.model_fields:
+            similar = nearest(name, model.model_fields)
+            raise InputError(f"{places.get(name, '')}unknown setting {name!r}:{similar}")
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as failed:
+        name = str(next(iter(failed.errors()[0]["loc"]), ""))
+        raise InputError(places.get(name, "") + explain(failed)) from None
+
+
+def read_values(model: type[Settings], values: Mapping[str, Any], file: str | Path | None) -> dict[str, Any]:
+    """Return the valid settings of a file and those given, which take precedence, in the model's order.
+
+    :param values: None stands for "not given".
+    """
+    stored, places = read_settings(Path(file)) if file is not None else ({}, {})
+    given = {name: value for name, value in values.items() if value is not None}
+    chosen = {name: value for name, value in {**stored, **given}.items() if value is not None}
+    found = validate(chosen, model, {name: place for name, place in places.items() if name not in given})
+    return {name: getattr(found, name) for name in model.model_fields if name in chosen}
+
+
+def explain(failed: ValidationError, title: str = "{}") -> str:
+    """Describe the first invalid setting; a union has an error for each of its types.
+
+    :param title: How to name it; braces stand for its name.
+    """
+    errors = failed.errors(include_url=False)
+    name, first = next(iter(errors[0]["loc"]), ""), errors[0]
+    if first["type"] == "value_error":
+        return str(first["ctx"]["error"])
+    same = [error["msg"] for error in errors if error["loc"][:1] == (name,)]
+    wanted = " or ".join(dict.fromkeys(message.removeprefix("Input should be ") for message in same))
+    value = first["input"]
+    item = "an item of " if any(isinstance(part, int) for part in first["loc"]) else ""
+    similar = resembling(value, re.findall("'(.+?)'", wanted)) if isinstance(value, str) else ""
+    return f"{item}{title.format(name)} is {shown(value)}, but must be {wanted}{similar and ':'}{similar}"
+
+
+def _kinds(hint: Any) -> list[Any]:
+    """Return the plain types of an annotation, without those inside lists."""
+    if get_origin(hint) in (Union, UnionType):
+        return [kind for arm in get_args(hint) for kind in _kinds(arm)]
+    return _kinds(get_args(hint)[0]) if hasattr(hint, "__metadata__") else [get_origin(hint) or hint]
+
+
+def shown(value: Any) -> str:
+    """Return a value in brief; Python refuses to print integers of thousands of digits."""
+    try:
+        return reprlib.repr(value)
+    except ValueError:
+        return "a huge number"
+
+
 class _Loader(yaml.SafeLoader):
-    """Refuses keys that are given twice."""
+    """Rejects duplicate keys."""
 
     def compose_mapping_node(self, anchor: Any) -> Any:
         node = super().compose_mapping_node(anchor)
@@ -33,7 +128,7 @@ class _Loader(yaml.SafeLoader):
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes texts on one line, and whatever is there twice twice."""
+    """Writes each text on one line, without aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -46,21 +141,8 @@ class _Dumper(yaml.SafeDumper):
 _Dumper.add_representer(str, _Dumper.represent_text)
 
 
-def merge_settings(
-    values: Mapping[str, Any], file: str | Path | None
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the settings of a file and those given, which go before, and where those of the file are.
-
-    :param values: None stands for "not given".
-    """
-    stored, places = read_settings(Path(file)) if file is not None else ({}, {})
-    given = {name: value for name, value in values.items() if value is not None}
-    chosen = {name: value for name, value in {**stored, **given}.items() if value is not None}
-    return chosen, {name: place for name, place in places.items() if name not in given}
-
-
 def read_settings(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return what a YAML file says, and the place of each of its keys: "train.yaml, line 3: "."""
+    """Return the content of a YAML file, and the place of each key: "train.yaml, line 3: "."""
     if not path.is_file():
         raise InputError(f"no such file: {path}")
     try:
@@ -95,7 +177,7 @@ def _parse_yaml(text: str, path: Path) -> tuple[Any, dict[Any, int]]:
 
 
 def write_settings(path: Path, values: Mapping[str, Any], others: Mapping[str, Any]) -> None:
-    """Write settings as YAML, one a line, and others among them as comments."""
+    """Write settings as YAML, one per line, and other settings as comments."""
     from rankencoder.io.storage import new_file
 
     rows = {**others, **values}

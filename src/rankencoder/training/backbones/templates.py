@@ -1,11 +1,11 @@
 """Put sentences into a prompt, in training and in the saved tokenizer.
 
-PromptBERT and SNCSE read the state of the mask token in `This sentence of "X" means[MASK].`; causal language
-models are read at the last token of `This sentence : "X" means in one word:"`. Prefix, sentence and suffix
-are tokenized one by one, and the tokenizer's post-processor joins them: a byte-level tokenizer that saw the
-whole text might merge the sentence's end with the quotation mark.
+PromptBERT and SNCSE pool the mask token of `This sentence of "X" means[MASK].`, causal language models the
+last token of `This sentence : "X" means in one word:"`. Prefix, sentence and suffix are tokenized separately
+and joined by the tokenizer's post-processor; in one text, a byte-level tokenizer might merge the sentence's
+end with the quotation mark.
 
-The export (`prompted_encoder`) is a plain SentenceTransformer: its tokenizer.json holds the template.
+The saved encoder (`prompted_encoder`) is a plain SentenceTransformer with the template in its tokenizer.json.
 """
 
 from __future__ import annotations
@@ -15,25 +15,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Module, Pooling, WordWeights
+from tokenizers import Tokenizer, models
+from tokenizers.processors import TemplateProcessing
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from rankencoder.encoders import PROBE
 from rankencoder.errors import InputError
 from rankencoder.training.backbones.backbone import Backbone
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Module
-    from tokenizers import Tokenizer
-    from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
-
-    State = dict[str, Any]  # the content of a tokenizer.json, without vocabulary
+State = dict[str, Any]  # tokenizer.json without the vocabulary
 
 FullStop = Literal["none", "promptbert", "sncse"]
 _BLANKS = "\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"  # those of str.isspace
-_FULL_STOPS = {  # where each rule applies, the end of a text with certain characters before it; what it adds
+_FULL_STOPS = {  # the end of which texts each rule matches, and what it adds
     "promptbert": (r"""(?<=[^.?"'])\z""", "."),
-    "sncse": (rf"(?<=[^{_BLANKS}!-/:-@\[-`{{-~][{_BLANKS}]*)\z", " ."),  # blanks aside, no punctuation
+    "sncse": (
+        rf"(?<=[^{_BLANKS}!-/:-@\[-`{{-~][{_BLANKS}]*)\z",
+        " .",
+    ),  # after no punctuation
 }
 _LEADING_BLANK = {"type": "Prepend", "prepend": " "}
 
@@ -42,22 +45,21 @@ _LEADING_BLANK = {"type": "Prepend", "prepend": " "}
 class Template:
     """Text before and after a sentence. In `after`, "{mask}" stands for the tokenizer's mask token.
 
-    A blank at the end of `before` belongs to the sentence: with it, tokenizers that tell the beginning of a
-    word from its inside see the beginning of one. A template without "{mask}" is read at its last token, so
-    no special token follows it.
+    A blank at the end of `before` is tokenized with the sentence, for tokenizers that mark the beginning of
+    words. Without "{mask}", the last token is pooled and no special token follows it.
     """
 
     before: str
     after: str
-    bos: bool = False  # whether to begin with the tokenizer's bos token, where it adds none by itself
+    bos: bool = False  # begin with the bos token if the tokenizer adds none
 
     @property
     def has_mask(self) -> bool:
-        """Whether a sentence's vector is the state of the mask token."""
+        """Whether the mask token is pooled."""
         return "{mask}" in self.after
 
     def tokens(self, tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int]]:
-        """Return the ids of prefix and suffix, without special tokens."""
+        """Return the token ids of prefix and suffix."""
         after = self.after
         if self.has_mask:
             check_mask_token(tokenizer)
@@ -71,11 +73,11 @@ class Template:
 
 
 def check_mask_token(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Make sure that a tokenizer has a mask token."""
+    """Check that a tokenizer has a mask token."""
     if not tokenizer.mask_token:
         raise InputError(
-            f"the tokenizer of {tokenizer.name_or_path!r} has no mask token, and the method needs [MASK]: "
-            "choose a masked language model (BERT, RoBERTa, ...), or a method for causal ones"
+            f"the tokenizer of {tokenizer.name_or_path!r} has no mask token, which the method needs: choose "
+            "a masked language model (BERT, RoBERTa, ...) or a method for causal ones"
         )
 
 
@@ -87,7 +89,7 @@ def templated_ids(
     max_length: int,
     full_stop: FullStop = "none",
 ) -> list[list[int]]:
-    """Return the ids of sentences, cut to ``max_length`` tokens, in a template that comes on top."""
+    """Return the token ids of sentences in a template, the sentences truncated to ``max_length`` tokens."""
     templated = training_tokenizer(tokenizer, template, full_stop)
     length = max_length + templated.num_special_tokens_to_add()
     return list(templated(list(sentences), truncation=True, max_length=length)["input_ids"])
@@ -96,19 +98,16 @@ def templated_ids(
 def templated_tokenizer(
     tokenizer: PreTrainedTokenizerBase, template: Template, full_stop: FullStop = "none"
 ) -> PreTrainedTokenizerFast:
-    """Return a tokenizer that puts every sentence into the template; truncation cuts the sentence alone.
+    """Return a tokenizer that puts every sentence into the template; truncation keeps the template.
 
-    A full stop of "promptbert" comes after a sentence whose last character is none of ``. ? " '``, one of
-    "sncse", with a blank, if that character, blanks aside, is no ASCII punctuation; none after an empty one.
+    With full stop "promptbert", a stop is added unless the sentence ends in one of ``. ? " '``; with "sncse",
+    blank and stop are added unless it ends in ASCII punctuation, ignoring blanks. Empty sentences get none.
 
-    A template that the tokenizer already has is replaced. Special tokens written in a sentence are read as
-    text, so that a row has one mask (except that a Unigram model, as XLM-RoBERTa's, may know its mask token
-    as a word). Padding is on the right: sentence-transformers gives no positions, so that learned ones would
-    be shifted by padding on the left.
+    A previous template is replaced. Special tokens within a sentence are read as text, so that a row has one
+    mask (except that Unigram models, as XLM-RoBERTa's, may have their mask token as a word). Padding is on
+    the right: on the left it would shift learned positions.
     """
-    # the generic class: of any other, transformers 5 loads the stock pipeline
-    from transformers import PreTrainedTokenizerFast
-
+    # the generic class, as for others transformers 5 loads the stock pipeline
     state = _plain_state(tokenizer)
     begin, end = _special_ids(_backend(tokenizer, state))
     if template.bos and not begin and tokenizer.bos_token_id is not None:
@@ -123,7 +122,7 @@ def templated_tokenizer(
     pieces = {"BEGIN": begin, "PREFIX": prefix, "SUFFIX": suffix, "END": end if template.has_mask else []}
     _set_post_processor(backend, pieces)
     named = tokenizer.special_tokens_map
-    for stand_in in ("eos_token", "unk_token", "bos_token"):  # many causal models have no padding token
+    for stand_in in ("eos_token", "unk_token", "bos_token"):  # many causal models lack a padding token
         if "pad_token" not in named and stand_in in named:
             named["pad_token"] = named[stand_in]
     return PreTrainedTokenizerFast(
@@ -138,13 +137,11 @@ def templated_tokenizer(
     )
 
 
-training_tokenizer = lru_cache(maxsize=8)(templated_tokenizer)  # the encoder has one of its own
+training_tokenizer = lru_cache(maxsize=8)(templated_tokenizer)  # separate from the encoder's
 
 
 def _plain_state(tokenizer: PreTrainedTokenizerBase) -> State:
-    """Return a tokenizer's parts without truncation, padding and the template that it may have."""
-    from tokenizers import Tokenizer, models
-
+    """Return a tokenizer's parts without truncation, padding and a previous template."""
     state: State = json.loads(_copy_parts(tokenizer.backend_tokenizer, Tokenizer(models.BPE())).to_str())
     post = state["post_processor"] or {}
     if "PREFIX" in (post.get("special_tokens") or {}):
@@ -157,9 +154,7 @@ def _plain_state(tokenizer: PreTrainedTokenizerBase) -> State:
 
 
 def _backend(tokenizer: PreTrainedTokenizerBase, state: State) -> Tokenizer:
-    """Return a tokenizer with these parts; it shares the vocabulary, which takes seconds to copy."""
-    from tokenizers import Tokenizer
-
+    """Return a tokenizer with these parts, sharing the vocabulary, which takes seconds to copy."""
     core = tokenizer.backend_tokenizer
     backend = Tokenizer(core.model)
     added = core.get_added_tokens_decoder()
@@ -168,27 +163,25 @@ def _backend(tokenizer: PreTrainedTokenizerBase, state: State) -> Tokenizer:
 
 
 def _set_parts(backend: Tokenizer, state: State) -> Tokenizer:
-    from tokenizers import Tokenizer
-
     return _copy_parts(Tokenizer.from_str(json.dumps(state)), backend)
 
 
 def _copy_parts(source: Tokenizer, target: Tokenizer) -> Tokenizer:
-    """Give a tokenizer what another has around its vocabulary."""
+    """Copy all parts but the vocabulary from one tokenizer to another."""
     for name in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
         setattr(target, name, getattr(source, name))
     return target
 
 
 def _special_ids(backend: Tokenizer) -> tuple[list[int], list[int]]:
-    """Return the special tokens that stand before and after a text."""
+    """Return the special tokens before and after a text."""
     encoded = backend.encode("a")
     text = [position for position, special in enumerate(encoded.special_tokens_mask) if not special]
     return encoded.ids[: text[0]], encoded.ids[text[-1] + 1 :]
 
 
 def _own_blank(state: State, *, keep: bool) -> bool:
-    """Say whether a tokenizer puts a blank before every text by itself; unless it may keep that, stop it."""
+    """Return whether a tokenizer prepends a blank to every text; turn that off unless ``keep``."""
     found = False
     for part in _parts(state["normalizer"]):
         if part["type"] == "Prepend" and part["prepend"]:
@@ -207,7 +200,7 @@ def _replacement(full_stop: str) -> dict[str, Any]:
 
 
 def _parts(component: dict[str, Any] | None) -> list[dict[str, Any]]:
-    """Return the innermost parts of a normalizer or pre-tokenizer in their order."""
+    """Return the parts of a normalizer or pre-tokenizer, flattened."""
     if component is None or component["type"] != "Sequence":
         return [component] if component else []
     inner = component.get("normalizers") or component.get("pretokenizers") or []
@@ -215,9 +208,7 @@ def _parts(component: dict[str, Any] | None) -> list[dict[str, Any]]:
 
 
 def _set_post_processor(backend: Tokenizer, pieces: dict[str, list[int]]) -> None:
-    """Put pieces of any number of tokens around the text; truncation then leaves room for all of them."""
-    from tokenizers.processors import TemplateProcessing
-
+    """Put pieces of any number of tokens around the text, for which truncation leaves room."""
     begin, prefix, suffix, end = ([name] if ids else [] for name, ids in pieces.items())
     backend.post_processor = TemplateProcessing(
         single=[*begin, *prefix, "$A", *suffix, *end],
@@ -231,14 +222,11 @@ def _set_post_processor(backend: Tokenizer, pieces: dict[str, list[int]]) -> Non
 def prompted_encoder(
     backbone: Backbone, template: Template, *, full_stop: FullStop = "none", pooling: str = "lasttoken"
 ) -> SentenceTransformer:
-    """Return an encoder that puts every sentence into a template, also after it is saved and loaded.
+    """Return an encoder that puts every sentence into a template, also after saving and loading.
 
-    A sentence's vector is the state of the template's mask token, or what ``pooling`` makes of a template
-    without one. The backbone's `max_seq_length` counts all tokens, the template's included.
+    It pools the template's mask token, or by ``pooling`` if there is none. The backbone's `max_seq_length`
+    includes the template.
     """
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
     module = backbone.module
     tokenizer = templated_tokenizer(backbone.tokenizer, template, full_stop)
     length, added = module.max_seq_length, tokenizer.num_special_tokens_to_add()
@@ -248,33 +236,29 @@ def prompted_encoder(
         )
     _check_reload(tokenizer, backbone.config)
     module.processor = tokenizer
-    # a chat template would have the sentences as messages
+    # with a chat template, sentences would be read as messages
     module.modality_config = {"text": module.modality_config["text"]}
     module.input_formatter.supported_modalities = ["text"]
     if not template.has_mask:
         return SentenceTransformer(modules=[module, Pooling(backbone.dimension, pooling)])
-    module.unpad_inputs = False  # WordWeights needs rows, not one long sequence
+    module.unpad_inputs = False  # WordWeights needs padded rows
     return SentenceTransformer(modules=[module, *mask_pooling(tokenizer, backbone.dimension)])
 
 
 def mask_pooling(tokenizer: PreTrainedTokenizerBase, dimension: int) -> list[Module]:
-    """Return the modules that make the state of the mask token the sentence's vector."""
-    from sentence_transformers.sentence_transformer.modules import Pooling, WordWeights
-
+    """Return modules that pool the mask token."""
     mask, ids = str(tokenizer.mask_token), tokenizer.get_vocab()
     words = [f"<id {index}>" for index in range(max(ids.values()) + 1)]
     for word, index in ids.items():
         words[index] = word
-    # WordWeights falls back on a word's lower case
+    # WordWeights falls back to a word's lower case
     weights = {word: 0.0 for word in words if word.lower() == mask} | {mask: 1.0}
     pick = WordWeights(words, weights, unknown_word_weight=0)
     return [pick.requires_grad_(False), Pooling(dimension, "mean")]
 
 
 def _check_reload(tokenizer: PreTrainedTokenizerFast, config: Any) -> None:
-    """Make sure that what is saved is what is loaded: some models have a class of their own."""
-    from transformers import AutoTokenizer
-
+    """Check that the tokenizer is unchanged when loaded, as some models load a class of their own."""
     texts = [*PROBE, "", "Hi", " Hi! ", f"{tokenizer.mask_token or tokenizer.eos_token} naïve"]
     with TemporaryDirectory() as folder:
         config.save_pretrained(folder)
@@ -283,5 +267,5 @@ def _check_reload(tokenizer: PreTrainedTokenizerFast, config: Any) -> None:
     if loaded(texts, verbose=False)["input_ids"] != tokenizer(texts, verbose=False)["input_ids"]:
         raise InputError(
             f"transformers loads the tokenizer of a {config.model_type!r} model as {type(loaded).__name__}, "
-            "which drops a template's full stop or leading blank: use a template without, or another backbone"
+            "which drops the template's full stop or leading blank: choose another method or backbone"
         )

@@ -13,7 +13,7 @@ from rankencoder.progress import Progress
 
 
 class ShowProgress(TrainerCallback):
-    """Shows the steps, and the latest loss."""
+    """Progress bar of the steps, with the latest loss."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -34,11 +34,9 @@ class ShowProgress(TrainerCallback):
 
 
 class StopAtSignal(TrainerCallback):
-    """At Ctrl-C, or when told to terminate: finishes the step, writes a checkpoint and stops.
+    """On SIGINT or SIGTERM, finish the step, write a checkpoint and stop; a second Ctrl-C stops at once.
 
-    A second Ctrl-C ends the training at once.
-
-    :param enabled: Not for several processes, which would not all stop at the same step.
+    :param enabled: No for several processes, which would stop at different steps.
     """
 
     def __init__(self, *, enabled: bool = True) -> None:

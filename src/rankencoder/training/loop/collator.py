@@ -15,12 +15,12 @@ from rankencoder.training.methods.method import Method
 
 @dataclass
 class ViewCollator:
-    """Makes a batch: all views of all sentences below each other, padded to one length.
+    """Makes a batch for one forward pass: all views of its sentences, stacked and padded to one length.
 
-    One forward pass then serves all views. The prefix of the names is what the trainer takes for one input.
+    The trainer recognizes an input by the prefix of its names.
 
-    :param vectors: Vectors of all training sentences by name, mapped into memory; the batch's go along.
-    :param multiple: Lengths are rounded up to a multiple of this: few different shapes make few CUDA graphs.
+    :param vectors: Vectors of all training sentences by name; a batch gets those of its sentences.
+    :param multiple: Round lengths up to a multiple of this: fewer shapes need fewer CUDA graphs.
     """
 
     method: Method
@@ -35,13 +35,11 @@ class ViewCollator:
         columns = {name: [row[name] for row in rows] for name in rows[0]}
         views = self.method.views(columns, self.backbone, self.max_length)
         ids = [row for view in views for row in view]
-        longest = -(-max(map(len, ids)) // self.multiple) * self.multiple
-        longest = min(longest, self.backbone.positions or longest)
-        if self.backbone.positions is not None and max(map(len, ids)) > self.backbone.positions:
-            raise InputError(
-                f"a view has {max(map(len, ids))} tokens and the backbone reads {self.backbone.positions}: "
-                "lower max_length"
-            )
+        needed, limit = max(map(len, ids)), self.backbone.positions
+        if limit is not None and needed > limit:
+            raise InputError(f"a view has {needed} tokens, but the backbone reads {limit}: lower max_length")
+        longest = -(-needed // self.multiple) * self.multiple
+        longest = min(longest, limit or longest)
         padded = np.full((len(ids), longest), self.backbone.tokenizer.pad_token_id or 0, dtype=np.int64)
         mask = np.zeros((len(ids), longest), dtype=np.int64)
         for i, row in enumerate(ids):

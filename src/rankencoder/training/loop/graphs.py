@@ -1,4 +1,4 @@
-"""Capture training steps as CUDA graphs to avoid launching each kernel."""
+"""Replay training steps as CUDA graphs, which saves launching each kernel."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from torch import nn
 
 from rankencoder.errors import TrainingWarning, first_line
 
-_MOST = 4  # shapes; each graph has memory of its own
+_MOST = 4  # graphs; each takes memory
 
 
 class GraphedStep:
-    """Replays a loss' forward and backward pass; batches of each shape have a graph of their own.
+    """Replays a loss' forward and backward pass, with one graph for each shape of a batch.
 
-    Steps that cannot be captured, and batches of rare shapes, are left to the caller.
+    Rare shapes, and steps that cannot be captured, are left to the caller.
 
-    :param loss: A loss whose ``logged`` holds its parts after each step. Its autocast must not cache.
-    :param compiled: Capture compiled layers. Where they cannot be compiled, they are captured as they are.
+    :param loss: A loss whose ``logged`` holds its parts after each step. Autocast must not cache.
+    :param compiled: Capture compiled layers; falls back to the layers as they are.
     """
 
     def __init__(self, loss: Any, *, compiled: bool = False) -> None:
@@ -32,14 +32,14 @@ class GraphedStep:
         self.works = True
 
     def fits(self, features: dict[str, torch.Tensor]) -> bool:
-        """Say whether there is a graph for a batch; if there can be one, it is captured."""
+        """Return whether a batch has a graph, which is captured if possible."""
         shape = _shape(features)
         if shape not in self.graphs and self.works and len(self.graphs) < _MOST:
             self._capture(shape, features)
         return shape in self.graphs
 
     def __call__(self, features: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return loss and parts of a batch that fits."""
+        """Return the loss of a batch that fits, and its parts."""
         loss, parts = self.graphs[_shape(features)](*features.values())
         return loss, parts
 
@@ -50,10 +50,10 @@ class GraphedStep:
             with compiled_layers(self.loss.model) if self.compiled else nullcontext():
                 self.graphs[shape] = torch.cuda.make_graphed_callables(step, sample, allow_unused_input=True)
             return
-        except (RuntimeError, OSError, SubprocessError) as error:  # the last two of compilers
+        except (RuntimeError, OSError, SubprocessError) as error:  # compilers raise the last two
             what = "layers are not compiled" if self.compiled else "steps are not replayed as CUDA graphs"
             warnings.warn(f"{what}, which is slower: {first_line(error)}", TrainingWarning, stacklevel=2)
-        if self.compiled:  # out here: the error holds the memory of the step that failed
+        if self.compiled:  # outside the handler: the error keeps the failed step's memory
             self.compiled = False
             self._capture(shape, features)
         else:
@@ -75,11 +75,11 @@ class _Step(nn.Module):
 
 @contextmanager
 def compiled_layers(model: nn.Module) -> Iterator[None]:
-    """Put compiled layers in the place of a model's repeated ones; one compilation serves them all."""
+    """Replace a model's repeated layers by compiled ones, which share one compilation."""
     stacks = [stack for stack in model.modules() if isinstance(stack, nn.ModuleList)]
     own = {layer: vars(layer).get("forward") for stack in stacks for layer in stack}
     try:
-        for layer in own:  # its forward alone: hooks read what it returns, in the open
+        for layer in own:  # only its forward, so that hooks stay outside
             layer.forward = torch.compile(layer.forward, dynamic=False)
         yield
     finally:
@@ -90,7 +90,7 @@ def compiled_layers(model: nn.Module) -> Iterator[None]:
 
 
 def logged_parts(loss: Any) -> torch.Tensor:
-    """Return what a loss has to log of its last batch, as one tensor."""
+    """Return the logged parts of a loss as one tensor."""
     return torch.stack([value.float() for value in loss.logged.values()])
 
 

@@ -29,6 +29,10 @@ from rankencoder.training.methods.method import Method
 from rankencoder.training.run_settings import RunSettings
 
 LOG = logging.getLogger("rankencoder.training")
+_SAME_NAME = (  # settings whose name is sentence-transformers' too
+    *("seed", "learning_rate", "weight_decay", "warmup_steps", "max_grad_norm"),
+    *("logging_steps", "eval_steps", "save_steps"),
+)
 
 
 @dataclass
@@ -54,18 +58,18 @@ def train_stage(
 ) -> StageResult:
     """Minimize a loss over the training sentences, from the last checkpoint if there is one.
 
-    With an evaluator the best weights are kept; those before step 1 are a candidate.
+    An evaluator chooses the best weights, which may be those before step 1.
 
-    :param loss: Holds the model to train.
-    :param args: Its ``output_dir`` is for the checkpoints.
-    :param logs: TensorBoard's, unless the user has chosen a folder.
-    :param name: Of the stage, for the log.
-    :param title: Of a progress bar; without one there is none.
-    :param settings: Of the `EncoderTrainer`.
-    :raises KeyboardInterrupt: If it was interrupted; a checkpoint is written before.
+    :param loss: Loss that holds the model to train.
+    :param args: Trainer's arguments; checkpoints go to ``output_dir``.
+    :param logs: Folder for TensorBoard, unless the user has chosen one.
+    :param name: Name of the stage in the log.
+    :param title: Title of the progress bar; none without a title.
+    :param settings: Further arguments of the `EncoderTrainer`.
+    :raises KeyboardInterrupt: If it was interrupted; a checkpoint is written first.
     """
     args.eval_strategy = IntervalStrategy("steps" if settings.get("evaluator") else "no")
-    model, folder = loss.model, Path(str(args.output_dir))  # several processes wrap the one inside the loss
+    model, folder = loss.model, Path(str(args.output_dir))  # the loss' own is wrapped with several processes
     trainer = EncoderTrainer(
         model=model, args=args, train_dataset=rows, loss=loss, data_collator=collate, **settings
     )
@@ -80,26 +84,26 @@ def train_stage(
         drop_incomplete(folder)
     trainer.accelerator.wait_for_everyone()
     checkpoint = last_checkpoint(folder)
-    args.eval_on_start = trainer.evaluator is not None and checkpoint is None  # a checkpoint has that score
+    args.eval_on_start = trainer.evaluator is not None and checkpoint is None  # which a checkpoint has
     if args.eval_on_start and args.process_index == 0:
         dev: Any = trainer.evaluator
         LOG.info("%s: %s choose the weights, by %s", name, dev.pairs, dev.metric)
     began = time.perf_counter()
     with StopAtSignal(enabled=world_size() == 1) as stop:
         trainer.add_callback(stop)
-        if checkpoint is None or not trainer.take_up(checkpoint):
+        if checkpoint is None or not trainer.is_over_at(checkpoint):
             trainer.train(resume_from_checkpoint=checkpoint)
     seconds = time.perf_counter() - began
     if stop.stopped and not trainer.is_over():
         raise KeyboardInterrupt
     trainer.check_weights()
-    trainer.judge_held()  # the last look has one neighbor
+    trainer.judge_held()  # the last evaluation has one neighbor
     if trainer.best is not None:
         model.load_state_dict(trainer.best["weights"])
     model.eval()
     vars(model).pop("forward", None)  # accelerate's, which casts to half precision
     trainer.step = None
-    gc.collect()  # frees the graphs and their memory now, not in the midst of the next stage
+    gc.collect()  # frees the graphs' memory before the next stage
     about = _about(trainer, seconds, checkpoint)
     if args.process_index == 0 and about["best"] and (trainer.smooth or not about["best"]["step"]):
         level = logging.INFO if about["best"]["step"] else logging.WARNING
@@ -108,44 +112,37 @@ def train_stage(
 
 
 def training_arguments(config: RunSettings, folder: Path) -> SentenceTransformerTrainingArguments:
-    """Return the trainer's arguments for our settings."""
+    """Return the settings as sentence-transformers' training arguments."""
     gpu = on_gpu(config)
     automatic = min(4, os.cpu_count() or 1) if gpu else 0
     args = SentenceTransformerTrainingArguments(
         output_dir=str(folder),
-        seed=config.seed,
+        **{name: getattr(config, name) for name in _SAME_NAME},
         num_train_epochs=config.epochs,
         max_steps=config.max_steps or -1,
         per_device_train_batch_size=config.batch_size,
         gradient_accumulation_steps=config.gradient_accumulation,
-        learning_rate=config.learning_rate,
-        weight_decay=config.weight_decay,
-        warmup_steps=config.warmup_steps,
-        max_grad_norm=config.max_grad_norm,
         lr_scheduler_type="linear",
         fp16=gpu and config.precision == "fp16",
         bf16=gpu and config.precision == "bf16",
         use_cpu=config.device == "cpu",
-        logging_steps=config.logging_steps,
         logging_first_step=True,
-        logging_nan_inf_filter=False,  # it would make the device wait at every step
-        eval_steps=config.eval_steps,
+        logging_nan_inf_filter=False,  # which synchronizes the GPU at every step
         save_strategy="steps",
-        save_steps=config.save_steps,
         save_total_limit=2,
         report_to=config.report_to or "none",
         dataloader_num_workers=automatic if config.workers < 0 else config.workers,
         dataloader_pin_memory=gpu,
-        dataloader_drop_last=world_size() > 1,  # processes gather batches of one size
+        dataloader_drop_last=world_size() > 1,  # gathered batches need one size
         disable_tqdm=True,
         ddp_timeout=int(WAIT.total_seconds()),
     )
-    args._n_gpu = min(1, args.n_gpu)  # never DataParallel: several GPUs are for several processes
+    args._n_gpu = min(1, args.n_gpu)  # never DataParallel: several GPUs need several processes
     return args
 
 
 def on_gpu(config: RunSettings) -> bool:
-    """Say whether training runs on a GPU."""
+    """Return whether training runs on a GPU."""
     return config.device != "cpu" and torch.cuda.is_available()
 
 
@@ -156,7 +153,7 @@ def uses_graphs(config: TrainConfig, method: Method) -> bool:
 
 
 def _about(trainer: EncoderTrainer, seconds: float, checkpoint: str | None) -> dict[str, Any]:
-    """Return what is to be known of a finished stage, for the record."""
+    """Return a finished stage's part of the record."""
     state = trainer.state
     started = int(checkpoint.rpartition("-")[2]) if checkpoint else 0
     best, device = trainer.best, trainer.args.device
@@ -181,7 +178,7 @@ def _about(trainer: EncoderTrainer, seconds: float, checkpoint: str | None) -> d
 
 
 def describe_choice(about: Mapping[str, Any]) -> str:
-    """Return what to say of the weights that a finished stage has kept; nothing if they are the last ones.
+    """Describe which weights a finished stage kept; nothing if these are the last ones.
 
     >>> about = {"metric": "Spearman", "start": 0.7143, "trained": 0.6382, "best": {"step": 0, "dev": 0.7143}}
     >>> describe_choice(about)
@@ -202,11 +199,9 @@ def describe_choice(about: Mapping[str, Any]) -> str:
 
 
 def _step_time(logs: list[dict[str, Any]], seconds: float, steps: int) -> float:
-    """Return the median time of a step: free of the start, of checkpoints and of looks at the dev set."""
-    pairs = itertools.pairwise(logs)
-    times = [
-        (b["seconds"] - a["seconds"]) / (b["step"] - a["step"]) for a, b in pairs if b["step"] > a["step"]
-    ]
+    """Return the median time of a step, without start-up, checkpoints and evaluations."""
+    marks = itertools.pairwise((log["step"], log["seconds"]) for log in logs)
+    times = [(end - start) / (last - first) for (first, start), (last, end) in marks if last > first]
     return round(1000 * (statistics.median(times) if times else seconds / max(1, steps)), 3)
 
 

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
+from sentence_transformers import SentenceTransformer
 from torch import nn
 
+from rankencoder.training.backbones.backbone import Backbone
 from rankencoder.training.gather import gather, own_rows
 from rankencoder.training.losses.formulas import cosine_matrix, info_nce
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
 Features = dict[str, torch.Tensor]
 
-INPUTS = ("input_ids", "attention_mask")  # what the encoder reads of what the collator sends
+INPUTS = ("input_ids", "attention_mask")  # the encoder's part of a batch
 
 
 class Head(nn.Sequential):
-    """The layer that stands between encoder and loss in training alone: tanh(W h + b), W from N(0, 0.02²)."""
+    """Training head: tanh(W h + b), with W drawn from N(0, 0.02²)."""
 
     def __init__(self, dimension: int) -> None:
         linear = nn.Linear(dimension, dimension)
@@ -31,23 +30,23 @@ class Head(nn.Sequential):
 
 
 class Frozen(nn.Module):
-    """A second model that a loss looks at: not trained, and in evaluation mode whoever calls `train`."""
+    """A second model of a loss, not trained, and always in evaluation mode."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
-        self.frozen = model.eval().requires_grad_(False)  # as "model" sentence-transformers would replace it
+        self.frozen = model.eval().requires_grad_(False)  # sentence-transformers would replace a "model"
 
     def train(self, mode: bool = True) -> Frozen:
-        """Stay as it is."""
+        """Stay in evaluation mode."""
         return self
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Return what the model returns."""
+        """Return the model's output."""
         return self.frozen(*args, **kwargs)
 
 
 def mean_cosines(cosines: torch.Tensor) -> Features:
-    """Return the mean cosine of positive pairs, on the diagonal, and of negative ones, to log."""
+    """Return the mean cosines of positive pairs (the diagonal) and negative ones, to log."""
     cosines, n = cosines.detach(), len(cosines)
     positive = cosines.diagonal().mean()
     negative = (cosines.sum() - positive * n) / max(1, n * (n - 1))
@@ -56,34 +55,35 @@ def mean_cosines(cosines: torch.Tensor) -> Features:
 
 @dataclass
 class Objective:
-    """What a method makes of one batch, of all processes."""
+    """The parts of a method's loss on the batch of all processes."""
 
     contrastive: torch.Tensor  # l_cl of Eq. 6
     vectors: torch.Tensor  # the encoder's, [views, N, dimension]
-    outputs: torch.Tensor  # what the contrastive loss compared: mostly the head's outputs
-    auxiliary: Features  # further losses, already weighted, that are added to whatever comes of l_cl
-    logged: Features  # figures to log, without gradients
+    outputs: torch.Tensor  # the head's
+    auxiliary: Features  # further losses to add, already weighted
+    logged: Features  # values to log, without gradients
 
 
 class ContrastiveLoss(nn.Module):
-    """Let the views of one sentence be nearer to each other than to those of the batch's other sentences."""
+    """Pulls the views of a sentence together, and apart from those of the batch's other sentences."""
 
     head_class: ClassVar[type[nn.Module]] = Head  # the layer between encoder and loss
 
-    def __init__(self, model: SentenceTransformer, method: Any) -> None:
+    def __init__(self, model: SentenceTransformer, method: Any, backbone: Backbone | None = None) -> None:
         """
-        The loss of SimCSE; other methods derive from it and say what they do otherwise.
+        The loss of SimCSE; other methods override what they do differently.
 
         Args:
             model: SentenceTransformer model.
-            method: The `Method`, whose options (the temperature) it takes.
+            method: The `Method`, whose options apply, such as the temperature.
+            backbone: The `Backbone`, for losses that need more of it than the model.
 
         References:
             - SimCSE: Simple Contrastive Learning of Sentence Embeddings: https://arxiv.org/abs/2104.08821
 
         Requirements:
-            1. The features of `ViewCollator`: all views of the batch below each other.
-            2. Dropout in the model, for methods whose views are the same text.
+            1. The features of `ViewCollator`: all views of the batch, stacked.
+            2. Dropout in the model, if both views are the same text.
 
         Inputs:
             +--------------------------------+--------+
@@ -93,7 +93,7 @@ class ContrastiveLoss(nn.Module):
             +--------------------------------+--------+
 
         Relations:
-            - ``MultipleNegativesRankingLoss`` with scale 20 is the same formula, without the head.
+            - ``MultipleNegativesRankingLoss`` with scale 20 has the same formula, without the head.
 
         Example:
             ::
@@ -115,7 +115,7 @@ class ContrastiveLoss(nn.Module):
         return objective.contrastive + sum(objective.auxiliary.values())
 
     def objective(self, features: Features) -> Objective:
-        """Return what the method makes of a batch."""
+        """Return the parts of the loss of a batch."""
         inputs = {name: features[name] for name in INPUTS}
         own = self.encode(inputs, sentences=len(features["rows"]))
         adjusted = self.adjust(own, inputs)
@@ -132,14 +132,14 @@ class ContrastiveLoss(nn.Module):
         return vectors.reshape(-1, sentences, vectors.shape[-1]).transpose(0, 1)
 
     def adjust(self, vectors: torch.Tensor, inputs: Features) -> torch.Tensor:
-        """Return what goes into the head for the encoder's vectors."""
+        """Return the head's inputs, given the encoder's vectors."""
         return vectors
 
     def contrast(self, outputs: torch.Tensor, features: Features) -> tuple[torch.Tensor, Features]:
-        """Return l_cl of the head's outputs, and figures to log.
+        """Return l_cl and values to log.
 
-        :param outputs: Those of all processes, ``[views, N, dimension]``.
-        :param features: This process' batch, with what came along with the views.
+        :param outputs: The head's outputs of all processes, ``[views, N, dimension]``.
+        :param features: All features of this process' batch.
         """
         cosines = cosine_matrix(outputs[0], outputs[1])
         return info_nce(cosines, self.method.temperature), mean_cosines(cosines)
@@ -148,16 +148,16 @@ class ContrastiveLoss(nn.Module):
         """Return further losses of this process' views, already weighted.
 
         :param outputs: The head's outputs of this process, ``[views, N, dimension]``.
-        :param logged: Figures to log; more can be added.
+        :param logged: Values to log, to which more can be added.
         """
         return {}
 
     def scoring(self) -> AbstractContextManager[None]:
-        """Return a context in which dev pairs are scored; by default by the encoder as it is."""
+        """Return a context for scoring dev pairs; by default it does nothing."""
         return nullcontext()
 
     def state(self) -> Features:
-        """Return what changes in training and no gradient trains, to be kept in checkpoints."""
+        """Return tensors for checkpoints that change in training without gradients."""
         return {}
 
     def get_config_dict(self) -> dict[str, Any]:

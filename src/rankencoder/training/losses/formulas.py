@@ -14,16 +14,16 @@ Diagonal = Literal["auto", "always", "never"]
 
 
 def cosine_matrix(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Return the cosine of every row of ``a`` with every row of ``b``, in float32 whatever the autocast.
+    """Return the cosine of every row of ``a`` with every row of ``b``, in float32 even under autocast.
 
-    Half precision would lose the digits that a temperature of 0.05 makes matter.
+    With a temperature of 0.05, half precision would lose digits that matter.
     """
     with torch.autocast(a.device.type, enabled=False):
         return functional.normalize(a.float(), dim=-1) @ functional.normalize(b.float(), dim=-1).T
 
 
 def info_nce(cosines: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Return the contrastive loss of SimCSE (Eq. 4 with a mean for its sum): each row's own column is right.
+    """Return the contrastive loss of SimCSE (Eq. 4 as a mean), with positives on the diagonal.
 
     >>> cosines = torch.tensor([[0.95, 0.40, 0.10], [0.35, 0.90, 0.55], [0.05, 0.50, 0.92]]).double()
     >>> f"{info_nce(cosines, 0.05):.4e}"
@@ -46,13 +46,13 @@ def rank_targets(teacher: torch.Tensor, reference: torch.Tensor) -> torch.Tensor
     """
     with torch.autocast(teacher.device.type, enabled=False):
         ranks = training_rank_vectors(functional.normalize(teacher.float(), dim=1) @ reference.T)
-        return (ranks @ ranks.T).clamp(-1, 1)  # an upper bound of 1 takes in what rounding puts above it
+        return (ranks @ ranks.T).clamp(-1, 1)  # rounding must not exceed an upper bound of 1
 
 
 def select_pairs(targets: torch.Tensor, lower: float, upper: float, diagonal: Diagonal) -> torch.Tensor:
-    """Return which pairs the rank loss takes in: those with τ_l ≤ target ≤ τ_u (pair filtering, Section 3.2).
+    """Return which pairs the rank loss counts: those with τ_l ≤ target ≤ τ_u (pair filtering, Section 3.2).
 
-    :param diagonal: Whether a sentence is paired with itself: "auto" as the bounds say, "always" or "never".
+    :param diagonal: Whether a sentence is paired with itself: "auto" (by the bounds), "always" or "never".
     """
     chosen = (targets >= lower) & (targets <= upper)
     if diagonal != "auto":
@@ -65,7 +65,7 @@ def rank_loss(cosines: torch.Tensor, targets: torch.Tensor, chosen: torch.Tensor
 
     :param cosines: E2's cosines, ``[N, N]``.
     :param targets: E1's rank similarities, ``[N, N]``.
-    :param chosen: Which pairs count; without any the loss is 0.
+    :param chosen: Which pairs count; 0 if none do.
 
     >>> cosines = torch.tensor([[0.95, 0.40, 0.10], [0.35, 0.90, 0.55], [0.05, 0.50, 0.92]])
     >>> targets = torch.tensor([[1.0, 0.6, -0.1], [0.6, 1.0, 0.7], [-0.1, 0.7, 1.0]])
@@ -76,20 +76,20 @@ def rank_loss(cosines: torch.Tensor, targets: torch.Tensor, chosen: torch.Tensor
 
 
 def listnet_loss(cosines: torch.Tensor, targets: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Return the loss of ListNet, as RankCSE has it: two distributions over the batch's other sentences.
+    """Return the ListNet loss of RankCSE: cross-entropy of two distributions over the other sentences.
 
-    Beyond the paper, whose loss (Eq. 5) learns each similarity by itself.
+    It is not in the paper, whose loss (Eq. 5) learns each similarity separately.
 
-    >>> round(listnet_loss(torch.eye(3), torch.eye(3), 0.05).item(), 6)  # a list of two equal ones: ln 2
+    >>> round(listnet_loss(torch.eye(3), torch.eye(3), 0.05).item(), 6)  # two equal similarities: ln 2
     0.693147
     """
     student, teacher = (_others(matrix) / temperature for matrix in (cosines, targets))
-    # a sum, as cross_entropy's mean over no entries, of a batch of one sentence, would be no number
+    # a sum, as cross_entropy's mean would be NaN for a batch of one sentence
     return -(teacher.softmax(dim=1) * student.log_softmax(dim=1)).sum() / len(cosines)
 
 
 def _others(matrix: torch.Tensor) -> torch.Tensor:
-    """Return a square matrix without its diagonal: for each sentence the list of the others."""
+    """Return a square matrix without its diagonal."""
     n = len(matrix)
     return matrix.flatten()[1:].view(n - 1, n + 1)[:, :-1].reshape(n, n - 1)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import NonNegativeFloat, NonNegativeInt
+from sentence_transformers.util import is_sentence_transformer_model
 from torch.nn import functional
 
 from rankencoder.encoder_sources import check_encoder_name, encoder_folder, split_prompt
@@ -19,88 +19,14 @@ from rankencoder.training.losses.formulas import cosine_matrix
 from rankencoder.training.methods.method import Traits, cite, needed, register
 from rankencoder.training.methods.simcse import SimCSE
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
-
-@register
-@dataclass(frozen=True)
-class DCLR(SimCSE):
-    """SimCSE's views; another encoder says which negatives are false, and noise gives further ones.
-
-    :param complementary: That encoder's folder or hub name; a plain transformer is read at [CLS].
-    :param threshold: φ, the other encoder's cosine above which two sentences are no negatives.
-    :param noise_ratio: k, noise vectors per sentence of the batch.
-    :param ascent_steps: How often the noise is moved towards the sentences.
-    :param ascent_size: How far each time.
-    :param formula: Loss of the "paper", or of the "authors" in their code: weights multiply the logits, and
-        the binary cross-entropy is taken of every entry. What else their code does is not built: it reads
-        padding as text, puts BERT's pooler before the head, and has dropout in the complementary encoder.
-    """
-
-    name = "dclr"
-    about = "SimCSE without the negatives that another encoder finds too similar, and with noise negatives."
-    citation = cite("zhou-etal-2022-debiased")
-    kinds: ClassVar[tuple[str, ...]] = ("masked",)
-    paths: ClassVar[tuple[str, ...]] = ("complementary",)
-
-    complementary: str = "princeton-nlp/unsup-simcse-bert-base-uncased"
-    threshold: float = 0.9
-    noise_ratio: NonNegativeFloat = 1.0
-    ascent_steps: NonNegativeInt = 4
-    ascent_size: NonNegativeFloat = 1e-3
-    formula: Literal["paper", "authors"] = "paper"
-
-    @classmethod
-    def defaults(cls, backbone: Traits) -> dict[str, Any]:
-        """Return the authors' settings; but their large models began as SimCSE's, not as plain ones.
-
-        Their large models, too, ask the SimCSE of the base size.
-        """
-        roberta, large = backbone.is_roberta, backbone.is_large
-        family, case = ("roberta", "") if roberta else ("bert", "-uncased")
-        base = {"batch_size": 128, "learning_rate": 3e-5, "epochs": 3.0}
-        bigger = {"batch_size": 64, "learning_rate": 1e-5 if roberta else 3e-5, "epochs": 1.0}
-        return {
-            **(bigger if large else base),
-            "precision": "fp32",
-            "complementary": f"princeton-nlp/unsup-simcse-{family}-base{case}",
-            "threshold": 0.85 if roberta else 0.9,
-            "noise_ratio": (5.0 if large else 2.5) if roberta else (3.0 if large else 1.0),
-        }
-
-    @needed("a complementary encoder", "dclr", "complementary", "the folder 'base' of a SimCSE run")
-    def check(self, backbone: Backbone) -> None:
-        """Make sure that the complementary encoder is there, and that its weights can be loaded."""
-        check_encoder_name(self.complementary)
-        self.companion("cpu")
-
-    def companion(self, device: str | None) -> Encoder:
-        """Return the complementary encoder."""
-        from sentence_transformers.util import is_sentence_transformer_model
-
-        path, prompt = split_prompt(self.complementary)
-        name = encoder_folder(path)
-        cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")  # as sentence-transformers has it
-        if is_sentence_transformer_model(name, cache_folder=cache):
-            return Encoder(name, prompt=prompt, device=device)
-        model = SimCSE().encoder(load_backbone(name))
-        encoder = Encoder(model.to(device or model.device), prompt=prompt)
-        encoder.name = self.complementary
-        return encoder
-
-    def loss(self, model: SentenceTransformer, backbone: Backbone) -> DCLRLoss:
-        """Return the loss with weighted and noise negatives."""
-        return DCLRLoss(model, self)
-
 
 class DCLRLoss(ContrastiveLoss):
-    """The contrastive loss without false negatives, and with noise vectors as further ones."""
+    """The contrastive loss without false negatives, and with noise negatives."""
 
     method: DCLR
 
     def contrast(self, outputs: torch.Tensor, features: Features) -> tuple[torch.Tensor, Features]:
-        """Return the loss and figures to log; the complementary vectors are in the features."""
+        """Return the loss and values to log."""
         method, first = self.method, outputs[0]
         cosines = cosine_matrix(first, outputs[1])
         count = int(method.noise_ratio * len(first))
@@ -120,7 +46,7 @@ class DCLRLoss(ContrastiveLoss):
 
 
 def kept_negatives(vectors: torch.Tensor, threshold: float) -> torch.Tensor:
-    """Return which pairs count: those whose vectors have no cosine above a threshold, and the positive ones.
+    """Return which pairs count: positives, and negatives whose cosine is not above the threshold.
 
     >>> kept_negatives(torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]]), 0.7).int().tolist()
     [[1, 0, 1], [0, 1, 1], [1, 1, 1]]
@@ -137,10 +63,10 @@ def ascend(
     steps: int,
     size: float,
 ) -> torch.Tensor:
-    """Return noise after steps of one length each, up the gradient of the unweighted contrastive loss.
+    """Return noise after normalized gradient ascent on the unweighted contrastive loss.
 
-    That gradient is Σ_i p_i (z_i − cos(z_i, h) h) for noise h, but for a factor; z and h at unit length, p_i
-    the share of h in the softmax of row i. A noise vector without a gradient stays where it is.
+    For noise h, the gradient is Σ_i p_i (z_i − cos(z_i, h) h) up to a factor, with z and h of unit length and
+    p_i the softmax of h in row i. Noise without a gradient stays.
 
     :param cosines: The sentences' cosines with their second views.
     """
@@ -150,7 +76,7 @@ def ascend(
             direction = functional.normalize(noise, dim=1)
             near = unit @ direction.T
             shares = (torch.cat([cosines, near], dim=1) / temperature).log_softmax(dim=1)
-            # the factor is free: let the shares of a noise vector sum to 1, however small they are
+            # normalize the shares of each noise vector, however small, as the factor does not matter
             shares = shares[:, cosines.shape[1] :].softmax(dim=0)
             gradient = shares.T @ unit - (shares * near).sum(dim=0)[:, None] * direction
             noise = noise + size * functional.normalize(gradient, dim=1)
@@ -158,10 +84,10 @@ def ascend(
 
 
 def dclr_loss(logits: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
-    """Return the paper's loss: the contrastive one, without the negatives that are not kept.
+    """Return the paper's loss: contrastive, over the kept negatives.
 
-    :param logits: Cosines over temperature, of N sentences with N second views and noise: ``[N, N + K]``.
-    :param kept: Which of them count; the diagonal does.
+    :param logits: Cosines over temperature of N sentences with N second views and noise: ``[N, N + K]``.
+    :param kept: Which of them count, the diagonal always.
 
     >>> logits = torch.tensor([[18.0, 4.0, 0.0, 1.0], [3.0, 17.0, 0.5, 0.0]]).double()
     >>> kept = torch.tensor([[1, 0, 1, 1], [1, 1, 1, 1]]).bool()
@@ -173,9 +99,9 @@ def dclr_loss(logits: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
 
 
 def authors_dclr_loss(logits: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
-    """Return the loss of the authors' code: the mean binary cross-entropy of all entries of the softmax.
+    """Return the loss of the authors' code: the mean binary cross-entropy over all softmax entries.
 
-    The logits of what is not kept are 0: such a negative still has a share.
+    Negatives that are not kept have a logit of 0, so they still count.
 
     >>> logits = torch.tensor([[18.0, 4.0, 0.0, 1.0], [3.0, 17.0, 0.5, 0.0]]).double()
     >>> kept = torch.tensor([[1, 0, 1, 1], [1, 1, 1, 1]]).bool()
@@ -189,11 +115,76 @@ def authors_dclr_loss(logits: torch.Tensor, kept: torch.Tensor) -> torch.Tensor:
 
 
 def _others(logits: torch.Tensor) -> torch.Tensor:
-    """Return, for each entry, the logarithm of the sum of the exponentials of its row's others.
+    """Return, for each entry, the logsumexp of the other entries of its row.
 
-    The largest entry is left out before summing, as 1 − P may be lost to rounding; of others P ≤ ½.
+    The largest entry's is summed without it, as 1 − P may be lost to rounding; the others have P ≤ ½.
     """
     largest = torch.zeros_like(logits, dtype=torch.bool).scatter(1, logits.argmax(dim=1, keepdim=True), True)
     rest = logits.masked_fill(largest, torch.finfo(logits.dtype).min).logsumexp(dim=1, keepdim=True)
     shares = logits.softmax(dim=1).masked_fill(largest, 0)
     return torch.where(largest, rest, logits.logsumexp(dim=1, keepdim=True) + torch.log1p(-shares))
+
+
+@register
+class DCLR(SimCSE):
+    """SimCSE's views, with false negatives found by a complementary encoder, and noise as further negatives.
+
+    :param complementary: Folder or hub name of that encoder; a plain transformer is pooled at [CLS].
+    :param threshold: φ, the complementary cosine above which two sentences are no negatives.
+    :param noise_ratio: k, noise vectors per sentence of the batch.
+    :param ascent_steps: Number of gradient ascent steps of the noise.
+    :param ascent_size: Size of each step.
+    :param formula: Loss of the "paper", or of the "authors" in their code: weights multiply the logits, and
+        each entry has a binary cross-entropy. Not reproduced: their code attends to padding, puts BERT's
+        pooler before the head, and keeps dropout in the complementary encoder.
+    """
+
+    name = "dclr"
+    about = "SimCSE without the negatives that another encoder finds too similar, and with noise negatives."
+    citation = cite("zhou-etal-2022-debiased")
+    loss_class = DCLRLoss
+    kinds: ClassVar[tuple[str, ...]] = ("masked",)
+    paths: ClassVar[tuple[str, ...]] = ("complementary",)
+
+    complementary: str = "princeton-nlp/unsup-simcse-bert-base-uncased"
+    threshold: float = 0.9
+    noise_ratio: NonNegativeFloat = 1.0
+    ascent_steps: NonNegativeInt = 4
+    ascent_size: NonNegativeFloat = 1e-3
+    formula: Literal["paper", "authors"] = "paper"
+
+    @classmethod
+    def defaults(cls, backbone: Traits) -> dict[str, Any]:
+        """Return the authors' settings, though their large models started from SimCSE's weights.
+
+        The complementary encoder of large models is a SimCSE of base size, too.
+        """
+        roberta, large = backbone.is_roberta, backbone.is_large
+        family, case = ("roberta", "") if roberta else ("bert", "-uncased")
+        base = {"batch_size": 128, "learning_rate": 3e-5, "epochs": 3.0}
+        bigger = {"batch_size": 64, "learning_rate": 1e-5 if roberta else 3e-5, "epochs": 1.0}
+        return {
+            **(bigger if large else base),
+            "precision": "fp32",
+            "complementary": f"princeton-nlp/unsup-simcse-{family}-base{case}",
+            "threshold": 0.85 if roberta else 0.9,
+            "noise_ratio": (5.0 if large else 2.5) if roberta else (3.0 if large else 1.0),
+        }
+
+    @needed("a complementary encoder", "dclr", "complementary", "the folder 'base' of a SimCSE run")
+    def check(self, backbone: Backbone) -> None:
+        """Check that the complementary encoder can be loaded."""
+        check_encoder_name(self.complementary)
+        self.companion("cpu")
+
+    def companion(self, device: str | None) -> Encoder:
+        """Return the complementary encoder."""
+        path, prompt = split_prompt(self.complementary)
+        name = encoder_folder(path)
+        cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")  # as sentence-transformers has it
+        if is_sentence_transformer_model(name, cache_folder=cache):
+            return Encoder(name, prompt=prompt, device=device)
+        model = SimCSE().encoder(load_backbone(name))
+        encoder = Encoder(model.to(device or model.device), prompt=prompt)
+        encoder.name = self.complementary
+        return encoder

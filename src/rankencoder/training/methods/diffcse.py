@@ -3,108 +3,23 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import torch
 from pydantic import NonNegativeFloat
+from sentence_transformers import SentenceTransformer
 from torch import nn
 from torch.nn import functional
+from transformers import AutoTokenizer
 
 from rankencoder.encoder_sources import check_hub
 from rankencoder.errors import InputError, first_line
-from rankencoder.training.backbones.backbone import Backbone, load_masked_language_model
-from rankencoder.training.backbones.masking import TokenMask
+from rankencoder.training.backbones.backbone import Backbone, TokenMask, load_masked_language_model
 from rankencoder.training.backbones.templates import check_mask_token
 from rankencoder.training.losses.contrastive import ContrastiveLoss, Features, Frozen
 from rankencoder.training.methods.method import Share, Traits, cite, needed, register
 from rankencoder.training.methods.simcse import SimCSE
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
-
-@register
-@dataclass(frozen=True)
-class DiffCSE(SimCSE):
-    """SimCSE plus the loss of detecting replaced tokens, given the sentence's vector.
-
-    :param generator: The masked language model that fills in masked tokens, folder or hub name; it has the
-        backbone's vocabulary.
-    :param mask_ratio: ρ, share of the tokens that are masked.
-    :param rtd_weight: λ of the detection's loss.
-    :param sampling: The generator's likeliest tokens, "argmax" as in the authors' code, or drawn ones,
-        "sample" as in the paper.
-    :param generator_dropout: Whether the generator's dropout is on, as in their code.
-    :param padding_counts: Whether padding, never replaced, is in the detection's loss, as in their code.
-    """
-
-    name = "diffcse"
-    about = "SimCSE, and a discriminator that finds replaced tokens by the sentence's vector."
-    citation = cite("chuang-etal-2022-diffcse")
-    kinds: ClassVar[tuple[str, ...]] = ("masked",)
-    paths: ClassVar[tuple[str, ...]] = ("generator",)
-
-    generator: str = "distilbert-base-uncased"
-    mask_ratio: Share = 0.3
-    rtd_weight: NonNegativeFloat = 0.005
-    sampling: Literal["argmax", "sample"] = "argmax"
-    generator_dropout: bool = False
-    padding_counts: bool = True
-
-    @classmethod
-    def defaults(cls, backbone: Traits) -> dict[str, Any]:
-        """Return the authors' settings for similarity (of base models; there are no others)."""
-        roberta = backbone.is_roberta
-        return {
-            "batch_size": 64,
-            "learning_rate": 1e-5 if roberta else 7e-6,
-            "epochs": 2.0,
-            "generator": "distilroberta-base" if roberta else "distilbert-base-uncased",
-            "mask_ratio": 0.2 if roberta else 0.3,
-        }
-
-    def check(self, backbone: Backbone) -> None:
-        """Make sure that the generator is there and that the backbone can be a discriminator."""
-        check_mask_token(backbone.tokenizer)
-        widths = {
-            getattr(backbone.config, "embedding_size", backbone.dimension),
-            self.encoder(backbone).get_embedding_dimension(),
-        }
-        if backbone.embeddings is None or widths != {backbone.dimension}:
-            raise InputError(
-                f"method 'diffcse' cannot train {backbone.name!r}: no sentence vector fits in among its "
-                "embeddings"
-            )
-        self.load_generator(backbone)
-
-    @needed(
-        "a generator, a masked language model with the backbone's vocabulary",
-        *("diffcse", "generator", "the backbone"),
-    )
-    def load_generator(self, backbone: Backbone) -> nn.Module:
-        """Return the generator."""
-        from transformers import AutoTokenizer
-
-        name = self.generator
-        revision = backbone.revision if name == backbone.name else None
-        if not Path(name).exists():
-            check_hub(name, revision, what="generator")
-        try:
-            tokenizer: Any = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
-            model, has_head = load_masked_language_model(name, revision)
-        except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
-            raise InputError(f"cannot load generator {name!r}: {first_line(error)}") from error
-        if not has_head:
-            raise InputError(f"generator {name!r} has no language modeling head")
-        if _vocabulary(tokenizer, model.config) != _vocabulary(backbone.tokenizer, backbone.config):
-            raise InputError(f"generator {name!r} has another vocabulary")
-        return cast(nn.Module, model)
-
-    def loss(self, model: SentenceTransformer, backbone: Backbone) -> DiffCSELoss:
-        """Return the contrastive loss with that of the detection beside it."""
-        return DiffCSELoss(model, self, backbone)
 
 
 def _vocabulary(tokenizer: Any, config: Any) -> tuple[dict[str, int], list[int], int]:
@@ -112,10 +27,7 @@ def _vocabulary(tokenizer: Any, config: Any) -> tuple[dict[str, int], list[int],
 
 
 class Projector(nn.Sequential):
-    """The layers between encoder and loss, ``[N, 2, dimension]``, with statistics of both views together.
-
-    These are always the batch's own: nothing goes through here but in training.
-    """
+    """The training head, ``[N, 2, dimension]``, with batch norm over both views together."""
 
     def __init__(self, dimension: int) -> None:
         first = nn.Linear(dimension, 2 * dimension, bias=False)
@@ -134,7 +46,7 @@ class Projector(nn.Sequential):
 
 
 class DiffCSELoss(ContrastiveLoss):
-    """The contrastive loss, and that of detecting which tokens of both views were replaced."""
+    """The contrastive loss plus that of detecting replaced tokens in both views."""
 
     method: DiffCSE
     head_class = Projector
@@ -147,7 +59,7 @@ class DiffCSELoss(ContrastiveLoss):
         self.discriminator = Discriminator(backbone)
 
     def auxiliary(self, inputs: Features, outputs: torch.Tensor, logged: Features) -> Features:
-        """Return the weighted loss of the detection, a mean over this process' tokens."""
+        """Return the weighted mean detection loss over this process' tokens."""
         real = inputs["attention_mask"].bool()
         edited = self.edit(inputs)
         replaced = edited != inputs["input_ids"]
@@ -161,7 +73,7 @@ class DiffCSELoss(ContrastiveLoss):
 
     @torch.no_grad()
     def edit(self, inputs: Features) -> torch.Tensor:
-        """Return what the generator makes of masked sentences; the first token and padding stay."""
+        """Return the sentences with masked tokens filled in, except for the first token and padding."""
         ids = inputs["input_ids"]
         logits = self.generator(**{**inputs, "input_ids": self.mask(ids)[0]}).logits
         if self.method.sampling == "sample":
@@ -172,7 +84,7 @@ class DiffCSELoss(ContrastiveLoss):
 
 
 def detection_loss(logits: torch.Tensor, replaced: torch.Tensor, counted: torch.Tensor) -> torch.Tensor:
-    """Return the mean cross-entropy of the two classes, kept and replaced, over the tokens that count.
+    """Return the mean cross-entropy of the classes kept and replaced over the counted tokens.
 
     >>> logits = torch.tensor([[[0.0, 0.0], [0.0, 1.0], [9.0, 0.0]]])
     >>> replaced, counted = torch.tensor([[0, 1, 0]]), torch.tensor([[1, 1, 0]])
@@ -184,14 +96,14 @@ def detection_loss(logits: torch.Tensor, replaced: torch.Tensor, counted: torch.
 
 
 def share(these: torch.Tensor, among: torch.Tensor) -> torch.Tensor:
-    """Return how many of some are these; 0 if there are none."""
+    """Return the share of ``these`` among some; 0 if there are none."""
     return (these & among).sum() / among.sum().clamp(min=1)
 
 
 class Discriminator(nn.Module):
-    """A copy of the backbone, trained too, that says of each token whether it was replaced.
+    """A trained copy of the backbone that classifies each token as kept or replaced.
 
-    In place of its first token's embedding it gets the vector of the sentence as it was.
+    The original sentence's vector replaces the embedding of its first token.
     """
 
     vectors: torch.Tensor | None = None
@@ -200,12 +112,12 @@ class Discriminator(nn.Module):
         super().__init__()
         self.model: Any = copy.deepcopy(backbone.module.model).train()
         if hasattr(self.model, "pooler"):
-            self.model.pooler = None  # nobody reads it
+            self.model.pooler = None  # unused
         self.classes = nn.Linear(backbone.dimension, 2)
         self.model.embeddings.register_forward_hook(self._put_vectors)
 
     def forward(self, inputs: Features, vectors: torch.Tensor) -> torch.Tensor:
-        """Return the logits of kept and replaced for each token of rows with these sentence vectors."""
+        """Return the logits of kept and replaced for each token, given the sentence vectors."""
         self.vectors = vectors
         states = self.model(**inputs).last_hidden_state
         self.vectors = None
@@ -215,3 +127,79 @@ class Discriminator(nn.Module):
     def _put_vectors(self, _: nn.Module, __: Any, embedded: torch.Tensor) -> torch.Tensor:
         assert self.vectors is not None
         return torch.cat([self.vectors[:, None].to(embedded.dtype), embedded[:, 1:]], dim=1)
+
+
+@register
+class DiffCSE(SimCSE):
+    """SimCSE plus replaced token detection, conditioned on the sentence vector.
+
+    :param generator: Folder or hub name of the masked language model that fills in masked tokens, with the
+        backbone's vocabulary.
+    :param mask_ratio: ρ, share of tokens to mask.
+    :param rtd_weight: λ, weight of the detection loss.
+    :param sampling: "argmax" for the generator's likeliest tokens, as in the authors' code, or "sample", as
+        in the paper.
+    :param generator_dropout: Keep the generator's dropout on, as in their code.
+    :param padding_counts: Count padding, which is never replaced, in the detection loss, as in their code.
+    """
+
+    name = "diffcse"
+    about = "SimCSE plus a discriminator that detects replaced tokens from the sentence vector."
+    citation = cite("chuang-etal-2022-diffcse")
+    loss_class = DiffCSELoss
+    kinds: ClassVar[tuple[str, ...]] = ("masked",)
+    paths: ClassVar[tuple[str, ...]] = ("generator",)
+
+    generator: str = "distilbert-base-uncased"
+    mask_ratio: Share = 0.3
+    rtd_weight: NonNegativeFloat = 0.005
+    sampling: Literal["argmax", "sample"] = "argmax"
+    generator_dropout: bool = False
+    padding_counts: bool = True
+
+    @classmethod
+    def defaults(cls, backbone: Traits) -> dict[str, Any]:
+        """Return the authors' settings for similarity, which they have for base models only."""
+        roberta = backbone.is_roberta
+        return {
+            "batch_size": 64,
+            "learning_rate": 1e-5 if roberta else 7e-6,
+            "epochs": 2.0,
+            "generator": "distilroberta-base" if roberta else "distilbert-base-uncased",
+            "mask_ratio": 0.2 if roberta else 0.3,
+        }
+
+    def check(self, backbone: Backbone) -> None:
+        """Check that the generator can be loaded and the backbone can be a discriminator."""
+        check_mask_token(backbone.tokenizer)
+        widths = {
+            getattr(backbone.config, "embedding_size", backbone.dimension),
+            self.encoder(backbone).get_embedding_dimension(),
+        }
+        if backbone.embeddings is None or widths != {backbone.dimension}:
+            raise InputError(
+                f"method 'diffcse' cannot train {backbone.name!r}: no sentence vector fits in among its "
+                "embeddings"
+            )
+        self.load_generator(backbone)
+
+    @needed(
+        "a generator, a masked language model with the backbone's vocabulary",
+        *("diffcse", "generator", "the backbone"),
+    )
+    def load_generator(self, backbone: Backbone) -> nn.Module:
+        """Return the generator."""
+        name = self.generator
+        revision = backbone.revision if name == backbone.name else None
+        if not Path(name).exists():
+            check_hub(name, revision, what="generator")
+        try:
+            tokenizer: Any = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
+            model, has_head = load_masked_language_model(name, revision)
+        except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
+            raise InputError(f"cannot load generator {name!r}: {first_line(error)}") from error
+        if not has_head:
+            raise InputError(f"generator {name!r} has no language modeling head")
+        if _vocabulary(tokenizer, model.config) != _vocabulary(backbone.tokenizer, backbone.config):
+            raise InputError(f"generator {name!r} has another vocabulary")
+        return cast(nn.Module, model)

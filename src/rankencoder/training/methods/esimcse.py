@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import copy
 import random
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import NonNegativeInt
+from sentence_transformers import SentenceTransformer
 from torch import nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
@@ -19,63 +19,12 @@ from rankencoder.training.losses.formulas import cosine_matrix, info_nce
 from rankencoder.training.methods.method import Rows, Share, Traits, Views, cite, register
 from rankencoder.training.methods.simcse import SimCSE
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
-
-@register
-@dataclass(frozen=True)
-class ESimCSE(SimCSE):
-    """SimCSE whose views differ in length, with a queue of negatives by a slowly moving encoder.
-
-    With RoBERTa-large, the authors had a dropout of 0.15; here it is the backbone's own.
-
-    :param repetition_rate: Share of a sentence's tokens that bounds how many are repeated.
-    :param momentum: What the slow encoder keeps of itself at each step.
-    :param queue_size: Vectors of earlier sentences that are negatives.
-    :param momentum_init: What the slow encoder begins as: "pretrained" like the other, or "random" as in the
-        authors' code.
-    """
-
-    name = "esimcse"
-    about = "SimCSE with tokens repeated in the second view, and a queue of earlier sentences."
-    citation = cite("wu-etal-2022-esimcse")
-    kinds: ClassVar[tuple[str, ...]] = ("masked",)
-    graphs: ClassVar[bool] = False  # a capture runs steps that would move the slow encoder
-
-    repetition_rate: Share = 0.32
-    momentum: Share = 0.995
-    queue_size: NonNegativeInt = 160
-    momentum_init: Literal["pretrained", "random"] = "pretrained"
-
-    @classmethod
-    def defaults(cls, backbone: Traits) -> dict[str, Any]:
-        """Return the authors' settings."""
-        if not backbone.is_roberta:
-            return {"batch_size": 64, "learning_rate": 1e-5 if backbone.is_large else 3e-5}
-        large = {"repetition_rate": 0.28, "queue_size": 128} if backbone.is_large else {}
-        return {"batch_size": 64, "learning_rate": 1e-5, "repetition_rate": 0.3, **large}
-
-    def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
-        """Return the sentence, cut to ``max_length`` tokens, and the same with some of them repeated.
-
-        A sentence repeats the same tokens in each epoch, as the authors' did.
-        """
-        plain, _ = super().views(rows, backbone, max_length)
-        rate, longest = self.repetition_rate, backbone.positions
-        draws = zip(plain, map(random.Random, rows["row"]), strict=True)
-        return [plain, [repeat_tokens(ids, rate, draw, longest) for ids, draw in draws]]
-
-    def loss(self, model: SentenceTransformer, backbone: Backbone) -> ESimCSELoss:
-        """Return SimCSE's loss with further negatives."""
-        return ESimCSELoss(model, self, backbone)
-
 
 def repeat_tokens(ids: list[int], rate: float, draw: random.Random, longest: int | None = None) -> list[int]:
-    """Return token ids with some written twice, but never the first and the last.
+    """Return token ids with some repeated, never the first and the last.
 
-    :param rate: Fewer than this share of all are repeated, and fewer than 10.
-    :param longest: Ids that there may be in the end.
+    :param rate: Fewer than this share are repeated, and fewer than 10.
+    :param longest: Maximum length of the result.
 
     >>> repeat_tokens([101, 7, 8, 9, 10, 11, 102], 0.5, random.Random(5))
     [101, 7, 8, 9, 9, 10, 11, 11, 102]
@@ -89,10 +38,10 @@ def repeat_tokens(ids: list[int], rate: float, draw: random.Random, longest: int
 
 
 class ESimCSELoss(ContrastiveLoss):
-    """The contrastive loss with the vectors of earlier sentences among the first view's negatives.
+    """The contrastive loss with a queue of earlier sentences' vectors as further negatives.
 
-    A slow encoder, without dropout, makes these vectors; the head is the one that is trained. The authors'
-    queue is emptied at the beginning of an epoch, ours is not.
+    The vectors come from the slow encoder, without dropout, and the trained head. The authors empty the queue
+    at the start of each epoch; this one is kept.
     """
 
     method: ESimCSE
@@ -101,7 +50,7 @@ class ESimCSELoss(ContrastiveLoss):
 
     def __init__(self, model: SentenceTransformer, method: ESimCSE, backbone: Backbone) -> None:
         super().__init__(model, method)
-        # a SentenceTransformer would be replaced by the trained one, when the trainer has several processes
+        # with several processes, the trainer would replace a SentenceTransformer by the trained one
         slow: list[Any] = copy.deepcopy(list(model))
         if method.momentum_init == "random":
             slow[0].model = type(slow[0].model)(slow[0].model.config)
@@ -117,7 +66,7 @@ class ESimCSELoss(ContrastiveLoss):
         return {**weights, "queue": self.queue, "queued": self.queued}
 
     def contrast(self, outputs: torch.Tensor, features: Features) -> tuple[torch.Tensor, Features]:
-        """Return the loss, and figures to log; in training, go on with slow encoder and queue."""
+        """Return the loss and values to log; in training, update slow encoder and queue."""
         cosines = cosine_matrix(outputs[0], outputs[1])
         earlier = cosine_matrix(outputs[0], self.queue)
         size = len(self.queue)
@@ -132,10 +81,54 @@ class ESimCSELoss(ContrastiveLoss):
 
     @torch.no_grad()
     def advance(self, features: Features) -> None:
-        """Move the slow encoder towards the other, and put its vectors of the plain view into the queue."""
+        """Update the slow encoder, and queue its vectors of the plain view."""
         self.move(list(self.slow.parameters()), list(self.model.parameters()), None)
         inputs = {name: features[name][: len(features["rows"])] for name in INPUTS}
         new = self.head(gather(self.slow(inputs)["sentence_embedding"]))
         rows = torch.cat([self.queue, new.to(self.queue)])
         self.queue.copy_(rows[len(new) :])
         self.queued.add_(len(new)).clamp_(max=len(self.queue))
+
+
+@register
+class ESimCSE(SimCSE):
+    """SimCSE with views of different length, and a queue of negatives from a momentum encoder.
+
+    With RoBERTa-large, the authors used a dropout of 0.15; here it is the backbone's own.
+
+    :param repetition_rate: Maximum share of a sentence's tokens to repeat.
+    :param momentum: Momentum of the slow encoder.
+    :param queue_size: Number of queued vectors of earlier sentences.
+    :param momentum_init: Initial weights of the slow encoder: "pretrained", or "random" as in the authors'
+        code.
+    """
+
+    name = "esimcse"
+    about = "SimCSE with tokens repeated in the second view, and a queue of earlier sentences."
+    citation = cite("wu-etal-2022-esimcse")
+    loss_class = ESimCSELoss
+    kinds: ClassVar[tuple[str, ...]] = ("masked",)
+    graphs: ClassVar[bool] = False  # warm-up steps of a capture would move the slow encoder
+
+    repetition_rate: Share = 0.32
+    momentum: Share = 0.995
+    queue_size: NonNegativeInt = 160
+    momentum_init: Literal["pretrained", "random"] = "pretrained"
+
+    @classmethod
+    def defaults(cls, backbone: Traits) -> dict[str, Any]:
+        """Return the authors' settings."""
+        if not backbone.is_roberta:
+            return {"batch_size": 64, "learning_rate": 1e-5 if backbone.is_large else 3e-5}
+        large = {"repetition_rate": 0.28, "queue_size": 128} if backbone.is_large else {}
+        return {"batch_size": 64, "learning_rate": 1e-5, "repetition_rate": 0.3, **large}
+
+    def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
+        """Return the sentence, truncated to ``max_length`` tokens, and the same with some tokens repeated.
+
+        As with the authors, a sentence repeats the same tokens in each epoch.
+        """
+        plain, _ = super().views(rows, backbone, max_length)
+        rate, longest = self.repetition_rate, backbone.positions
+        draws = zip(plain, map(random.Random, rows["row"]), strict=True)
+        return [plain, [repeat_tokens(ids, rate, draw, longest) for ids, draw in draws]]

@@ -11,21 +11,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import ConfigDict, Field, PositiveFloat, TypeAdapter, ValidationError
+from sentence_transformers import SentenceTransformer
+from typing_extensions import dataclass_transform
 
 from rankencoder.encoder_sources import absolute_name
+from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError, nearest
 from rankencoder.training.backbones.backbone import Backbone
-from rankencoder.training.settings_model import explain
+from rankencoder.training.losses.contrastive import ContrastiveLoss
+from rankencoder.training.settings_file import explain
 
 if TYPE_CHECKING:
     from datasets import Dataset
-    from sentence_transformers import SentenceTransformer
-
-    from rankencoder.encoders import Encoder
-    from rankencoder.training.losses.contrastive import ContrastiveLoss
 
 Rows = dict[str, list[Any]]
 Views = list[list[list[int]]]
@@ -33,14 +33,14 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 def cite(key: str) -> str:
-    """Return an entry of `citations.bib`."""
+    """Return a BibTeX entry of `citations.bib`."""
     entries = Path(__file__).with_name("citations.bib").read_text(encoding="utf-8").strip().split("\n\n")
     return next(entry for entry in entries if f"{{{key}," in entry)
 
 
 @contextmanager
 def needed(what: str, method: str, option: str, example: str) -> Iterator[None]:
-    """Let errors on a second model say which method needs it, and what to do; can be used as a decorator."""
+    """Name the method and the option in errors about a second model; can be used as a decorator."""
     try:
         yield
     except InputError as error:
@@ -51,7 +51,7 @@ def needed(what: str, method: str, option: str, example: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Family:
-    """A kind of backbone, without one: for showing settings."""
+    """A kind of backbone, to show settings without loading one."""
 
     kind: Literal["masked", "causal"] = "masked"
     is_roberta: bool = False
@@ -65,8 +65,8 @@ Traits = Family | Backbone  # what the authors' settings depend on
 class Method:
     """A way to train an encoder on unlabeled sentences.
 
-    A method says how tokens become a vector (`encoder`), how a sentence becomes views (`views`) and what is
-    minimized (`loss`). Its options are the fields of a dataclass; `make_method` checks them by their types.
+    A method defines how tokens become a vector (`encoder`), how a sentence becomes views (`views`) and what
+    is minimized (`loss`). Its options are the fields of a dataclass, validated by their types.
 
     :param temperature: τ of the contrastive loss.
     """
@@ -74,10 +74,11 @@ class Method:
     name: ClassVar[str]
     about: ClassVar[str]
     citation: ClassVar[str]  # a BibTeX entry
-    kinds: ClassVar[tuple[str, ...]] = ("masked",)  # of backbones: "masked" and "causal" language models
-    graphs: ClassVar[bool] = True  # whether a CUDA graph can hold its loss: shapes by inputs alone
-    dropout: ClassVar[float | None] = None  # that the backbone is to have everywhere; None leaves its own
-    paths: ClassVar[tuple[str, ...]] = ()  # its options that may name a folder
+    loss_class: ClassVar[type[ContrastiveLoss]] = ContrastiveLoss  # of stage 1
+    kinds: ClassVar[tuple[str, ...]] = ("masked",)  # of language models: "masked", "causal"
+    graphs: ClassVar[bool] = True  # whether CUDA graphs fit: the loss' shapes depend on the inputs' alone
+    dropout: ClassVar[float | None] = None  # of the backbone, in place of its own
+    paths: ClassVar[tuple[str, ...]] = ()  # options that may name a folder
 
     temperature: PositiveFloat = 0.05
 
@@ -95,58 +96,58 @@ class Method:
 
     @classmethod
     def defaults(cls, backbone: Traits) -> dict[str, Any]:
-        """Return the authors' settings for a backbone: of the training, and options that depend on it."""
+        """Return the authors' settings for a backbone: training settings and options."""
         raise NotImplementedError
 
     def encoder(self, backbone: Backbone) -> SentenceTransformer:
-        """Return the encoder as it is trained and saved: built-in modules only."""
+        """Return the encoder to train and save, made of built-in modules only."""
         raise NotImplementedError
 
     def check(self, backbone: Backbone) -> None:
-        """Say what this machine lacks for the method, before anything long begins."""
+        """Raise an InputError if something that the method needs is missing."""
 
     def companion(self, device: str | None) -> Encoder | None:
-        """Return an encoder whose unit vectors of the sentences the loss is to see, if there is one.
+        """Return a second encoder whose unit vectors of the sentences the loss needs, if any.
 
-        They are computed once, and come to `ContrastiveLoss.contrast` as "companion".
+        They are computed once; `ContrastiveLoss.contrast` gets them as the feature "companion".
         """
         return None
 
     def teaching_encoder(self, encoder: Encoder) -> Encoder:
-        """Return E1 as it encodes the sentences that E2 is trained on, after the reference corpus."""
+        """Return E1 as it encodes E2's training sentences; the reference corpus is encoded before."""
         return encoder
 
     def prepare(self, sentences: Dataset, *, fingerprint: str, progress: bool) -> Dataset:
-        """Return the sentences with the columns that the views need beside the text, all made once."""
+        """Return the sentences with further columns that the views need, computed once."""
         return sentences
 
     def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
-        """Return the token ids of each view of a batch of rows (columns "text" and what `prepare` added).
+        """Return the token ids of each view of a batch of rows, with "text" and the columns of `prepare`.
 
-        Nothing here may be random but by the row's number: batches are made ahead, and again on resuming. By
-        default the views are twice the sentence, cut to ``max_length`` tokens.
+        Randomness must depend on the row's number alone: batches are prefetched, and made again on resuming.
+        By default both views are the sentence, truncated to ``max_length`` tokens.
         """
         ids = backbone.tokenizer(rows["text"], truncation=True, max_length=max_length)["input_ids"]
         return [ids, ids]
 
     def loss(self, model: SentenceTransformer, backbone: Backbone) -> ContrastiveLoss:
         """Return the loss of stage 1 for an encoder."""
-        from rankencoder.training.losses.contrastive import ContrastiveLoss
-
-        return ContrastiveLoss(model, self)
+        return self.loss_class(model, self, backbone)
 
     def options(self) -> dict[str, Any]:
         """Return the options and their values."""
         return dataclasses.asdict(self)
 
 
+M = TypeVar("M", bound=Method)
 _METHODS: dict[str, type[Method]] = {}
 
 
-def register(method: type[Method]) -> type[Method]:
-    """Make a method known by its name; can be used as a decorator.
+@dataclass_transform(frozen_default=True)
+def register(method: type[M]) -> type[M]:
+    """Register a method under its name; can be used as a decorator.
 
-    :raises InputError: If another method has this name, or it is no method.
+    :raises InputError: If it is not a method, or its name is taken.
 
     >>> from rankencoder.training import SimCSE
     >>> @register
@@ -158,16 +159,15 @@ def register(method: type[Method]) -> type[Method]:
     'WarmSimCSE'
     """
     if not (isinstance(method, type) and issubclass(method, Method)):
-        raise InputError(f"{method!r} is no method: derive a class from rankencoder.training.Method")
-    missing = [n for n in ("name", "about", "citation") if not hasattr(method, n)]
-    if missing:
-        raise InputError(f"method {method.__name__} does not say its {', '.join(missing)}")
+        raise InputError(f"{method!r} is not a method: derive a class from rankencoder.training.Method")
+    if missing := [name for name in ("name", "about", "citation") if not hasattr(method, name)]:
+        raise InputError(f"method {method.__name__} lacks {', '.join(missing)}")
     known = _METHODS.get(method.name, method)
     origin = f"{known.__module__}.{known.__qualname__}"
     if origin != f"{method.__module__}.{method.__qualname__}":
-        raise InputError(f"there is a method {method.name!r} already ({origin})")
+        raise InputError(f"method {method.name!r} exists already ({origin})")
     if "__dataclass_params__" not in vars(method):
-        method = dataclass(frozen=True)(method)  # or new options and defaults would be passed over
+        method = dataclass(frozen=True)(method)  # or its own options would be ignored
     _METHODS[method.name] = method
     return method
 
@@ -180,7 +180,7 @@ def methods() -> dict[str, type[Method]]:
 def find_method(name: str) -> type[Method]:
     """Return a method by its name, or by "package.module:Class".
 
-    :raises InputError: If there is none; with the nearest names.
+    :raises InputError: If there is none; names the nearest one.
     """
     if name in _METHODS:
         return _METHODS[name]
@@ -198,14 +198,14 @@ def find_method(name: str) -> type[Method]:
 
 
 def absolute_options(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return a method's options with whole paths for folders: they mean the same wherever they are read."""
-    find_method(name)  # a run that is resumed may be one of another method: all that are known count
+    """Return a method's options with absolute paths, which are valid in any working directory."""
+    find_method(name)  # when resuming, the run's method may be another one: look at all
     paths = {path for method in methods().values() for path in method.paths}
     return {key: absolute_name(value) if key in paths else value for key, value in options.items()}
 
 
 def make_method(name: str, options: dict[str, Any], defaults: dict[str, Any]) -> Method:
-    """Return a method with options checked; others are as in `Method.defaults`."""
+    """Return a method with validated options; the others are those of `Method.defaults`."""
     cls = find_method(name)
     names = [field.name for field in dataclasses.fields(cls)]
     for option in options:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch
+from sentence_transformers import SentenceTransformer
 
+from rankencoder.encoders import Encoder
 from rankencoder.training.backbones.backbone import Backbone
 from rankencoder.training.backbones.templates import (
     Template,
@@ -20,11 +21,6 @@ from rankencoder.training.backbones.templates import (
 from rankencoder.training.losses.contrastive import ContrastiveLoss, Features
 from rankencoder.training.methods.method import Method, Rows, Traits, Views, cite, register
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
-    from rankencoder.encoders import Encoder
-
 _BERT = (Template('This sentence of "', '" means{mask}.'), Template('This sentence : "', '" means{mask}.'))
 _ROBERTA = (
     Template("This sentence : ' ", " ' means{mask}."),
@@ -32,64 +28,14 @@ _ROBERTA = (
 )
 _AUTHORS_TEACHER = Template("This sentence : ' ", " ' means{mask}.")  # whatever the backbone
 
-_DEV_TOKENS = 128  # of a dev sentence, for its bias
-
-
-@register
-@dataclass(frozen=True)
-class PromptBERT(Method):
-    """Two templates give the two views; the first is the encoder's.
-
-    :param dev_bias: Score E1 on dev pairs by vectors less the bias, of sentences without an added full stop,
-        as the authors' code does; otherwise by the encoder that is written.
-    :param teacher_template: Template in which E1 reads the sentences that E2 is trained on: the "same" as for
-        the reference corpus, or another as in RankEncoder's code, "authors".
-    """
-
-    name = "promptbert"
-    about = "The sentence in two templates, the state of [MASK] less the template's own bias."
-    citation = cite("jiang-etal-2022-promptbert")
-    dev_bias: bool = False
-    teacher_template: Literal["same", "authors"] = "same"
-
-    @classmethod
-    def defaults(cls, backbone: Traits) -> dict[str, Any]:
-        """Return the authors' settings."""
-        return {"batch_size": 256, "learning_rate": 1e-5}
-
-    @staticmethod
-    def templates(backbone: Backbone) -> tuple[Template, Template]:
-        """Return the templates of view 1 (and the encoder) and view 2."""
-        return _ROBERTA if backbone.is_roberta else _BERT
-
-    def encoder(self, backbone: Backbone) -> SentenceTransformer:
-        """Return backbone and pooling of [MASK], with the template in the tokenizer."""
-        return prompted_encoder(backbone, self.templates(backbone)[0], full_stop="promptbert")
-
-    def teaching_encoder(self, encoder: Encoder) -> Encoder:
-        """Put the authors' template into E1's tokenizer, if that is wanted."""
-        if self.teacher_template == "authors":
-            module: Any = encoder.model[0]  # type: ignore[index]
-            module.processor = templated_tokenizer(module.processor, _AUTHORS_TEACHER, "promptbert")
-        return encoder
-
-    def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
-        """Return the sentence, cut to ``max_length`` tokens, in both templates."""
-        return [
-            templated_ids(backbone.tokenizer, rows["text"], template, max_length=max_length)
-            for template in self.templates(backbone)
-        ]
-
-    def loss(self, model: SentenceTransformer, backbone: Backbone) -> PromptBERTLoss:
-        """Return the contrastive loss of vectors less their template's bias."""
-        return PromptBERTLoss(model, self, backbone)
+_DEV_TOKENS = 128  # maximum length of a dev sentence with a bias of its own
 
 
 class PromptBERTLoss(ContrastiveLoss):
-    """The contrastive loss of template-denoised vectors: h_T(X) − b_T(n), n the number of X's tokens.
+    """The contrastive loss of template-denoised vectors h_T(X) − b_T(n), with n the number of X's tokens.
 
-    b_T(n) is the template's own state of [MASK] when n tokens that nobody sees stand in the sentence's place;
-    it is taken with the present weights, under dropout, and gradients flow through it.
+    The bias b_T(n) is the state of [MASK] in the template around n masked-out tokens, computed with the
+    current weights and dropout; gradients flow through it.
     """
 
     method: PromptBERT
@@ -113,7 +59,7 @@ class PromptBERTLoss(ContrastiveLoss):
 
     @contextmanager
     def scoring(self) -> Iterator[None]:
-        """Let the encoder give template-denoised vectors, as in training, while dev pairs are scored."""
+        """Let the encoder return template-denoised vectors while dev pairs are scored."""
         if not self.method.dev_bias:
             yield
             return
@@ -136,7 +82,7 @@ class PromptBERTLoss(ContrastiveLoss):
             model[0].processor = own
 
     def biases(self, width: int, device: torch.device) -> tuple[torch.Tensor, ...]:
-        """Return b_T(0), b_T(1), … of both templates, as far as a batch of this width has need of them."""
+        """Return b_T(0), b_T(1), … of both templates, up to the width of a batch."""
         sizes = [width - len(empty) + 1 for empty in self.empty]
         if (width, device) not in self.rows:
             rows = [self._row(view, n, width) for view, size in enumerate(sizes) for n in range(size)]
@@ -146,11 +92,57 @@ class PromptBERTLoss(ContrastiveLoss):
         return tuple(vectors.split(sizes))
 
     def _row(self, view: int, n: int, width: int) -> tuple[list[int], list[int]]:
-        """Return ids and mask of a template with n unseen tokens in the sentence's place."""
+        """Return ids and mask of a template around n masked-out tokens."""
         ids, before = self.empty[view], self.before[view]
         after = len(ids) - before
         padding = width - len(ids) - n
-        unseen = ids[-1]  # any token but the padding, which RoBERTa would not count as a position
+        unseen = ids[-1]  # any token but padding, which has no position in RoBERTa
         row = [*ids[:before], *[unseen] * n, *ids[before:], *[self.pad_id] * padding]
         mask = [1] * before + [0] * n + [1] * after + [0] * padding
         return row, mask
+
+
+@register
+class PromptBERT(Method):
+    """Two templates give the two views. The encoder uses the first template.
+
+    :param dev_bias: Score E1 on dev pairs as the authors' code does, by vectors minus the bias, without an
+        added full stop; otherwise by the saved encoder.
+    :param teacher_template: E1's template for E2's training sentences: the "same" as for the reference
+        corpus, or "authors" for that of RankEncoder's code.
+    """
+
+    name = "promptbert"
+    about = "The sentence in two templates, the state of [MASK] less the template's own bias."
+    citation = cite("jiang-etal-2022-promptbert")
+    loss_class = PromptBERTLoss
+    dev_bias: bool = False
+    teacher_template: Literal["same", "authors"] = "same"
+
+    @classmethod
+    def defaults(cls, backbone: Traits) -> dict[str, Any]:
+        """Return the authors' settings."""
+        return {"batch_size": 256, "learning_rate": 1e-5}
+
+    @staticmethod
+    def templates(backbone: Backbone) -> tuple[Template, Template]:
+        """Return the templates of view 1 (and the encoder) and view 2."""
+        return _ROBERTA if backbone.is_roberta else _BERT
+
+    def encoder(self, backbone: Backbone) -> SentenceTransformer:
+        """Return backbone and [MASK] pooling, with the template in the tokenizer."""
+        return prompted_encoder(backbone, self.templates(backbone)[0], full_stop="promptbert")
+
+    def teaching_encoder(self, encoder: Encoder) -> Encoder:
+        """Put the authors' template into E1's tokenizer if `teacher_template` says so."""
+        if self.teacher_template == "authors":
+            module: Any = encoder.model[0]  # type: ignore[index]
+            module.processor = templated_tokenizer(module.processor, _AUTHORS_TEACHER, "promptbert")
+        return encoder
+
+    def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
+        """Return the sentence, truncated to ``max_length`` tokens, in both templates."""
+        return [
+            templated_ids(backbone.tokenizer, rows["text"], template, max_length=max_length)
+            for template in self.templates(backbone)
+        ]

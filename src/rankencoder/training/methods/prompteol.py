@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from pydantic import AfterValidator
 from pydantic_core import PydanticCustomError
+from sentence_transformers import SentenceTransformer
 from torch import nn
 from torch.nn import functional
 
@@ -24,81 +24,17 @@ from rankencoder.training.backbones.templates import (
 from rankencoder.training.losses.contrastive import ContrastiveLoss
 from rankencoder.training.methods.method import Method, Rows, Share, Traits, Views, cite, register
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
 TEXT = "{text}"
 
 
 def _prompt(prompt: str) -> str:
     _, found, after = prompt.partition(TEXT)
     if not found or not after.strip() or "{" in after:
-        raise PydanticCustomError("prompt", f"a text with {TEXT} in it, once, and more behind it")
+        raise PydanticCustomError("prompt", f"a text with {TEXT} once and more text after it")
     return prompt
 
 
 Prompt = Annotated[str, AfterValidator(_prompt)]
-
-
-@register
-@dataclass(frozen=True)
-class PromptEOL(Method):
-    """Two prompts give the two views; the first is the encoder's. There is no training head.
-
-    Causal language models have no dropout of their own, or on attention weights alone. In training, dropout
-    follows each layer's attention and MLP; the saved model has none.
-
-    :param first: Prompt of view 1 and of the encoder; "{text}" stands for the sentence.
-    :param second: Prompt of view 2.
-    :param dropout_rate: Dropout of attention and MLP outputs in training.
-    """
-
-    name = "prompteol"
-    about = "The sentence in two prompts, the state of the last token; for causal language models."
-    citation = cite("jiang-etal-2024-scaling")
-    kinds: ClassVar[tuple[str, ...]] = ("causal",)
-    dropout: ClassVar[float | None] = 0.0  # in the configuration, which is saved
-
-    first: Prompt = f'This sentence : "{TEXT}" means in one word:"'
-    second: Prompt = f'This sentence of "{TEXT}" means one word that is:"'
-    dropout_rate: Share = 0.1
-
-    @classmethod
-    def defaults(cls, backbone: Traits) -> dict[str, Any]:
-        """Return our settings for small models; in half precision Gemma's activations are infinite."""
-        return {"batch_size": 512, "learning_rate": 2e-5, "precision": "bf16"}
-
-    @property
-    def templates(self) -> list[Template]:
-        """The templates of view 1 (and the encoder) and view 2."""
-        halves = (prompt.split(TEXT) for prompt in (self.first, self.second))
-        return [Template(before, after, bos=True) for before, after in halves]
-
-    def check(self, backbone: Backbone) -> None:
-        """Make sure that there are outputs to drop."""
-        if not list(blocks(backbone.module.model)):
-            raise InputError(
-                f"method 'prompteol' cannot train {backbone.name!r}: it has no layers of attention and MLP"
-            )
-
-    def encoder(self, backbone: Backbone) -> SentenceTransformer:
-        """Return backbone and pooling of the last token, with the prompt in the tokenizer."""
-        for block in blocks(backbone.module.model):
-            block.register_forward_hook(partial(drop_output, rate=self.dropout_rate))
-        return prompted_encoder(backbone, self.templates[0])
-
-    def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
-        """Return the sentence, cut to ``max_length`` tokens, in both prompts."""
-        return [
-            templated_ids(backbone.tokenizer, rows["text"], template, max_length=max_length)
-            for template in self.templates
-        ]
-
-    def loss(self, model: SentenceTransformer, backbone: Backbone) -> PromptEOLLoss:
-        """Return the contrastive loss of the last tokens' states."""
-        for template in self.templates:
-            training_tokenizer(backbone.tokenizer, template)  # once, for all processes that make batches
-        return PromptEOLLoss(model, self)
 
 
 class PromptEOLLoss(ContrastiveLoss):
@@ -108,7 +44,7 @@ class PromptEOLLoss(ContrastiveLoss):
 
 
 def blocks(model: nn.Module) -> Iterator[nn.Module]:
-    """Yield attention and MLP of each layer: the children of a layer that have children of their own."""
+    """Yield attention and MLP of each layer, that is, children of a layer with children."""
     for stack in model.children():
         if isinstance(stack, nn.ModuleList):
             for layer in stack:
@@ -116,7 +52,68 @@ def blocks(model: nn.Module) -> Iterator[nn.Module]:
 
 
 def drop_output(module: nn.Module, arguments: Any, output: Any, *, rate: float) -> Any:
-    """Drop numbers of what a block returns, in training: of its first output, where there are several."""
+    """Apply dropout to the first output of a block, in training."""
     if isinstance(output, torch.Tensor):
         return functional.dropout(output, rate, module.training)
     return functional.dropout(output[0], rate, module.training), *output[1:]
+
+
+@register
+class PromptEOL(Method):
+    """Two prompts give the two views, without a training head. The encoder uses the first prompt.
+
+    Causal language models have no dropout, or only on attention weights. In training, dropout follows the
+    attention and MLP of each layer; the saved model has none.
+
+    :param first: Prompt of view 1 and of the encoder; "{text}" stands for the sentence.
+    :param second: Prompt of view 2.
+    :param dropout_rate: Dropout of attention and MLP outputs in training.
+    """
+
+    name = "prompteol"
+    about = "The sentence in two prompts, the state of the last token; for causal language models."
+    citation = cite("jiang-etal-2024-scaling")
+    loss_class = PromptEOLLoss
+    kinds: ClassVar[tuple[str, ...]] = ("causal",)
+    dropout: ClassVar[float | None] = 0.0  # in the configuration, which is saved
+
+    first: Prompt = f'This sentence : "{TEXT}" means in one word:"'
+    second: Prompt = f'This sentence of "{TEXT}" means one word that is:"'
+    dropout_rate: Share = 0.1
+
+    @classmethod
+    def defaults(cls, backbone: Traits) -> dict[str, Any]:
+        """Return our settings for small models; Gemma's activations overflow fp16."""
+        return {"batch_size": 512, "learning_rate": 2e-5, "precision": "bf16"}
+
+    @property
+    def templates(self) -> list[Template]:
+        """The templates of view 1 (and the encoder) and view 2."""
+        halves = (prompt.split(TEXT) for prompt in (self.first, self.second))
+        return [Template(before, after, bos=True) for before, after in halves]
+
+    def check(self, backbone: Backbone) -> None:
+        """Check that there are layers to apply dropout to."""
+        if not list(blocks(backbone.module.model)):
+            raise InputError(
+                f"method 'prompteol' cannot train {backbone.name!r}: it has no layers of attention and MLP"
+            )
+
+    def encoder(self, backbone: Backbone) -> SentenceTransformer:
+        """Return backbone and last token pooling, with the prompt in the tokenizer."""
+        for block in blocks(backbone.module.model):
+            block.register_forward_hook(partial(drop_output, rate=self.dropout_rate))
+        return prompted_encoder(backbone, self.templates[0])
+
+    def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
+        """Return the sentence, truncated to ``max_length`` tokens, in both prompts."""
+        return [
+            templated_ids(backbone.tokenizer, rows["text"], template, max_length=max_length)
+            for template in self.templates
+        ]
+
+    def loss(self, model: SentenceTransformer, backbone: Backbone) -> ContrastiveLoss:
+        """Return the contrastive loss of the last tokens' states."""
+        for template in self.templates:
+            training_tokenizer(backbone.tokenizer, template)  # cached before workers are forked
+        return super().loss(model, backbone)

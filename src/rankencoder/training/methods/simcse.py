@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
+
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling
 
 from rankencoder.training.backbones.backbone import Backbone
 from rankencoder.training.backbones.templates import Template, prompted_encoder, templated_ids
 from rankencoder.training.methods.method import Method, Rows, Traits, Views, cite, register
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
 CAUSAL_PROMPT = Template('This sentence : "', '" means in one word:"')
 
 
 @register
-@dataclass(frozen=True)
 class SimCSE(Method):
-    """The state of [CLS]; of a causal language model, the last token's after a prompt.
+    """Pools [CLS], or the last token of a prompt in causal language models.
 
-    :param pooling: "auto" for these, or for a SentenceTransformer's own pooling; "mean" for the mean over all
-        tokens.
+    :param pooling: "auto" for these, or for a SentenceTransformer's own pooling; "mean" for mean pooling.
     """
 
     name = "simcse"
@@ -33,17 +30,14 @@ class SimCSE(Method):
 
     @classmethod
     def defaults(cls, backbone: Traits) -> dict[str, Any]:
-        """Return the authors' settings (those for causal models are ours)."""
+        """Return the authors' settings; those for causal models are ours."""
         if backbone.is_roberta:
             return {"batch_size": 512, "learning_rate": 3e-5 if backbone.is_large else 1e-5}
         gentle = backbone.is_large or backbone.kind == "causal"
         return {"batch_size": 64, "learning_rate": 1e-5 if gentle else 3e-5}
 
     def encoder(self, backbone: Backbone) -> SentenceTransformer:
-        """Return backbone and pooling; the training head is not part of it."""
-        from sentence_transformers import SentenceTransformer
-        from sentence_transformers.sentence_transformer.modules import Pooling
-
+        """Return backbone and pooling, without the training head."""
         if self._keeps_pooling(backbone):
             return backbone.with_own_pooling()
         own = "lasttoken" if backbone.kind == "causal" else "cls"
@@ -53,7 +47,7 @@ class SimCSE(Method):
         return SentenceTransformer(modules=[backbone.module, Pooling(backbone.dimension, mode)])
 
     def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
-        """Return the sentence twice, cut to ``max_length`` tokens; a prompt comes on top."""
+        """Return the sentence twice, truncated to ``max_length`` tokens plus those of a prompt."""
         if backbone.kind == "masked" or self._keeps_pooling(backbone):
             return super().views(rows, backbone, max_length)
         ids = templated_ids(backbone.tokenizer, rows["text"], CAUSAL_PROMPT, max_length=max_length)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import string
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from pydantic import NonNegativeFloat
+from sentence_transformers import SentenceTransformer
 from torch.nn import functional
 
 from rankencoder.errors import InputError
@@ -24,28 +24,57 @@ from rankencoder.training.negation import load_parser, negate_sentences
 
 if TYPE_CHECKING:
     from datasets import Dataset
-    from sentence_transformers import SentenceTransformer
 
 _COLON = Template('This sentence : " ', ' " means {mask} .')
 _OF = Template('This sentence of " ', ' " means {mask} .')
 
 
+def margin_loss(difference: torch.Tensor, alpha: float, beta: float) -> torch.Tensor:
+    """Return the bidirectional margin loss: 0 if the negation is less similar by alpha to beta.
+
+    :param difference: Cosine with the negation minus cosine with the other view.
+
+    >>> difference = torch.tensor([0.85, 0.60, 0.50]) - torch.tensor([0.90, 0.80, 0.95])
+    >>> f"{margin_loss(difference, 0.1, 0.3):.7f}"
+    '0.0666667'
+    """
+    return (functional.relu(difference + alpha) + functional.relu(-difference - beta)).mean()
+
+
+class SNCSELoss(ContrastiveLoss):
+    """The contrastive loss of views 1 and 2 plus the margin loss of view 3, the negation."""
+
+    method: SNCSE
+
+    def contrast(self, outputs: torch.Tensor, features: Features) -> tuple[torch.Tensor, Features]:
+        """Return the sum of both losses, and values to log."""
+        contrastive, logged = super().contrast(outputs, features)
+        first, second, negation = functional.normalize(outputs.float(), dim=-1)
+        difference = (first * negation).sum(dim=-1) - (first * second).sum(dim=-1)
+        margin = margin_loss(difference, self.method.alpha, self.method.beta)
+        logged["info_nce"], logged["margin"] = contrastive.detach(), margin.detach()
+        logged["negation_difference"] = difference.detach().mean()
+        logged["too_near"] = (difference.detach() > -self.method.alpha).float().mean()
+        logged["too_far"] = (difference.detach() < -self.method.beta).float().mean()
+        return contrastive + self.method.margin_weight * margin, logged
+
+
 @register
-@dataclass(frozen=True)
 class SNCSE(Method):
     """Three views: the sentence in two templates, and its negation.
 
-    :param margin_weight: λ of the margin loss.
-    :param alpha: The negation's cosine is to be lower than the sentence's by this at least.
-    :param beta: And by this at most.
-    :param lookup: "fixed", or "authors": their code finds no negation of a sentence without final
-        punctuation, and puts "Not" before it.
-    :param parser: spaCy's model for the dependency parse, a package or folder.
+    :param margin_weight: λ, weight of the margin loss.
+    :param alpha: Minimum by which the negation's cosine should be below the sentence's.
+    :param beta: Maximum by which it should be below.
+    :param lookup: "fixed", or "authors": for sentences without final punctuation their code finds no
+        negation, and prepends "Not".
+    :param parser: spaCy model for dependency parsing, a package or folder.
     """
 
     name = "sncse"
     about = "PromptBERT's views without denoising, and negated sentences as soft negatives."
     citation = cite("wang-dou-2023-sncse")
+    loss_class = SNCSELoss
 
     paths: ClassVar[tuple[str, ...]] = ("parser",)
 
@@ -70,11 +99,11 @@ class SNCSE(Method):
         }
 
     def encoder(self, backbone: Backbone) -> SentenceTransformer:
-        """Return backbone and pooling of [MASK], with the template in the tokenizer."""
+        """Return backbone and [MASK] pooling, with the template in the tokenizer."""
         return prompted_encoder(backbone, _COLON, full_stop="sncse")
 
     def check(self, backbone: Backbone) -> None:
-        """Make sure that the parser is there."""
+        """Check that the parser is available."""
         load_parser(self.parser)
 
     def prepare(self, sentences: Dataset, *, fingerprint: str, progress: bool) -> Dataset:
@@ -103,37 +132,3 @@ class SNCSE(Method):
         views = ((texts, _COLON), (texts, _OF), (negations, _OF))
         cut: dict[str, Any] = {"max_length": max_length - longest, "full_stop": "sncse"}
         return [templated_ids(backbone.tokenizer, *view, **cut) for view in views]
-
-    def loss(self, model: SentenceTransformer, backbone: Backbone) -> SNCSELoss:
-        """Return the contrastive loss and the bidirectional margin loss."""
-        return SNCSELoss(model, self)
-
-
-def margin_loss(difference: torch.Tensor, alpha: float, beta: float) -> torch.Tensor:
-    """Return the bidirectional margin loss: 0 where the negation is less similar by alpha to beta.
-
-    :param difference: Cosine with the negation less the cosine with the other view.
-
-    >>> difference = torch.tensor([0.85, 0.60, 0.50]) - torch.tensor([0.90, 0.80, 0.95])
-    >>> f"{margin_loss(difference, 0.1, 0.3):.7f}"
-    '0.0666667'
-    """
-    return (functional.relu(difference + alpha) + functional.relu(-difference - beta)).mean()
-
-
-class SNCSELoss(ContrastiveLoss):
-    """The contrastive loss of views 1 and 2, and the margin of view 3, the negation."""
-
-    method: SNCSE
-
-    def contrast(self, outputs: torch.Tensor, features: Features) -> tuple[torch.Tensor, Features]:
-        """Return both losses' sum and figures to log."""
-        contrastive, logged = super().contrast(outputs, features)
-        first, second, negation = functional.normalize(outputs.float(), dim=-1)
-        difference = (first * negation).sum(dim=-1) - (first * second).sum(dim=-1)
-        margin = margin_loss(difference, self.method.alpha, self.method.beta)
-        logged["info_nce"], logged["margin"] = contrastive.detach(), margin.detach()
-        logged["negation_difference"] = difference.detach().mean()
-        logged["too_near"] = (difference.detach() > -self.method.alpha).float().mean()
-        logged["too_far"] = (difference.detach() < -self.method.beta).float().mean()
-        return contrastive + self.method.margin_weight * margin, logged

@@ -11,7 +11,7 @@ from torch.nn import functional
 from rankencoder.training.losses.formulas import cosine_matrix, rank_loss, select_pairs
 from rankencoder.training.teaching.targets import TeacherSimilarity
 
-SCALE = 100.0  # squared differences of cosines are small numbers
+SCALE = 100.0  # squared differences of cosines are small
 
 
 def vector_loss(vectors: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -25,7 +25,7 @@ def vector_loss(vectors: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
 
 
 class DistillationLoss(nn.Module):
-    """100 × the squared error of Eq. 5, over all pairs of two different sentences of a batch."""
+    """100 × the squared error of Eq. 5 over all pairs of different sentences in a batch."""
 
     def __init__(
         self,
@@ -35,13 +35,13 @@ class DistillationLoss(nn.Module):
         vector_weight: float = 0.0,
         dropout: bool = False,
     ) -> None:
-        """Take the student and its teachers, whose vectors of a batch come from `TextCollator`.
+        """Take a student, and its teachers whose vectors `TextCollator` adds to a batch.
 
         :param model: The student, a SentenceTransformer.
-        :param similarity: The teachers' similarities of a batch, as one.
-        :param vector_weight: Weight of a second loss, 1 − cosine with "origin", the vectors of the encoder
-            that the student is made of, where both have the same dimension.
-        :param dropout: Keep the student's dropout on.
+        :param similarity: The teachers' combined similarity.
+        :param vector_weight: Weight of a second loss: 1 − cosine with "origin", the vectors of the encoder
+            whose layers the student keeps.
+        :param dropout: Train with the student's dropout on.
         """
         super().__init__()
         self.model = model
@@ -67,5 +67,5 @@ class DistillationLoss(nn.Module):
         return loss
 
     def state(self) -> dict[str, torch.Tensor]:
-        """Return what changes without a gradient: nothing."""
+        """Return tensors for checkpoints that change without gradients: none."""
         return {}

@@ -48,27 +48,27 @@ class RankEncoderLoss(nn.Module):
         The loss of RankEncoder (Eq. 5 and 6): ``max(weight · l_r, l_cl)``.
 
         Args:
-            base: The base method's loss, l_cl, on the model that is trained (E2).
-            references: E1's unit vectors of the reference corpus, ``[n, dimension]``; of each E1, if there
-                are several. What E2 learns is their similarities' mean.
+            base: The base method's loss, l_cl, on the model to train (E2).
+            references: Unit vectors of the reference corpus by each E1, ``[n, dimension]``. E2 learns the
+                mean of their similarities.
             weight: λ_train.
-            lower: τ_l, the least rank similarity of a pair that is learned.
-            upper: τ_u, the largest.
+            lower: τ_l, the minimum rank similarity of a pair.
+            upper: τ_u, the maximum.
             combine: "max" as in the paper, or "sum" as in most of the authors' code.
             diagonal: Whether a sentence is paired with its other view: "auto" by the bounds, "always" or
                 "never".
-            student: Whose cosines follow the ranks: the encoder's vectors (the paper's formula) or the
-                training head's outputs (the authors' code).
-            target: The similarity that is learned: E1's "ranks" as in the paper, E1's "cosine", or that after
-                a power of the covariance of the reference vectors.
-            listwise: "listnet" adds RankCSE's loss on the order of a sentence's similarities to the others.
+            student: Train the cosines of the "encoder" (the paper's formula) or of the training "head" (the
+                authors' code).
+            target: E1's similarity to learn: "ranks" as in the paper, "cosine", or a power of the covariance
+                of the reference vectors.
+            listwise: "listnet" adds RankCSE's loss on the order of a sentence's similarities.
 
         References:
             - Ranking-Enhanced Unsupervised Sentence Representation Learning: https://aclanthology.org/2023.acl-long.879/
 
         Requirements:
-            1. E1's vectors of the batch, sent along by `ViewCollator` as "teacher0" (of a second E1,
-               "teacher1", …); ranks are taken here, on the device.
+            1. E1's vectors of the batch, which `ViewCollator` adds as "teacher0" (for a second E1
+               "teacher1", …). Ranks are computed here, on the device.
 
         Inputs:
             +--------------------------------+-------------------------------+
@@ -78,8 +78,8 @@ class RankEncoderLoss(nn.Module):
             +--------------------------------+-------------------------------+
 
         Relations:
-            - ``DistillKLDivLoss`` and ``MarginMSELoss`` learn a teacher's scores of given pairs as well; this
-              one learns those of the batch's own pairs, from ranks.
+            - ``DistillKLDivLoss`` and ``MarginMSELoss`` also learn a teacher's scores, but of given pairs;
+              this loss takes all pairs of the batch, and ranks.
 
         Example:
             ::
@@ -106,7 +106,7 @@ class RankEncoderLoss(nn.Module):
         objective = self.base.objective(features[0])
         chosen = select_pairs(targets, self.lower, self.upper, self.diagonal)
         of = objective.vectors if self.student == "encoder" else objective.outputs
-        cosines = cosine_matrix(of[0], of[1])  # of E2: view 1 of each sentence with view 2 of each
+        cosines = cosine_matrix(of[0], of[1])  # E2's, of view 1 with view 2
         rank = rank_loss(cosines, targets, chosen)
         added = dict(objective.auxiliary)
         if self.listwise == "listnet":
@@ -125,7 +125,7 @@ class RankEncoderLoss(nn.Module):
         return total + sum(added.values())
 
     def state(self) -> Features:
-        """Return what changes in the base method without a gradient."""
+        """Return the base method's tensors for checkpoints."""
         return {f"base.{name}": tensor for name, tensor in self.base.state().items()}
 
     def get_config_dict(self) -> dict[str, Any]:

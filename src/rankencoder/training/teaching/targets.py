@@ -1,4 +1,4 @@
-"""Compute the similarities that a student learns, from one teacher or several."""
+"""Combine the similarities of one or several teachers into the student's targets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Target = Literal["ranks", "cosine"] | float
 
 @dataclass(frozen=True)
 class Mix:
-    """How the teachers' similarities become one: ``offset + Σ factors_i · s_i``."""
+    """Linear combination of the teachers' similarities: ``offset + Σ factors_i · s_i``."""
 
     factors: Sequence[float]
     offset: float = 0.0
@@ -28,14 +28,14 @@ class Mix:
 def standardized_mix(
     similarities: Sequence[np.ndarray], weights: Sequence[float], mean: float, deviation: float
 ) -> Mix:
-    """Return the mean of the teachers' z-scores, brought to the scale of the student's own cosines.
+    """Return the mean of the teachers' z-scores, rescaled to the student's own cosines.
 
     With ``t`` the weighted mean of the teachers' z-scores (s_i − μ_i)/σ_i, the target of a pair is
-    μ_s + σ_s · (t − mean t)/std t. Each step is linear, so that all of it is one `Mix`.
+    μ_s + σ_s · (t − mean t)/std t, which is linear in the similarities.
 
-    :param similarities: Of each teacher, those of the same random pairs.
-    :param weights: How much each teacher counts; only their proportions matter.
-    :param mean: μ_s, the mean of the student's cosines of random pairs, before it is taught.
+    :param similarities: Each teacher's similarities of the same random pairs.
+    :param weights: Relative weight of each teacher.
+    :param mean: μ_s, mean of the student's cosines of random pairs before training.
     :param deviation: σ_s, their standard deviation.
 
     >>> a, b = np.array([0.1, 0.2, 0.3]), np.array([0.7, 0.9, 0.8])
@@ -60,21 +60,20 @@ def standardized_mix(
 
 @dataclass
 class Targets:
-    """What stage 2 learns from, teacher by teacher: unit vectors, on disk or in memory."""
+    """Unit vectors of each teacher, on disk or in memory."""
 
     teachers: Sequence[np.ndarray]  # of the training sentences
     references: Sequence[np.ndarray]  # of the reference corpus
 
 
 class TeacherSimilarity(nn.Module):
-    """The similarity of every two sentences of a batch, as the teachers see them together.
+    """The teachers' combined similarity of every two sentences of a batch.
 
-    Rank vectors are over one reference corpus whatever an encoder's dimension, so that those of several
-    encoders can be compared.
+    Rank vectors are over one reference corpus, so those of several encoders are comparable.
 
     :param references: Each teacher's unit vectors of the reference corpus, ``[n, its dimension]``.
     :param target: "ranks" (Eq. 3), "cosine", or a power of the covariance of the reference vectors.
-    :param mix: How their similarities become one; by default the mean.
+    :param mix: How to combine the similarities; by default the mean.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class TeacherSimilarity(nn.Module):
         self.mix = mix or Mix([1 / len(references)] * len(references))
 
     def forward(self, vectors: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Return the teachers' similarities as one, ``[N, N]``, of their vectors ``[N, its dimension]``."""
+        """Return the combined similarities ``[N, N]`` of each teacher's vectors ``[N, its dimension]``."""
         total = torch.zeros((), device=vectors[0].device)
         for factor, similarities in zip(self.mix.factors, self.each(vectors), strict=True):
             total = total + factor * similarities

@@ -1,14 +1,14 @@
-"""Encode the training sentences by each teacher, on disk."""
+"""Store the vectors of the training sentences by each teacher."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import torch
 
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
@@ -18,58 +18,44 @@ from rankencoder.io.storage import new_folder, read_array
 from rankencoder.model import RankEncoder
 from rankencoder.progress import Progress
 from rankencoder.reference import Reference
-from rankencoder.training.methods.method import Method
 from rankencoder.training.sentences import Sentences
-from rankencoder.training.teaching.targets import Targets
 
 BATCH = 128  # sentences
-_PART = 16_384  # sentences encoded between two saves: many enough for fast tokenizing
-_CPU_PART = 1024  # the same where they take their time
+_PART = 16_384  # sentences encoded between two saves: enough for fast tokenizing
+_CPU_PART = 1024  # the same on a CPU
 _VECTORS = "vectors.npy"
 
 
 class VectorSource(Protocol):
-    """Whatever has a vector for each training sentence: an encoder, or a file that one has written."""
+    """Whatever has a vector for each training sentence: an encoder, or a file of vectors."""
 
     @property
     def dimension(self) -> int:
         """Dimensions of the vectors."""
-        ...
 
     @property
     def part(self) -> int:
         """Sentences to encode between two saves."""
-        ...
 
     def fingerprint(self) -> str:
         """Return a digest of what the vectors depend on."""
-        ...
 
     def rows(self, start: int, stop: int) -> np.ndarray:
         """Return the unit vectors of the sentences from one row up to another."""
-        ...
 
 
 class EncodedSentences:
-    """The training sentences as an encoder sees them; a GPU encodes in half precision.
+    """Vectors of the training sentences by an encoder, on a GPU in half precision.
 
-    Where values are too large for float16, as some of Gemma's, that is bfloat16.
+    Where values overflow float16, as some of Gemma's do, that is bfloat16.
     """
 
     def __init__(self, encoder: Encoder | RankEncoder, sentences: Sentences) -> None:
         self.encoder, self.sentences = encoder, sentences
+        self.dimension = encoder.dimension
         self._own = encoder.encoder if isinstance(encoder, RankEncoder) else encoder
-
-    @property
-    def part(self) -> int:
-        """Sentences to encode between two saves."""
         slow = self._own.model is not None and self._own.device.type == "cpu"
-        return min(_PART, _CPU_PART) if slow else _PART
-
-    @property
-    def dimension(self) -> int:
-        """Dimensions of the vectors."""
-        return self.encoder.dimension
+        self.part = min(_PART, _CPU_PART) if slow else _PART
 
     def fingerprint(self) -> str:
         """Return a digest of what the vectors depend on."""
@@ -77,8 +63,6 @@ class EncodedSentences:
 
     def rows(self, start: int, stop: int) -> np.ndarray:
         """Return the unit vectors of the sentences from one row up to another."""
-        import torch
-
         texts = self.sentences.texts(start, stop)
         if self._own.device.type != "cuda" or getattr(self._own.model, "dtype", None) != torch.float32:
             return self.encoder.encode(texts)
@@ -88,38 +72,8 @@ class EncodedSentences:
         return self.encoder.encode(texts)
 
 
-def encode_teacher(
-    source: str,
-    sentences: Sentences,
-    folder: Path,
-    *,
-    method: Method,
-    references: int,
-    device: str | None,
-    progress: bool,
-) -> None:
-    """Let a teacher encode the training sentences, and a reference corpus drawn from them: the same for all.
-
-    A folder that is whole stays as it is.
-
-    :param method: Whose E1 it is; it may read the training sentences otherwise than the references.
-    """
-    if is_whole(folder):
-        return
-    encoder = Encoder(source, device=device, batch_size=BATCH)
-    beside = folder.with_name(f"{folder.name}-reference")
-    reference = Reference.build(encoder, sentences, size=references, progress=progress, resume_beside=beside)
-    source_rows = EncodedSentences(method.teaching_encoder(encoder), sentences)
-    write_vectors(source_rows, sentences, folder, reference=reference, progress=progress)
-
-
-def load_targets(folders: Sequence[Path]) -> Targets:
-    """Open what teachers wrote; their vectors are mapped, not read into memory."""
-    return Targets(list(map(load_vectors, folders)), [Reference.load(folder).vectors for folder in folders])
-
-
 def is_whole(folder: Path) -> bool:
-    """Return whether a folder is there, with all files as they were written."""
+    """Return whether a folder exists with all files as they were written."""
     try:
         return check_manifest(folder)
     except InputError:
@@ -142,10 +96,10 @@ def write_vectors(
 ) -> None:
     """Write unit vectors of the training sentences to a folder: ``[n, dimension]``, float16.
 
-    Finished parts are kept beside it and not made again.
+    Finished parts are kept beside it, so that an interrupted call resumes.
 
-    :param reference: A reference corpus to write beside them.
-    :param title: Of the progress bar.
+    :param reference: A reference corpus to write with them.
+    :param title: Title of the progress bar.
     """
     key = {"encoder": source.fingerprint(), "sentences": sentences.sha256, "part": source.part}
     parts = Parts(folder, key)
@@ -154,11 +108,11 @@ def write_vectors(
         for number, start in enumerate(starts):
             stop = min(start + source.part, len(sentences))
             if not parts.is_finished(number):
-                rows = source.rows(start, stop).astype("<f2")  # its errors are not those of writing
+                rows = source.rows(start, stop).astype("<f2")  # errors here are not write errors
                 with parts.write(number) as path:
                     rows.tofile(path)
             bar.update(stop - start)
-    shutil.rmtree(folder, ignore_errors=True)  # it is damaged
+    shutil.rmtree(folder, ignore_errors=True)  # a damaged one
     with new_folder(folder) as new:
         if reference is not None:
             reference.write(new)
