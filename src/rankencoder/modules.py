@@ -17,8 +17,7 @@ from rankencoder.errors import InputError
 from rankencoder.forms import Form, LinearForm, restore_form
 from rankencoder.forms.fidelity import Fidelity, measure
 from rankencoder.forms.form import held_out
-from rankencoder.fused_encoder import FusedEncoder
-from rankencoder.fusion import fuse_vectors
+from rankencoder.fused_encoder import FusedEncoder, fuse_vectors
 from rankencoder.persistence import ModelParts, make_card
 from rankencoder.ranks import in_double
 

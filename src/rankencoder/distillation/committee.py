@@ -12,7 +12,7 @@ import torch
 from rankencoder.distillation.agreement import Dissent, find_dissent
 from rankencoder.distillation.distill_config import DistillConfig
 from rankencoder.errors import TrainingWarning
-from rankencoder.fusion import random_cosines
+from rankencoder.fused_encoder import random_cosines
 from rankencoder.training.teaching.targets import Mix, TeacherSimilarity, standardized_mix
 
 _REFERENCES = 10_000  # sentences that ranks are taken over
