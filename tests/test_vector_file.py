@@ -152,7 +152,7 @@ def test_bad_files(tiny_folder, corpus, kept, tmp_path, vectors):
     with pytest.raises(InputError, match=r"v\.npy is damaged"):
         VectorFile(path, kept)
     np.save(path, vectors)  # 5 dimensions, not 32
-    with pytest.raises(InputError, match=r"v\.npy\.json is not of the vectors in .*v\.npy: delete it"):
+    with pytest.raises(InputError, match=r"v\.npy\.json does not describe .*v\.npy: delete it"):
         VectorFile(path, kept)
     (tmp_path / "v.npy.json").write_text('{"rows": 6, "dimension": 32}')
     with pytest.raises(InputError, match=r"v\.npy\.json is damaged"):

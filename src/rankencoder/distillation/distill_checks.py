@@ -1,4 +1,4 @@
-"""Fail-fast checks that run before distillation starts, and the confirmation of API costs."""
+"""Fail-fast checks before distillation, and confirmation of API costs."""
 
 from __future__ import annotations
 
@@ -28,28 +28,29 @@ LOG = logging.getLogger("rankencoder.distillation")
 
 
 def check_distillation(config: DistillConfig, kind: Kind) -> dict[int, ApiEncoder]:
-    """Make sure that the teachers are there, that they are different, and that something can be learned.
+    """Check that the teachers exist and differ, and that the student can learn from them.
 
-    :return: The teachers that are APIs, by their places.
+    :return: The teachers that are APIs, by position.
     """
     if not config.teacher:
         raise InputError("no teacher: set `teacher` to one encoder or several")
     if len(set(config.teacher)) < len(config.teacher):
         twice = next(name for name in config.teacher if config.teacher.count(name) > 1)
-        raise InputError(f"{twice} is a teacher twice: to let it count more, set `weight`")
+        raise InputError(f"{twice} is a teacher twice: to give it more weight, set `weight`")
     check_machine(config)
     for name in config.teacher:
         check_teacher(name)
-    names = enumerate(config.teacher)
-    apis = {number: open_api(name, config) for number, name in names if name.startswith(API)}
-    for api in apis.values():
-        api.probe()
+    apis = {}
+    for number, name in enumerate(config.teacher):
+        if name.startswith(API):
+            apis[number] = open_api(name, config)
+            apis[number].probe()
     if kind == "static":
         static_teacher(config)
     if kind in IN_PLACE and len(config.teacher) == 1 and _is_own_teacher(config):
         raise InputError(
-            f"{config.student} is student and only teacher, so nothing can be learned: add other teachers or "
-            "choose a smaller student"
+            f"{config.student} is student and only teacher, so there is nothing to learn: add other teachers "
+            "or choose a smaller student"
         )
     return apis
 
@@ -72,9 +73,9 @@ def confirm_costs(
     apis: dict[int, ApiEncoder],
     confirm: Callable[[str], bool] | None,
 ) -> None:
-    """Log what APIs will cost, and ask before any text is sent.
+    """Log the estimated cost of APIs, and ask for confirmation before any text is sent.
 
-    The words of a static student, which come from the sentences that it is taught, are counted in.
+    The estimate includes the words of a static student, which come from the sentences to teach.
     """
     for number, api in apis.items():
         words: list[str] = []

@@ -33,11 +33,11 @@ from rankencoder.distillation.student_sources import drop_layers, load_student
 from rankencoder.distillation.teacher_sources import (
     is_file,
     open_teacher,
-    open_vectors,
     static_teacher,
     tokenizer_of,
 )
 from rankencoder.distillation.teacher_space import fit_map, map_into_space, space_recall
+from rankencoder.distillation.vector_file import VectorFile
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.io.manifest import check_manifest, write_manifest
@@ -85,7 +85,7 @@ class DistillationRun:
                 raise InputError(f"{len(stored):,} sentences are too few to hold some out: give more text")
             check_batches(self.config, len(stored) - held_out)
             for name in filter(is_file, self.config.teacher):
-                open_vectors(name, stored).check()
+                VectorFile(name, stored).check()
             if self.kind != "static":
                 self._write_start(new / "work", stored)
 

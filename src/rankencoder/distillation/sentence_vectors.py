@@ -13,7 +13,8 @@ import torch
 from rankencoder.distillation.agreement import measure_speed, megabytes
 from rankencoder.distillation.distill_config import DistillConfig
 from rankencoder.distillation.student_sources import load_student
-from rankencoder.distillation.teacher_sources import is_file, open_teacher, open_vectors
+from rankencoder.distillation.teacher_sources import is_file, open_teacher
+from rankencoder.distillation.vector_file import VectorFile
 from rankencoder.encoders import Encoder
 from rankencoder.io.storage import new_file, read_json, write_json
 from rankencoder.training.sentences import Sentences
@@ -58,7 +59,7 @@ class SentenceVectors:
             about: dict[str, Any] = {"name": name}
             source: VectorSource
             if is_file(name):
-                source = open_vectors(name, sentences)
+                source = VectorFile(name, sentences)
             else:
                 opened = open_teacher(name, self.objects.get(number), self.config)
                 source = EncodedSentences(opened, sentences)
