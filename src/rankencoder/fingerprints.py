@@ -1,4 +1,4 @@
-"""Digests that tell one encoder from another: keys of caches and of begun work."""
+"""Digests that identify encoders, for caches and resumable work."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-_DIGITS = 2  # of probe vectors: other hardware changes the seventh
+_DIGITS = 2  # decimals of probe vectors: other hardware changes the seventh
 
 
 def digest(texts: Iterable[str]) -> str:
-    """Return the SHA-256 of some texts in their order."""
+    """Return the SHA-256 of a sequence of texts."""
     sha = hashlib.sha256()
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
@@ -23,7 +23,7 @@ def digest(texts: Iterable[str]) -> str:
 
 
 def vectors_digest(vectors: np.ndarray) -> str:
-    """Return a digest of vectors that computing them on other hardware does not change."""
+    """Return a digest of vectors that is the same on all hardware."""
     rounded = np.rint(vectors * 10**_DIGITS).astype(np.int64)
     return hashlib.sha256(repr(vectors.shape).encode() + rounded.tobytes()).hexdigest()
 
@@ -43,7 +43,7 @@ def model_digest(model: Any) -> str:
 
 
 def _tokenizer(model: Any) -> str:
-    """Return a tokenizer's definition, less what its last call left in it."""
+    """Return a tokenizer's definition, without the settings of its last call."""
     backend = getattr(getattr(model, "tokenizer", None), "backend_tokenizer", None)
     if backend is None:
         return ""

@@ -1,4 +1,4 @@
-"""Model cards: ``README.md`` of everything that comes out, with metadata for the Hugging Face hub."""
+"""Model cards: a ``README.md`` for every model, with metadata for the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -62,15 +62,15 @@ API's terms, before you publish; then add `license:` to the metadata of this fil
 
 @dataclass(frozen=True)
 class ModelCard:
-    """What a model card says.
+    """The contents of a model card.
 
-    :param about: What the model is, in one sentence or two.
-    :param figures: What was measured, a line each.
-    :param recipe: How the model was made, by title.
-    :param limits: What it does not do, a line each.
-    :param sources: What its weights and texts come from: licenses may follow.
-    :param bases: The encoders it was made from; those on the hub are named in the metadata.
-    :param library: What loads it: "rankencoder" or "sentence-transformers".
+    :param about: One or two sentences that describe the model.
+    :param figures: Measurements, one per line.
+    :param recipe: Rows of the table "How it was made".
+    :param limits: Limitations, one per line.
+    :param sources: The models and texts it derives from, whose licenses may apply.
+    :param bases: The encoders it was made from; the metadata names those on the hub.
+    :param library: The library that loads it: "rankencoder" or "sentence-transformers".
     :param loading: Further arguments for loading it.
     :param citation: BibTeX.
     """
@@ -91,10 +91,9 @@ class ModelCard:
         """Return the card as Markdown with YAML metadata."""
         import yaml
 
+        tags = dict.fromkeys(["sentence-transformers", "rankencoder", *map(_one_line, self.tags)])
         metadata: dict[str, Any] = {"library_name": self.library, "pipeline_tag": "sentence-similarity"}
-        metadata["tags"] = list(
-            dict.fromkeys(["sentence-transformers", "rankencoder", *map(_one_line, self.tags)])
-        )
+        metadata["tags"] = list(tags)
         if bases := [name for name in self.bases if is_hub_name(name)]:
             metadata["base_model"] = bases
         head, load = _LOAD[self.library]
@@ -121,7 +120,7 @@ class ModelCard:
 
 
 def short_name(name: str) -> str:
-    """Return a name without folders and prompt; a folder that is called "encoder" goes by the one above.
+    """Return a name without folders and prompt; a folder with a generic name goes by its parent.
 
     >>> short_name("/models/e5-small?prompt=query: "), short_name("my-run/encoder")
     ('e5-small', 'my-run')
@@ -132,7 +131,7 @@ def short_name(name: str) -> str:
 
 
 def is_hub_name(name: str) -> bool:
-    """Say whether a name is that of a repository on the hub, and of nothing on disk.
+    """Return whether a name looks like a hub repository and does not exist on disk.
 
     >>> is_hub_name("intfloat/e5-small"), is_hub_name("openai:text-embedding-3-small"), is_hub_name("/a/b")
     (True, False, False)

@@ -1,4 +1,4 @@
-"""A RankEncoder as a SentenceTransformer. Saved models name the modules of this file."""
+"""Export a RankEncoder as a SentenceTransformer. Saved models refer to the modules of this file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PROMPT = "rankencoder"
 
 
 class RankModule(Module):
-    """Replaces ``sentence_embedding`` by the unit vector whose cosine is Eq. 7; the last module."""
+    """The last module: replaces ``sentence_embedding`` by the unit vector whose cosine is Eq. 7."""
 
     def __init__(self, form: Form, rank_weight: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -46,7 +46,7 @@ class RankModule(Module):
         return blended_dimension(self.form.dimension, self.form.reference.shape[1], self.rank_weight)
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Return what `load` needs beside the tensors."""
+        """Return the configuration that `load` needs besides the tensors."""
         return {"form": self.form.name, "settings": self.form.config(), "rank_weight": self.rank_weight}
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
@@ -56,7 +56,7 @@ class RankModule(Module):
 
     @classmethod
     def load(cls, model_name_or_path: str, **kwargs: Any) -> RankModule:  # type: ignore[override]
-        """Read a saved module from a folder or the hub."""
+        """Load a module from a folder or the hub."""
         hub = _hub_options(kwargs)
         config = cls.load_config(model_name_or_path, **hub)
         weights = cls.load_torch_weights(model_name_or_path, **hub)
@@ -66,7 +66,7 @@ class RankModule(Module):
 
 
 class FusionModule(InputModule):
-    """Runs several SentenceTransformers side by side and fuses their vectors; the first module."""
+    """The first module: runs several SentenceTransformers and fuses their vectors."""
 
     save_in_root = False
 
@@ -76,9 +76,9 @@ class FusionModule(InputModule):
         self.weights = list(weights)
 
     def preprocess(self, inputs: Any, prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Tokenize for each member; names begin with its number.
+        """Tokenize for each member, whose number prefixes the feature names.
 
-        Each has its own prompt unless one is given; ``encode_query`` gives an empty one where there is none.
+        Without a prompt (``encode_query`` passes an empty one), each member uses its own.
         """
         features: dict[str, Any] = {}
         for number, member in enumerate(self._members()):
@@ -97,22 +97,22 @@ class FusionModule(InputModule):
         return {"sentence_embedding": fuse_vectors(rows, self.weights)}
 
     def get_embedding_dimension(self) -> int:
-        """Return the dimensions of the vectors: those of all members together."""
+        """Return the dimensions of the vectors: the sum over all members."""
         return sum(member.get_embedding_dimension() or 0 for member in self._members())
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Return what `load` needs beside the members."""
+        """Return the configuration that `load` needs besides the members."""
         return {"weights": self.weights}
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
-        """Write each member to a folder of its own (always as safetensors)."""
+        """Save each member to its own folder (always as safetensors)."""
         self.save_config(output_path)
         for number, member in enumerate(self._members()):
             member.save_pretrained(str(Path(output_path, str(number))), create_model_card=False)
 
     @classmethod
     def load(cls, model_name_or_path: str, **kwargs: Any) -> FusionModule:  # type: ignore[override]
-        """Read a saved module from a folder or the hub."""
+        """Load a module from a folder or the hub."""
         hub = _hub_options(kwargs)
         weights = cls.load_config(model_name_or_path, **hub)["weights"]
         folder = cls.load_dir_path(model_name_or_path, **hub)
@@ -128,7 +128,7 @@ class FusionModule(InputModule):
 
 
 def _hub_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return those of the options of a module's `load` that say where its files are."""
+    """Return the options of a module's `load` that locate its files."""
     names = ("subfolder", "token", "cache_folder", "revision", "local_files_only")
     return {name: options[name] for name in names if name in options}
 
@@ -160,12 +160,12 @@ def to_sentence_transformer(model: ModelParts) -> SentenceTransformer:
     loading = "trust_remote_code=True" if is_custom else ""
     limits = ["Needs rankencoder installed."] if is_custom else []
     card = replace(card, library="sentence-transformers", loading=loading, limits=limits)
-    cast(Any, exported)._model_card_text = card.text()  # sentence-transformers would write one of its own
+    cast(Any, exported)._model_card_text = card.text()  # in place of sentence-transformers' own
     return exported
 
 
 def export_encoder(encoder: Encoder) -> SentenceTransformer:
-    """Return a copy of an encoder as a SentenceTransformer, its prompt among the model's."""
+    """Return a copy of an encoder as a SentenceTransformer with its prompt."""
     base = encoder.model
     if base is None:
         raise InputError(
@@ -174,8 +174,8 @@ def export_encoder(encoder: Encoder) -> SentenceTransformer:
         )
     if base.truncate_dim is not None:
         raise InputError(
-            f"the encoder cuts its vectors to {base.truncate_dim} dimensions, which an export would not: "
-            "load it without truncate_dim, and build the reference again"
+            f"the encoder cuts its vectors to {base.truncate_dim} dimensions, which an export cannot: load "
+            "it without truncate_dim, and build the reference again"
         )
     prompts = {name: prompt for name, prompt in base.prompts.items() if prompt is not None}
     if encoder.prompt:
@@ -190,7 +190,7 @@ def export_encoder(encoder: Encoder) -> SentenceTransformer:
 
 
 def _linear_modules(model: ModelParts, form: LinearForm) -> tuple[list[Any], Fidelity]:
-    """Return the modules that make of a sentence vector its linear blend, and how close that is to Eq. 7."""
+    """Return modules that compute the linear blend, and their fidelity to Eq. 7."""
     weight, bias = linear_blend(form, model.rank_weight)
     dense = Dense(
         weight.shape[1],
@@ -210,8 +210,8 @@ def _linear_modules(model: ModelParts, form: LinearForm) -> tuple[list[Any], Fid
 def linear_blend(form: LinearForm, rank_weight: float) -> tuple[torch.Tensor, torch.Tensor]:
     """Return weight and bias of one dense layer after which the cosine is (nearly) the blend of Eq. 7.
 
-    The layer is [√λ · Σ^p (x − μ) ; √(1−λ) · x] in as few numbers as hold the same inner products. Eq. 7
-    brings both parts to unit norm before they meet; one layer can only do so on average.
+    The layer is [√λ · Σ^p (x − μ) ; √(1−λ) · x], reduced to the fewest dimensions with the same inner
+    products. Eq. 7 normalizes both parts before blending; one layer can do so only on average.
     """
     matrix, mean = in_double(form.matrix), in_double(form.mean)
     eye = torch.eye(len(mean), dtype=matrix.dtype, device=matrix.device)
