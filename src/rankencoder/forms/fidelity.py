@@ -1,14 +1,12 @@
-"""How well a form keeps the exact rank similarities, measured on sentences that it was not fitted on."""
+"""Measure the fidelity of a form: its agreement with exact rank similarities on held-out sentences."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+import torch
 
 from rankencoder.ranks import MEMORY_BUDGET, in_double, rank_similarity, rank_vectors
-
-if TYPE_CHECKING:
-    import torch
 
 
 @dataclass(frozen=True)
@@ -25,8 +23,6 @@ class Fidelity:
 
 def measure(approximate: torch.Tensor, exact: torch.Tensor) -> Fidelity:
     """Compare two ``[m, m]`` matrices of similarities over the pairs above the diagonal."""
-    import torch
-
     above = torch.triu_indices(len(exact), len(exact), offset=1)
     ours, true = (in_double(matrix)[above[0], above[1]] for matrix in (approximate, exact))
     spearman = rank_similarity(ours[None], true[None]) if len(ours) > 1 else torch.ones(1, 1)
