@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
+import torch
 
 from rankencoder.backends.backend import Accelerated, Backend, accelerate, check_backend
 from rankencoder.batching import encode_by_length
@@ -20,7 +21,6 @@ from rankencoder.io.corpus import check_sentences
 from rankencoder.progress import Progress
 
 if TYPE_CHECKING:
-    import torch
     from sentence_transformers import SentenceTransformer
 
     class _Encodes(Protocol):
@@ -113,8 +113,6 @@ class Encoder:
     @property
     def device(self) -> torch.device:
         """Device of the vectors."""
-        import torch
-
         return self.model.device if self.model is not None else torch.device("cpu")
 
     def __call__(self, sentences: Sequence[str], *, progress: bool = False) -> torch.Tensor:
@@ -206,8 +204,6 @@ class Encoder:
         return not self._prompt(model) or all(getattr(module, "include_prompt", True) for module in model)
 
     def _call_function(self, sentences: list[str], progress: bool) -> torch.Tensor:
-        import torch
-
         batches = [torch.zeros(0, vars(self).get("dimension", 0))]
         with Progress(len(sentences), desc="Encoding", show=progress) as bar:
             for start in range(0, len(sentences), self.batch_size):
@@ -218,8 +214,6 @@ class Encoder:
         return torch.cat(batches[1:] or batches)
 
     def _call_once(self, batch: list[str]) -> torch.Tensor:
-        import torch
-
         assert self.function is not None
         found = self.function([self.prompt + sentence for sentence in batch])
         try:
@@ -260,8 +254,6 @@ def find_invalid(vectors: torch.Tensor) -> tuple[int, str, int] | None:
 
 def unit(vectors: torch.Tensor) -> torch.Tensor:
     """Return vectors at unit length, however small or large their values are."""
-    import torch
-
     # scaled first: squares of very small or large values underflow or overflow
     return torch.nn.functional.normalize(vectors / vectors.abs().amax(dim=1, keepdim=True), dim=1)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+import torch
 
 from rankencoder.encoder_sources import rankencoder_folder
 from rankencoder.encoders import Encoder
@@ -17,7 +18,6 @@ from rankencoder.fingerprints import digest
 from rankencoder.progress import Progress
 
 if TYPE_CHECKING:
-    import torch
     from typing_extensions import Unpack
 
     from rankencoder.backends.backend import Backend
@@ -57,8 +57,6 @@ def random_cosines(vectors: np.ndarray) -> np.ndarray:
 
 def fuse_vectors(vectors: Sequence[torch.Tensor], weights: Sequence[float]) -> torch.Tensor:
     """Return [√w_1 · ê_1 ; … ; √w_k · ê_k], unit vectors whose cosine is Σ w_i cos_i."""
-    import torch
-
     return torch.cat([rows * weight**0.5 for rows, weight in zip(vectors, weights, strict=True)], dim=1)
 
 
@@ -153,8 +151,6 @@ class FusedEncoder(Encoder):
 
     def reweight(self, vectors: np.ndarray) -> np.ndarray:
         """Return vectors fused with other weights, fused with these."""
-        import torch
-
         return np.asarray(
             fuse_vectors(list(map(torch.from_numpy, self._split(vectors))), self.weights).numpy()
         )

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from rankencoder._version import __version__
 from rankencoder.blend import blended_dimension, check_rank_weight
 from rankencoder.encoders import Encoder
@@ -139,8 +141,6 @@ def read_config(folder: Path, *, skip: str = "") -> dict[str, Any]:
 
 def load(folder: Path, source: Any, **opening: Unpack[Opening]) -> ModelParts:
     """Load a RankEncoder from a folder (see `RankEncoder.load`)."""
-    import torch
-
     given = source.members if isinstance(source, FusedEncoder) else source
     is_read = given is None or (isinstance(given, (list, tuple)) and any(one is None for one in given))
     config = read_config(folder, skip="" if is_read else "encoder")

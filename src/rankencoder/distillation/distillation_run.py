@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from sentence_transformers import SentenceTransformer
 from transformers import set_seed
 
 from rankencoder.distillation.agreement import (
@@ -51,9 +52,6 @@ from rankencoder.training.sentences import Sentences, load_sentences, store_sent
 from rankencoder.training.teaching.distillation_loss import DistillationLoss
 from rankencoder.training.teaching.targets import TeacherSimilarity
 from rankencoder.training.teaching.teachers import BATCH, is_whole
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 LOG = logging.getLogger("rankencoder.distillation")
 _HELD_OUT = 3  # minimum of held-out sentences: fewer have no two pairs to correlate
@@ -170,8 +168,6 @@ class DistillationRun:
 
     def _start(self) -> SentenceTransformer:
         """Return the student before teaching; it is stored, so that a resumed run starts from the same."""
-        from sentence_transformers import SentenceTransformer
-
         folder = self.work / "start"
         if not is_whole(folder):
             self._write_start(self.work, self.sentences)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.distillation.distill_config import read_distillation
+from rankencoder.distillation.distill_summary import is_nearer
 from rankencoder.errors import InputError
 from rankencoder.training.run import need_libraries
 from rankencoder.training.run_settings import is_in_memory
@@ -34,8 +35,6 @@ class Distillation:
     @property
     def is_nearer(self) -> bool:
         """Whether the student ended nearer to its teachers than it began, on held-out text."""
-        from rankencoder.distillation.distill_summary import is_nearer
-
         return is_nearer(self.record)
 
     def load(self) -> SentenceTransformer:

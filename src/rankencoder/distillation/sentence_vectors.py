@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from sentence_transformers import SentenceTransformer
 
 from rankencoder.distillation.agreement import measure_speed, megabytes
 from rankencoder.distillation.distill_config import DistillConfig
@@ -26,9 +27,6 @@ from rankencoder.training.teaching.teachers import (
     load_vectors,
     write_vectors,
 )
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 _ABOUT, _VECTORS = "about.json", "vectors"
 

@@ -9,21 +9,27 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.sparse import csr_array
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+from sklearn.decomposition import PCA
+from sklearn.preprocessing import normalize
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel, WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.trainers import WordLevelTrainer, WordPieceTrainer
 
 from rankencoder.errors import InputError, TrainingWarning
 
 if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-    from sentence_transformers import SentenceTransformer
-    from tokenizers import Tokenizer
-
     from rankencoder.encoders import Encoder
 
 _WORDS = 50_000  # most words of the corpus
 _COMMON = 32_000  # most tokens of the teacher; in BERT's vocabularies the first are common
 _PIECES = 8_000  # word pieces of a tokenizer trained on the corpus
 _OFTEN = 2  # least occurrences of a word
-_SIF = 1e-3  # tokens with this share of the corpus get half the weight of rare ones
+_SIF = 1e-3  # smooth inverse frequency: tokens with this share of the corpus get half the weight of rare ones
 _CONTEXT = 0.5  # weight of the sentences that contain a token
 _UNKNOWN = "[UNK]"
 _READ = 8192  # sentences at a time
@@ -47,13 +53,10 @@ def make_static(
     :param dim: Number of dimensions, at most the teacher's.
     :param tokenizer: The tokenizer whose tokens to keep; by default the teacher's, if any.
     """
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
-
     if dim < 1:
         raise InputError(f"`dim` must be at least 1, not {dim}")
     tokenizer = corpus_tokenizer(tokenizer or getattr(teacher.model, "tokenizer", None), sentences)
-    weights = sif_weights(token_shares(tokenizer, sentences))
+    weights = _SIF / (_SIF + token_shares(tokenizer, sentences))  # Arora et al., 2017
     found = token_vectors(teacher, tokenizer, progress=progress)
     if vectors is not None:
         found += _CONTEXT * context_vectors(tokenizer, sentences, vectors, rows)
@@ -76,9 +79,6 @@ def corpus_tokenizer(teachers: Any, sentences: Iterable[str]) -> Tokenizer:
     :param teachers: The teacher's tokenizer, whose tokens are kept; if it is not WordPiece, one is trained on
         the corpus instead.
     """
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordPiece
-
     core = getattr(teachers, "backend_tokenizer", teachers)
     if not isinstance(getattr(core, "model", None), WordPiece):
         core = _train_tokenizer(sentences)
@@ -118,8 +118,6 @@ def context_vectors(
     tokenizer: Tokenizer, sentences: Iterable[str], vectors: np.ndarray, rows: np.ndarray | None = None
 ) -> np.ndarray:
     """Return, for each token, the unit vector of (mean over sentences with it - mean over all), or zero."""
-    from sklearn.preprocessing import normalize
-
     rows = np.arange(len(vectors)) if rows is None else rows
     sums = np.zeros((tokenizer.get_vocab_size(), vectors.shape[1]), np.float32)
     counts, total, read = np.zeros(len(sums)), np.zeros(vectors.shape[1]), 0
@@ -141,14 +139,7 @@ def context_vectors(
 
 def reduce_dimensions(vectors: np.ndarray, dim: int) -> np.ndarray:
     """Project vectors on their first principal components."""
-    from sklearn.decomposition import PCA
-
     return np.asarray(PCA(min(dim, *vectors.shape), svd_solver="covariance_eigh").fit_transform(vectors))
-
-
-def sif_weights(shares: np.ndarray) -> np.ndarray:
-    """Return a/(a + p), the smooth inverse frequency of tokens with share p (Arora et al., 2017)."""
-    return np.asarray(_SIF / (_SIF + shares))
 
 
 def _common_tokens(core: Tokenizer) -> list[str]:
@@ -160,8 +151,6 @@ def _common_tokens(core: Tokenizer) -> list[str]:
 
 def _bags(tokenizer: Tokenizer, sentences: Iterable[str]) -> Iterator[csr_array]:
     """Yield the token counts of each sentence, as one sparse matrix per batch of sentences."""
-    from scipy.sparse import csr_array
-
     rows = iter(sentences)
     for part in iter(lambda: list(islice(rows, _READ)), []):
         found = [row.ids for row in tokenizer.encode_batch_fast(part, add_special_tokens=False)]
@@ -189,10 +178,6 @@ def _split(core: Tokenizer, text: str) -> list[str]:
 
 def _frequent_words(core: Tokenizer, sentences: Iterable[str]) -> list[str]:
     """Return the words of the corpus as a tokenizer splits them, most frequent first."""
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from tokenizers.trainers import WordLevelTrainer
-
     words = Tokenizer(WordLevel())
     words.normalizer, words.pre_tokenizer = core.normalizer, core.pre_tokenizer
     trainer = WordLevelTrainer(
@@ -204,12 +189,6 @@ def _frequent_words(core: Tokenizer, sentences: Iterable[str]) -> list[str]:
 
 def _train_tokenizer(sentences: Iterable[str]) -> Tokenizer:
     """Train a WordPiece tokenizer for lowercase text on the corpus."""
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordPiece
-    from tokenizers.normalizers import BertNormalizer
-    from tokenizers.pre_tokenizers import BertPreTokenizer
-    from tokenizers.trainers import WordPieceTrainer
-
     core = Tokenizer(WordPiece(unk_token=_UNKNOWN))
     core.normalizer, core.pre_tokenizer = BertNormalizer(lowercase=True), BertPreTokenizer()
     letters = sorted({*string.ascii_lowercase, *string.digits, *"".join(_frequent_words(core, sentences))})

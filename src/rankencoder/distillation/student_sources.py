@@ -5,9 +5,12 @@ from __future__ import annotations
 import copy
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from huggingface_hub import try_to_load_from_cache
+from sentence_transformers import SentenceTransformer
+from torch import nn
 
 from rankencoder.distillation.distill_config import STATIC, DistillConfig, Kind
 from rankencoder.encoder_sources import (
@@ -17,10 +20,6 @@ from rankencoder.encoder_sources import (
     split_prompt,
 )
 from rankencoder.errors import InputError
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-    from torch import nn
 
 _PROMPT = "distilled"
 
@@ -43,8 +42,6 @@ def student_kind(config: DistillConfig) -> Kind:
 
 def _is_static(folder: Path) -> bool:
     """Return whether an encoder is static; for a hub name, by the ``modules.json`` in the cache."""
-    from huggingface_hub import try_to_load_from_cache
-
     modules: Any = folder / "modules.json"
     if not folder.is_dir():
         cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")
@@ -97,12 +94,10 @@ def spread(total: int, layers: int) -> list[int]:
 
 def _cut_stacks(module: nn.Module, total: int, kept: list[int]) -> bool:
     """Cut every outermost list of ``total`` layers; return whether there was one."""
-    from torch.nn import ModuleList
-
     found = False
     for name, child in module.named_children():
-        if isinstance(child, ModuleList) and len(child) == total:
-            stack = ModuleList(child[layer] for layer in kept)
+        if isinstance(child, nn.ModuleList) and len(child) == total:
+            stack = nn.ModuleList(child[layer] for layer in kept)
             for place, part in ((i, part) for i, layer in enumerate(stack) for part in layer.modules()):
                 if "layer_idx" in vars(part):  # of layers with a cache
                     vars(part)["layer_idx"] = place

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Normalize
 
 from rankencoder.distillation.agreement import neighbor_recall
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 _RIDGES = np.logspace(-4, 2, 25)  # candidates, relative to the mean variance
 
@@ -46,8 +43,6 @@ def space_recall(queries: np.ndarray, documents: np.ndarray) -> float:
 
 def map_into_space(model: SentenceTransformer, weight: np.ndarray) -> None:
     """Append the map to a model, as built-in modules that load without custom code."""
-    from sentence_transformers.base.modules import Dense, Normalize
-
     dense = Dense(
         weight.shape[1],
         weight.shape[0],

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from rankencoder.encoders import find_invalid, unit
 from rankencoder.errors import InputError, TrainingWarning, shorten
@@ -62,8 +63,6 @@ class VectorFile:
 
     def rows(self, start: int, stop: int) -> np.ndarray:
         """Return the float32 unit vectors of the stored sentences from one row up to another."""
-        import torch
-
         places = self._sentences.places(start, stop)
         with np.errstate(over="ignore"):  # values beyond float32 are reported as infinite
             vectors = torch.from_numpy(self._file.read(places).astype(np.float32))

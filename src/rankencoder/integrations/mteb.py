@@ -11,6 +11,7 @@ from rankencoder.errors import InputError, MissingExtraError, first_line
 from rankencoder.fingerprints import digest
 from rankencoder.io.files import file_name
 from rankencoder.io.storage import new_file
+from rankencoder.model import RankEncoder, open_model
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -64,8 +65,6 @@ def load_as_sentence_transformer(
     model: str | Path, *, device: str | None = None, batch_size: int = 32
 ) -> SentenceTransformer:
     """Return a model that was given by name as a SentenceTransformer whose cosine is its similarity."""
-    from rankencoder.model import RankEncoder, open_model
-
     opened = open_model(model, device=device, batch_size=batch_size)
     if isinstance(opened, RankEncoder):
         return opened.to_sentence_transformer()
