@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from rankencoder.blend import blend
 from rankencoder.errors import InputError
-
-if TYPE_CHECKING:
-    import torch
 
 
 @dataclass(frozen=True)

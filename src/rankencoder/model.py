@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import sys
 from collections.abc import Iterable, Sequence
@@ -21,7 +22,6 @@ from rankencoder.explain import EncodedSentence, Explanation, Neighbor, explain_
 from rankencoder.fingerprints import digest
 from rankencoder.forms import Form, check_settings, fit_form
 from rankencoder.forms.fidelity import measure_form
-from rankencoder.forms.form import held_out
 from rankencoder.fused_encoder import FusedEncoder, open_encoder
 from rankencoder.io.corpus import check_sentences
 from rankencoder.persistence import ModelParts
@@ -115,17 +115,8 @@ class RankEncoder:
         self.name = f"RankEncoder on {opened.name}"
         rows = torch.from_numpy(reference.vectors).to(opened.device)
         self.form: Form = fit_form(form, rows, dim=dim, power=power, center=center)
-        self.fidelity = measure_form(self.form, rows, held_out(len(reference)))
+        self.fidelity = measure_form(self.form)
         logger.debug("fidelity of the %s form to exact rank similarities: %s", form, self.fidelity)
-
-    @classmethod
-    def _of(cls, parts: ModelParts) -> RankEncoder:
-        """Make a RankEncoder from its parts."""
-        self = cls.__new__(cls)
-        self.encoder, self.reference, self.form = parts.encoder, parts.reference, parts.form
-        self.fidelity, self.rank_weight = parts.fidelity, parts.rank_weight
-        self.name = f"RankEncoder on {parts.encoder.name}"
-        return self
 
     def _parts(self) -> ModelParts:
         return ModelParts(self.encoder, self.reference, self.form, self.fidelity, self.rank_weight)
@@ -135,9 +126,11 @@ class RankEncoder:
 
         :param settings: ``dim`` (compact), ``power`` and ``center`` (linear).
         """
-        fitted = fit_form(form, self.form.reference, **settings)
-        fidelity = measure_form(fitted, fitted.reference, held_out(len(self.reference)))
-        return self._of(replace(self._parts(), form=fitted, fidelity=fidelity))
+        changed = copy.copy(self)
+        changed.form = fit_form(form, self.form.reference, **settings)
+        changed.fidelity = measure_form(changed.form)
+        changed.name = f"RankEncoder on {self.encoder.name}"
+        return changed
 
     @property
     def rank_weight(self) -> float:
@@ -223,7 +216,7 @@ class RankEncoder:
         return new.numpy() if vectors.ndim > 1 else new.numpy()[0]
 
     def similarity(self, a: Sentences | np.ndarray, b: Sentences | np.ndarray) -> np.ndarray:
-        """Return Eq. 7 for each sentence (or vector of `encode`) of ``a`` with each of ``b``, a matrix."""
+        """Return Eq. 7 between all sentences (or vectors of `encode`) of ``a`` and ``b``, as a matrix."""
         return np.asarray(self._as_vectors(a) @ self._as_vectors(b).T)
 
     def similarity_pairwise(self, a: Sentences | np.ndarray, b: Sentences | np.ndarray) -> np.ndarray:
@@ -290,8 +283,10 @@ class RankEncoder:
         :raises InputError: If the folder is incomplete or damaged, or the encoder is another.
         """
         found = rankencoder_folder(folder, revision) or Path(folder)
-        model = cls._of(persistence.load(found, encoder, **opening))
-        model.name = str(folder)
+        parts = persistence.load(found, encoder, **opening)
+        model = cls.__new__(cls)
+        model.encoder, model.reference, model.form = parts.encoder, parts.reference, parts.form
+        model.fidelity, model.rank_weight, model.name = parts.fidelity, parts.rank_weight, str(folder)
         return model
 
     def to_sentence_transformer(self) -> SentenceTransformer:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from math import inf
+from typing import Any
+
+import torch
 
 from rankencoder.errors import InputError
 from rankencoder.forms.compact import CompactForm as CompactForm
 from rankencoder.forms.exact import ExactForm as ExactForm
 from rankencoder.forms.form import Form as Form
 from rankencoder.forms.linear import LinearForm as LinearForm
-
-if TYPE_CHECKING:
-    import torch
 
 FORMS: dict[str, type[Form]] = {form.name: form for form in (ExactForm, CompactForm, LinearForm)}
 
@@ -28,10 +28,14 @@ def check_settings(name: str, **settings: Any) -> dict[str, Any]:
     """Check the settings of a form, and return those that are not None."""
     form = _form(name)
     given = {key: value for key, value in settings.items() if value is not None}
-    for key in given.keys() - set(form.settings):
-        owner = next((f", but of {other.name}" for other in FORMS.values() if key in other.settings), "")
-        raise InputError(f"{key} is no setting of the {name} form{owner}")
-    form.check(**given)
+    for key, value in given.items():
+        if key not in form.settings:
+            owner = next((f", but of {other.name}" for other in FORMS.values() if key in other.settings), "")
+            raise InputError(f"{key} is no setting of the {name} form{owner}")
+        low, high = form.settings[key]
+        if not low <= value <= high:
+            bounds = f"at least {low}" if high == inf else f"between {low} and {high}"
+            raise InputError(f"{key} must be {bounds}, not {value}")
     return given
 
 

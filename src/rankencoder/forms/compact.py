@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from math import inf
+from typing import ClassVar
+
 import torch
 
-from rankencoder.errors import InputError
 from rankencoder.forms.form import Form, held_out
 from rankencoder.ranks import in_double, rank_vectors
 
@@ -17,19 +19,13 @@ class CompactForm(Form):
     """The first principal components of rank vectors, not centered, to preserve inner products."""
 
     name = "compact"
-    settings = ("dim",)
+    settings: ClassVar = {"dim": (1, inf)}
     projection: torch.Tensor
 
     def __init__(self, reference: torch.Tensor, dim: int, projection: torch.Tensor) -> None:
         super().__init__(reference)
         self.dim = dim
         self.register_buffer("projection", projection)
-
-    @classmethod
-    def check(cls, dim: int = DIM) -> None:  # type: ignore[override]
-        """Refuse fewer than one component."""
-        if dim < 1:
-            raise InputError(f"dim must be at least 1, not {dim}")
 
     @classmethod
     def fit(cls, reference: torch.Tensor, dim: int = DIM) -> CompactForm:  # type: ignore[override]

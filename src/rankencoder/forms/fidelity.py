@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from rankencoder.forms.form import Form, held_out
 from rankencoder.ranks import MEMORY_BUDGET, in_double, rank_similarity, rank_vectors
 
 
@@ -29,10 +30,11 @@ def measure(approximate: torch.Tensor, exact: torch.Tensor) -> Fidelity:
     return Fidelity(float(spearman), float((ours - true).abs().max()), len(ours))
 
 
-def measure_form(form: torch.nn.Module, reference: torch.Tensor, rows: torch.Tensor) -> Fidelity:
-    """Compare a form's similarities of some reference sentences with their exact rank similarities."""
-    most = max(2, MEMORY_BUDGET // (8 * len(reference)))  # similarities and ranks
-    vectors = reference[rows[:: -(-len(rows) // most)]]
+def measure_form(form: Form) -> Fidelity:
+    """Compare a form's similarities of its held-out reference sentences with their exact ones."""
+    rows = held_out(len(form.reference))
+    most = max(2, MEMORY_BUDGET // (8 * len(form.reference)))  # similarities and ranks
+    vectors = form.reference[rows[:: -(-len(rows) // most)]]
     parts = form(vectors)
-    exact = rank_vectors(vectors @ reference.T, method="exact")
+    exact = rank_vectors(vectors @ form.reference.T, method="exact")
     return measure(parts @ parts.T, exact @ exact.T)

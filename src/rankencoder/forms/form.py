@@ -18,16 +18,12 @@ class Form(torch.nn.Module, ABC):
     """A map from unit sentence vectors to unit vectors whose inner product is the rank similarity."""
 
     name: ClassVar[str]
-    settings: ClassVar[tuple[str, ...]] = ()
+    settings: ClassVar[dict[str, tuple[float, float]]] = {}  # with their bounds
     reference: torch.Tensor
 
     def __init__(self, reference: torch.Tensor) -> None:
         super().__init__()
         self.register_buffer("reference", reference)
-
-    @classmethod
-    def check(cls, **settings: Any) -> None:
-        """Check the values of the settings."""
 
     @classmethod
     def fit(cls, reference: torch.Tensor, **settings: Any) -> Form:

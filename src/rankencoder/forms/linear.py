@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 
-from rankencoder.errors import InputError
 from rankencoder.forms.form import Form
 from rankencoder.ranks import in_double
 
@@ -23,7 +23,7 @@ class LinearForm(Form):
     """
 
     name = "linear"
-    settings = ("power", "center")
+    settings: ClassVar = {"power": (-2, 2), "center": (False, True)}
     matrix: torch.Tensor
     mean: torch.Tensor
 
@@ -35,12 +35,6 @@ class LinearForm(Form):
         self.center = center
         self.register_buffer("matrix", matrix)
         self.register_buffer("mean", mean)
-
-    @classmethod
-    def check(cls, power: float = POWER, center: bool | None = None) -> None:  # type: ignore[override]
-        """Check the power: an extreme one would keep only the first or the last direction."""
-        if not -2 <= power <= 2:
-            raise InputError(f"power must be between -2 and 2, not {power}")
 
     @classmethod
     def fit(  # type: ignore[override]
