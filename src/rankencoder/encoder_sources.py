@@ -76,12 +76,12 @@ def fetch_folder(name: str | Path, file: str, revision: str | None = None) -> Pa
     if not isinstance(name, str) or not _HUB_NAME.fullmatch(name) or Path(name).exists():
         return None
     try:
-        if not (_snapshot(name, [file], revision) / file).exists():
+        if not (fetch_files(name, [file], revision) / file).exists():
             return None
     except Exception:  # opening it as an encoder reports the error
         return None
     try:
-        folder = _snapshot(name, FILES, revision)
+        folder = fetch_files(name, FILES, revision)
     except Exception as error:
         raise InputError(f"cannot fetch {name!r} from the hub: {first_line(error)}") from error
     if not (folder / MANIFEST).exists():
@@ -171,7 +171,7 @@ def load_sentence_transformer(name: str, *, revision: str | None, device: str | 
 
 
 def check_readable(folder: Path) -> None:
-    """Check that a model's files are readable, as libraries ignore some that are not, and its size sane."""
+    """Check that a model's files can be read, as libraries ignore some that cannot."""
     for path in (found for name in _READ for found in (*folder.glob(name), *folder.glob(f"*/{name}"))):
         try:
             path.open("rb").close()
@@ -195,7 +195,7 @@ def check_device(device: str) -> None:
 def check_hub(name: str, revision: str | None, *, what: str = "encoder") -> None:
     """Fetch one small file of a hub repository, so that a wrong name fails early."""
     try:
-        _snapshot(name, ["modules.json"], revision)
+        fetch_files(name, ["modules.json"], revision)
     except Exception as error:  # no such repository or revision, no valid name, no network
         reason = first_line(error)
         if type(error).__name__ == "LocalEntryNotFoundError":
@@ -203,7 +203,7 @@ def check_hub(name: str, revision: str | None, *, what: str = "encoder") -> None
         raise InputError(f"cannot load {what} {name!r}: no such folder, nor on the hub: {reason}") from error
 
 
-def _snapshot(name: str, patterns: list[str], revision: str | None) -> Path:
+def fetch_files(name: str, patterns: list[str], revision: str | None = None) -> Path:
     """Fetch some files of a hub repository, and return their folder in its cache."""
     from huggingface_hub import snapshot_download
 

@@ -85,7 +85,9 @@ class Encoder:
             self.model = load_sentence_transformer(name, revision=revision, device=device)
         elif hasattr(source, "encode") and hasattr(source, "preprocess"):
             self.model = cast("SentenceTransformer", source)
-            name = _model_name(source)
+            card = getattr(source, "model_card_data", None)
+            known = getattr(card, "base_model", None) or getattr(card, "model_id", None)
+            name = known or type(source).__name__
         elif callable(encode := getattr(source, "encode", source)):
             self.function = encode
             kind = getattr(source, "__qualname__", type(source).__qualname__)
@@ -172,7 +174,7 @@ class Encoder:
         own = self.probe()
         if own.shape != probe.shape:
             reason = f"its vectors have {own.shape[1]} dimensions, not {probe.shape[-1] if probe.ndim else 1}"
-        elif not (cosines := (own * probe).sum(axis=1)).min() >= _SAME_ENCODER:  # nor NaN
+        elif not (cosines := (own * probe).sum(axis=1)).min() >= _SAME_ENCODER:  # or NaN
             probed = PROBE[int(cosines.argmin())]
             reason = f"its vector of {probed!r} has cosine {cosines.min():.3f} with the stored one"
         else:
@@ -204,14 +206,14 @@ class Encoder:
         return not self._prompt(model) or all(getattr(module, "include_prompt", True) for module in model)
 
     def _call_function(self, sentences: list[str], progress: bool) -> torch.Tensor:
-        batches = [torch.zeros(0, vars(self).get("dimension", 0))]
+        vectors = [torch.zeros(0, vars(self).get("dimension", 0))]
         with Progress(len(sentences), desc="Encoding", show=progress) as bar:
             for start in range(0, len(sentences), self.batch_size):
                 batch = sentences[start : start + self.batch_size]
-                batches.append(self._call_once(batch))
-                self._check(batches[-1], batch)
+                vectors.append(self._call_once(batch))
+                self._check(vectors[-1], batch)
                 bar.update(len(batch))
-        return torch.cat(batches[1:] or batches)
+        return torch.cat(vectors[1:] or vectors)
 
     def _call_once(self, batch: list[str]) -> torch.Tensor:
         assert self.function is not None
@@ -244,7 +246,7 @@ class Encoder:
 
 
 def find_invalid(vectors: torch.Tensor) -> tuple[int, str, int] | None:
-    """Return the first row that is "NaN or infinite" or else "zero", which of them, and how many are so."""
+    """Return the first invalid row, whether it is "NaN or infinite" or "zero", and how many rows are so."""
     largest = vectors.abs().amax(dim=1)
     for invalid, what in ((~largest.isfinite(), "NaN or infinite"), (largest == 0, "zero")):
         if bool(invalid.any()):
@@ -253,9 +255,10 @@ def find_invalid(vectors: torch.Tensor) -> tuple[int, str, int] | None:
 
 
 def unit(vectors: torch.Tensor) -> torch.Tensor:
-    """Return vectors at unit length, however small or large their values are."""
+    """Return vectors at unit length, however small or large their values are; zero stays zero."""
     # scaled first: squares of very small or large values underflow or overflow
-    return torch.nn.functional.normalize(vectors / vectors.abs().amax(dim=1, keepdim=True), dim=1)
+    largest = vectors.abs().amax(dim=1, keepdim=True).clamp(min=torch.finfo(vectors.dtype).tiny)
+    return torch.nn.functional.normalize(vectors / largest, dim=1)
 
 
 @contextmanager
@@ -270,8 +273,3 @@ def _parallel_tokenizers() -> Iterator[None]:
         os.environ.pop(name, None)  # another thread may have been here
         if before is not None:
             os.environ[name] = before
-
-
-def _model_name(model: Any) -> str:
-    card = getattr(model, "model_card_data", None)
-    return getattr(card, "base_model", None) or getattr(card, "model_id", None) or type(model).__name__

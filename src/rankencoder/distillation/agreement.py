@@ -5,17 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from scipy.stats import rankdata, zscore
 
+from rankencoder.encoders import Encoder
 from rankencoder.evaluation.pair_metrics import joint_name, metric_for
 from rankencoder.evaluation.statistics import mean_gain, spearman
 from rankencoder.io.pairs import read_scored_pairs
-
-if TYPE_CHECKING:
-    from rankencoder.encoders import Encoder
 
 NEIGHBORS = 10
 _SHARE, _MOST, _FEW = 0.05, 2000, 50  # held-out share of the text, and its bounds in sentences
@@ -83,8 +82,6 @@ def gain_noise(before: np.ndarray, after: np.ndarray, targets: np.ndarray) -> fl
 
 def _standard_ranks(matrix: np.ndarray) -> np.ndarray:
     """Return the ranks of a similarity matrix's pairs with mean 0 and variance 1; the diagonal is 0."""
-    from scipy.stats import rankdata, zscore
-
     pairs = np.triu_indices(len(matrix), k=1)
     ranks = np.zeros(matrix.shape)
     ranks[pairs] = zscore(rankdata(matrix[pairs]))

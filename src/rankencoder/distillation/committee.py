@@ -44,17 +44,13 @@ class Committee:
         :param mean: Mean of the student's cosines of random pairs; with ``deviation``, the scale to keep.
         """
         target = self.config.target
-        references = [torch.from_numpy(self._taught(table, _REFERENCES)) for table in self.tables]
+        references = [torch.from_numpy(self.sample(table, _REFERENCES)) for table in self.tables]
         weights = self.config.weight or [1.0] * len(self.tables)
         similarity = TeacherSimilarity(references, "ranks" if target == "ranks" else "cosine")
         similarity.mix = Mix([weight / sum(weights) for weight in weights])
         if target != "cosine":
             similarity.mix = standardized_mix(self._pairs(similarity), weights, mean, deviation)
         return similarity
-
-    def scale(self, table: np.ndarray) -> tuple[float, float]:
-        """Return mean and standard deviation of cosines of random pairs, given vectors of all sentences."""
-        return cosine_scale(self._taught(table, _SAMPLE))
 
     def targets(self, similarity: TeacherSimilarity, rows: np.ndarray) -> np.ndarray:
         """Return the teachers' similarities of some sentences, ``[n, n]``."""
@@ -75,12 +71,13 @@ class Committee:
             )
         return found
 
-    def _taught(self, table: np.ndarray, most: int) -> np.ndarray:
+    def sample(self, table: np.ndarray, most: int = _SAMPLE) -> np.ndarray:
+        """Return some rows to teach of a table of all sentences."""
         return np.asarray(table[spread_rows(self.rows, most)], dtype=np.float32)
 
     def _pairs(self, similarity: TeacherSimilarity) -> list[np.ndarray]:
         """Return each teacher's similarities of the same pairs of sentences."""
-        vectors = [torch.from_numpy(self._taught(table, _SAMPLE)) for table in self.tables]
+        vectors = [torch.from_numpy(self.sample(table)) for table in self.tables]
         upper = np.triu_indices(len(vectors[0]), k=1)
         return [matrix.numpy()[upper] for matrix in similarity.each(vectors)]
 

@@ -115,7 +115,7 @@ class DistillConfig(RunSettings):
 
 
 _STATIC_RECIPE = {"learning_rate": 2e-3, "epochs": 8.0, "batch_size": 512}
-RECIPES: dict[Kind, dict[str, Any]] = {  # what replaces the defaults
+RECIPES: dict[Kind, dict[str, Any]] = {  # replacements of the defaults
     "encoder": {},
     "static encoder": _STATIC_RECIPE,
     "backbone": {},

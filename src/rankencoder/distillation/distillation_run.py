@@ -6,10 +6,11 @@ import logging
 import shutil
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,19 @@ from rankencoder.distillation.agreement import (
     measure_speed,
     megabytes,
 )
+from rankencoder.distillation.api_encoder import ApiEncoder
 from rankencoder.distillation.committee import Committee, cosine_scale, spread_rows
-from rankencoder.distillation.distill_config import IN_PLACE, DistillConfig, GivenDistillation, Kind
+from rankencoder.distillation.distill_config import IN_PLACE, GivenDistillation
 from rankencoder.distillation.distill_summary import write_card
 from rankencoder.distillation.sentence_vectors import SentenceVectors, TextCollator
-from rankencoder.distillation.static_student import make_static
-from rankencoder.distillation.student_sources import drop_layers, load_student
+from rankencoder.distillation.static_student import corpus_tokenizer, make_static, token_texts
+from rankencoder.distillation.student_sources import drop_layers, load_student, student_kind
 from rankencoder.distillation.teacher_sources import (
+    API,
+    OBJECT,
+    check_teacher,
     is_file,
+    open_api,
     open_teacher,
     static_teacher,
     tokenizer_of,
@@ -43,11 +49,12 @@ from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.io.manifest import check_manifest, write_manifest
 from rankencoder.io.storage import new_folder
-from rankencoder.training.checks import check_batches
+from rankencoder.training.checks import check_batches, check_machine
 from rankencoder.training.loop.dev_evaluator import make_evaluator
 from rankencoder.training.loop.stage import StageResult, train_stage, training_arguments
 from rankencoder.training.run_folder import new_run
 from rankencoder.training.run_outputs import new_record, write_record
+from rankencoder.training.run_settings import is_in_memory
 from rankencoder.training.sentences import Sentences, load_sentences, store_sentences, unknown_share
 from rankencoder.training.teaching.distillation_loss import DistillationLoss
 from rankencoder.training.teaching.targets import TeacherSimilarity
@@ -65,19 +72,51 @@ class DistillationRun:
     """
 
     def __init__(
-        self, config: DistillConfig, kind: Kind, folder: Path, objects: dict[int, Any], progress: bool
+        self, given: GivenDistillation, folder: Path, objects: dict[int, Any], progress: bool
     ) -> None:
-        self.config, self.kind, self.folder, self.work = config, kind, folder, folder / "work"
+        self.given, self.folder, self.work = given, folder, folder / "work"
+        self.kind = student_kind(given.draft)
+        self.config = given.resolve(self.kind)
         self.objects, self.progress = objects, progress
-        self.vectors = SentenceVectors(config, self.work, objects, progress)
+        self.vectors = SentenceVectors(self.config, self.work, objects, progress)
         self.seconds: dict[str, float] = {}
 
-    def begin(self, corpus: Any, given: GivenDistillation, *, overwrite: bool) -> None:
+    def check(self) -> None:
+        """Check that the teachers exist and differ, and that the student can learn from them."""
+        names = self.config.teacher
+        if not names:
+            raise InputError("no teacher: set `teacher` to one encoder or several")
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InputError(f"{twice} is a teacher twice: to give it more weight, set `weight`")
+        check_machine(self.config)
+        for name in names:
+            check_teacher(name)
+        for number, name in enumerate(names):
+            if name.startswith(API):
+                self.objects[number] = open_api(name, self.config)
+                self.objects[number].probe()
+        if self.kind == "static":
+            static_teacher(self.config)
+        if self.kind in IN_PLACE and len(names) == 1 and self._is_own_teacher(names[0]):
+            raise InputError(
+                f"{self.config.student} is student and only teacher, so there is nothing to learn: add other "
+                "teachers or choose a smaller student"
+            )
+
+    def _is_own_teacher(self, name: str) -> bool:
+        if name.startswith((API, OBJECT)) or is_file(name):
+            return False
+        teacher, student = open_teacher(name, None, self.config), Encoder(load_student(self.config))
+        return isinstance(teacher, Encoder) and teacher.fingerprint() == student.fingerprint()
+
+    def begin(self, corpus: Any, *, overwrite: bool) -> None:
         """Store sentences and settings in a new folder."""
-        if corpus is None:
+        source = corpus if is_in_memory(corpus) else self.config.corpus
+        if source is None or source == "":
             raise InputError("no corpus to learn from: give a file or folder of sentences")
-        with new_run(self.folder, given, self.config, overwrite=overwrite) as new:
-            stored = store_sentences(corpus, new / "work", column=self.config.reading, progress=self.progress)
+        with new_run(self.folder, self.given, self.config, overwrite=overwrite) as new:
+            stored = store_sentences(source, new / "work", column=self.config.reading, progress=self.progress)
             held_out = len(held_out_rows(len(stored), self.config.seed))
             if held_out < _HELD_OUT:
                 raise InputError(f"{len(stored):,} sentences are too few to hold some out: give more text")
@@ -86,6 +125,22 @@ class DistillationRun:
                 VectorFile(name, stored).check()
             if self.kind != "static":
                 self._write_start(new / "work", stored)
+
+    def confirm_costs(self, confirm: Callable[[str], bool] | None) -> None:
+        """Log the estimated cost of APIs, and ask for confirmation before any text is sent.
+
+        The estimate includes the words of a static student, which come from the sentences to teach.
+        """
+        for number, api in self.objects.items():
+            if not isinstance(api, ApiEncoder):
+                continue
+            words: list[str] = []
+            if self.kind == "static" and number == static_teacher(self.config):
+                words = token_texts(corpus_tokenizer(None, self.taught))
+            estimate = api.estimate(chain(self.sentences, words), price=self.config.api_price or None)
+            LOG.info("%s", estimate)
+            if confirm is not None and estimate.sentences and not confirm(str(estimate)):
+                raise InputError("none of your text was sent: set `resume` to continue")
 
     @cached_property
     def sentences(self) -> Sentences:
@@ -99,7 +154,7 @@ class DistillationRun:
 
     @cached_property
     def taught(self) -> Sentences:
-        """The sentences that are taught."""
+        """The sentences to teach."""
         rows = np.setdiff1d(np.arange(len(self.sentences)), self.held_out)
         return replace(self.sentences, rows=self.sentences.rows.select(rows))
 
@@ -114,7 +169,9 @@ class DistillationRun:
         committee = Committee(self.config.teacher, tables, np.array(self.taught.rows["row"]), self.config)
         origin = self.vectors.origin(self.sentences) if self.kind == "layers" else None
         held = self._held_vectors(start)
-        similarity = committee.similarity(*self._scale(committee, held, origin))
+        # a student in use keeps its scale, one with fewer layers that of the whole encoder
+        known = held if self.kind in IN_PLACE else committee.sample(tables[0] if origin is None else origin)
+        similarity = committee.similarity(*cosine_scale(known))
         dissent = committee.warn_of_dissent(similarity)
         targets = committee.targets(similarity, self.held_out)
         before = measure_agreement(held, targets)
@@ -203,20 +260,6 @@ class DistillationRun:
                 "supports the language of the corpus"
             )
         return drop_layers(model, self.config.layers) if self.kind == "layers" else model
-
-    def _scale(
-        self, committee: Committee, held: np.ndarray, origin: np.ndarray | None
-    ) -> tuple[float, float]:
-        """Return mean and standard deviation of the cosines whose scale the student keeps.
-
-        These are its own if it is already in use, those of the whole encoder if layers are dropped, and the
-        first teacher's otherwise.
-
-        :param held: The untaught student's vectors of the held-out sentences.
-        """
-        if self.kind in IN_PLACE:
-            return cosine_scale(held)
-        return committee.scale(committee.tables[0] if origin is None else origin)
 
     def _held_vectors(self, model: SentenceTransformer) -> np.ndarray:
         return Encoder(model, batch_size=BATCH).encode(self._held_texts)

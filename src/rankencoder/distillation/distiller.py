@@ -89,22 +89,16 @@ def distill(
     names = {"corpus": "" if is_in_memory(corpus) else corpus, "output": output, "student": student}
     given = read_distillation({**settings, **names, "teacher": names_of(objects) or None}, config)
     folder = given.folder
-    from rankencoder.distillation.distill_checks import check_distillation, confirm_costs
     from rankencoder.distillation.distillation_run import DistillationRun
-    from rankencoder.distillation.student_sources import student_kind
     from rankencoder.training.run_folder import locked, resumed_settings
 
     with locked(folder):
         if resume:
             given = resumed_settings(folder, given, read_distillation)
-        kind = student_kind(given.draft)
-        resolved = given.resolve(kind)
         progress = sys.stderr.isatty() if progress is None else progress
-        run = DistillationRun(resolved, kind, folder, dict(enumerate(objects)), progress)
-        apis = check_distillation(resolved, kind)
+        run = DistillationRun(given, folder, dict(enumerate(objects)), progress)
+        run.check()
         if not resume:
-            source = corpus if is_in_memory(corpus) else resolved.corpus or None
-            run.begin(source, given, overwrite=overwrite)
-        confirm_costs(resolved, kind, run.sentences, run.taught, apis, confirm)
-        run.objects.update(apis)
+            run.begin(corpus, overwrite=overwrite)
+        run.confirm_costs(confirm)
         return Distillation(folder, run.finish())

@@ -6,7 +6,7 @@ import string
 import warnings
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -20,15 +20,13 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 from tokenizers.trainers import WordLevelTrainer, WordPieceTrainer
 
+from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError, TrainingWarning
 
-if TYPE_CHECKING:
-    from rankencoder.encoders import Encoder
-
-_WORDS = 50_000  # most words of the corpus
-_COMMON = 32_000  # most tokens of the teacher; in BERT's vocabularies the first are common
+_WORDS = 50_000  # maximum number of corpus words
+_COMMON = 32_000  # maximum number of teacher tokens; in BERT's vocabularies the first are common
 _PIECES = 8_000  # word pieces of a tokenizer trained on the corpus
-_OFTEN = 2  # least occurrences of a word
+_OFTEN = 2  # minimum occurrences of a word
 _SIF = 1e-3  # smooth inverse frequency: tokens with this share of the corpus get half the weight of rare ones
 _CONTEXT = 0.5  # weight of the sentences that contain a token
 _UNKNOWN = "[UNK]"
@@ -53,8 +51,6 @@ def make_static(
     :param dim: Number of dimensions, at most the teacher's.
     :param tokenizer: The tokenizer whose tokens to keep; by default the teacher's, if any.
     """
-    if dim < 1:
-        raise InputError(f"`dim` must be at least 1, not {dim}")
     tokenizer = corpus_tokenizer(tokenizer or getattr(teacher.model, "tokenizer", None), sentences)
     weights = _SIF / (_SIF + token_shares(tokenizer, sentences))  # Arora et al., 2017
     found = token_vectors(teacher, tokenizer, progress=progress)
@@ -124,14 +120,10 @@ def context_vectors(
     for bags in _bags(tokenizer, sentences):
         part = np.asarray(vectors[rows[read : read + bags.shape[0]]], np.float32)
         read += bags.shape[0]
-        if len(part) != bags.shape[0]:
-            break
         occurs = bags.sign()
         sums += occurs.T @ part
         counts += occurs.sum(axis=0)
         total += part.sum(axis=0)
-    if read != len(rows):
-        raise InputError(f"{len(rows):,} vectors do not match the corpus: pass one for each sentence")
     context = sums - counts[:, None] * (total / read)
     context[counts == read] = 0  # only rounding errors differ
     return np.asarray(normalize(context), np.float32)

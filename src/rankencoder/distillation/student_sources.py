@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import copy
-import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from huggingface_hub import try_to_load_from_cache
 from sentence_transformers import SentenceTransformer
 from torch import nn
 
@@ -16,6 +14,7 @@ from rankencoder.distillation.distill_config import STATIC, DistillConfig, Kind
 from rankencoder.encoder_sources import (
     check_encoder_name,
     encoder_folder,
+    fetch_files,
     load_sentence_transformer,
     split_prompt,
 )
@@ -35,18 +34,10 @@ def student_kind(config: DistillConfig) -> Kind:
     if config.layers:
         return "layers"
     folder = Path(encoder_folder(name))
-    if folder.is_dir() and not (folder / "modules.json").exists():
+    modules = (folder if folder.is_dir() else fetch_files(name, ["modules.json"])) / "modules.json"
+    if not modules.exists():
         return "backbone"
-    return "static encoder" if _is_static(folder) else "encoder"
-
-
-def _is_static(folder: Path) -> bool:
-    """Return whether an encoder is static; for a hub name, by the ``modules.json`` in the cache."""
-    modules: Any = folder / "modules.json"
-    if not folder.is_dir():
-        cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")
-        modules = try_to_load_from_cache(str(folder), modules.name, cache)
-    return isinstance(modules, (str, Path)) and "StaticEmbedding" in Path(modules).read_text(encoding="utf-8")
+    return "static encoder" if "StaticEmbedding" in modules.read_text(encoding="utf-8") else "encoder"
 
 
 def load_student(config: DistillConfig) -> SentenceTransformer:

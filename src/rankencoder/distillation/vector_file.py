@@ -111,7 +111,7 @@ class _Array:
         return np.asarray(self.array[places])
 
     def text_sha256(self) -> str | None:
-        """Return the digest of the sentences, if the file tells."""
+        """Return the digest of the sentences, if the file names them."""
         path = about_file(self.path)
         if not path.exists():
             return None
