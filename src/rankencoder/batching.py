@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from functools import partial
 from itertools import chain
 from threading import Lock
@@ -67,12 +67,14 @@ def encode_by_length(
         other at every layer.
     :return: One vector per sentence, on the model's device; None for models with an ``encode`` of their own.
     """
-    if sentences and is_static(model):
-        return _encode_static(model, sentences, progress)
-    if not sentences or not is_plain(model):
+    static = is_static(model)
+    if not sentences or not (static or is_plain(model)):
         return None
     model.eval()
-    batches = _token_batches(model, sentences, _limits(model, batch_size, len(sentences), workers))
+    if static:
+        batches = _static_batches(model, sentences)
+    else:
+        batches = _token_batches(model, sentences, _limits(model, batch_size, len(sentences), workers))
     compute = run or partial(_vectors, model)
 
     def encode(batch: Batch) -> tuple[np.ndarray, torch.Tensor]:
@@ -82,6 +84,7 @@ def encode_by_length(
     out: torch.Tensor | None = None
     with (
         torch.inference_mode(),
+        _one_thread() if static else nullcontext(),
         Progress(len(sentences), desc="Encoding", show=progress) as bar,
         closing(batches),
         closing(made),
@@ -122,26 +125,17 @@ def _token_batches(
                 yield start + rows, {**features, **batch}
 
 
-def _encode_static(model: SentenceTransformer, sentences: list[str], progress: bool) -> torch.Tensor:
-    """Encode with a static model, in large batches without padding."""
+def _static_batches(model: SentenceTransformer, sentences: list[str]) -> Generator[Batch, None, None]:
+    """Yield large batches for a static model, which needs no padding."""
     static: Any = model[0]
-    model.eval()
-    out = []
-    with (
-        torch.inference_mode(),
-        _one_thread(),
-        Progress(len(sentences), desc="Encoding", show=progress) as bar,
-    ):
-        for start in range(0, len(sentences), _TOKENIZED):
-            part = sentences[start : start + _TOKENIZED]
-            rows = [row.ids for row in static.tokenizer.encode_batch_fast(part, add_special_tokens=False)]
-            ids = np.fromiter(chain.from_iterable(rows), np.int64)
-            offsets = np.cumsum([0, *map(len, rows[:-1])])
-            features = {"input_ids": torch.from_numpy(ids), "offsets": torch.from_numpy(offsets)}
-            batch = {name: _to_device(value, model.device) for name, value in features.items()}
-            out.append(_vectors(model, batch))
-            bar.update(len(part))
-    return torch.cat(out)
+    for start in range(0, len(sentences), _TOKENIZED):
+        part = sentences[start : start + _TOKENIZED]
+        rows = [row.ids for row in static.tokenizer.encode_batch_fast(part, add_special_tokens=False)]
+        ids = np.fromiter(chain.from_iterable(rows), np.int64)
+        offsets = np.cumsum([0, *map(len, rows[:-1])])
+        features = {"input_ids": torch.from_numpy(ids), "offsets": torch.from_numpy(offsets)}
+        batch = {name: _to_device(value, model.device) for name, value in features.items()}
+        yield start + np.arange(len(part)), batch
 
 
 @contextmanager
@@ -219,10 +213,8 @@ def _pipelined(function: Callable[[S], T], items: Iterable[S], workers: int = 1)
 
 def is_plain(model: Any) -> bool:
     """Return whether a transformer's ``encode`` does only what this module does, prompts aside."""
-    from sentence_transformers.sentence_transformer.modules import Transformer
-
     return (
-        _encodes_plainly(model, Transformer)
+        _encodes_plainly(model, "Transformer")
         and "message" not in getattr(model[0], "modality_config", {})
         and "padding_side" not in str(getattr(model[0], "processing_kwargs", None))
         and not getattr(model, "_can_flatten_inputs", bool)()
@@ -234,19 +226,18 @@ def is_plain(model: Any) -> bool:
 
 def is_static(model: Any) -> bool:
     """Return whether a static model's ``encode`` does only what this module does."""
-    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-
-    return _encodes_plainly(model, StaticEmbedding)
+    return _encodes_plainly(model, "StaticEmbedding")
 
 
-def _encodes_plainly(model: Any, first: type) -> bool:
+def _encodes_plainly(model: Any, first: str) -> bool:
     """Return whether the first module is of this class, and ``encode`` is the standard one."""
     from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer import modules
 
     return (
         isinstance(model, SentenceTransformer)
         and type(model).encode is SentenceTransformer.encode
-        and type(model[0]) is first
+        and type(model[0]) is getattr(modules, first)
         and getattr(model, "_distributed_inference", None) is None
         and model.device.type in ("cpu", "cuda")
     )

@@ -35,17 +35,13 @@ def model_digest(model: Any) -> str:
     sha = hashlib.sha256(repr(model).encode())
     settings = [model.prompts, model.default_prompt_name, model.max_seq_length, model.truncate_dim]
     sha.update(json.dumps(settings).encode())
-    sha.update(_tokenizer(model).encode())
+    backend = getattr(getattr(model, "tokenizer", None), "backend_tokenizer", None)
+    if backend is not None:
+        definition = json.loads(backend.to_str())
+        for left_by_last_call in ("truncation", "padding"):
+            definition.pop(left_by_last_call, None)
+        sha.update(json.dumps(definition).encode())
     for name, tensor in sorted(model.state_dict().items()):
         sha.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
         sha.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return sha.hexdigest()
-
-
-def _tokenizer(model: Any) -> str:
-    """Return a tokenizer's definition, without the settings of its last call."""
-    backend = getattr(getattr(model, "tokenizer", None), "backend_tokenizer", None)
-    if backend is None:
-        return ""
-    settings = json.loads(backend.to_str())
-    return json.dumps({k: v for k, v in settings.items() if k not in ("truncation", "padding")})

@@ -73,7 +73,13 @@ class FusedEncoder(Encoder):
     def __init__(self, members: Sequence[Encoder], weights: Sequence[float] | None = None) -> None:
         self.members = list(members)
         self.is_weighted = weights is not None
-        self.weights = _scaled([1.0] * len(members) if weights is None else list(weights), len(members))
+        given = [1.0] * len(members) if weights is None else list(weights)
+        if len(given) != len(members) or not all(0 < weight < math.inf for weight in given):
+            raise InputError(
+                f"`weights` must be {len(members)} positive numbers, one for each encoder, not {given}"
+            )
+        total = sum(given)
+        self.weights = given if math.isclose(total, 1) else [weight / total for weight in given]
         self.model = None
         self.function = None
         self.prompt = ""
@@ -150,7 +156,7 @@ class FusedEncoder(Encoder):
         return FusedEncoder(self.members, [1 / spread for spread in spreads])
 
     def reweight(self, vectors: np.ndarray) -> np.ndarray:
-        """Return vectors fused with other weights, fused with these."""
+        """Convert vectors that were fused with other weights to these weights."""
         return np.asarray(
             fuse_vectors(list(map(torch.from_numpy, self._split(vectors))), self.weights).numpy()
         )
@@ -160,14 +166,6 @@ class FusedEncoder(Encoder):
         ends = np.cumsum([member.dimension for member in self.members])
         parts = np.split(vectors, ends[:-1], axis=1)
         return [part / np.linalg.norm(part, axis=1, keepdims=True) for part in parts]
-
-
-def _scaled(weights: list[float], number: int) -> list[float]:
-    """Check weights and scale them to sum to 1."""
-    if len(weights) != number or not all(0 < weight < float("inf") for weight in weights):
-        raise InputError(f"`weights` must be {number} positive numbers, one for each encoder, not {weights}")
-    total = sum(weights)
-    return weights if math.isclose(total, 1) else [weight / total for weight in weights]
 
 
 def open_encoder(

@@ -16,13 +16,13 @@ CARD = "README.md"
 _HUB_NAME = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?")
 _GENERIC = ("base", "encoder", "model", "models", "rankencoder", "teacher")
 _LOAD = {
-    "rankencoder": ("from rankencoder import RankEncoder", 'RankEncoder.load("FOLDER OR HUB NAME")'),
-    "sentence-transformers": (
-        "from sentence_transformers import SentenceTransformer",
-        'SentenceTransformer("FOLDER OR HUB NAME")',
-    ),
-}
+    "rankencoder": """from rankencoder import RankEncoder
 
+model = RankEncoder.load("FOLDER OR HUB NAME"{})""",
+    "sentence-transformers": """from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("FOLDER OR HUB NAME"{})""",
+}
 _ENCODE = """vectors = model.encode(["A cat sleeps.", "A dog barks."])
 print(model.similarity(vectors, vectors))"""
 
@@ -55,7 +55,7 @@ _TEMPLATE = """---
 
 ## License
 
-None is set. This model derives from {sources}. Check their licenses, and an
+No license is set. This model derives from {sources}. Check their licenses, and an
 API's terms, before you publish; then add `license:` to the metadata of this file.
 {citation}"""
 
@@ -96,19 +96,18 @@ class ModelCard:
         metadata["tags"] = list(tags)
         if bases := [name for name in self.bases if is_hub_name(name)]:
             metadata["base_model"] = bases
-        head, load = _LOAD[self.library]
-        load = load[:-1] + f", {self.loading})" if self.loading else load
-        usage = f"{head}\n\nmodel = {load}\n{_ENCODE}"
+        load = _LOAD[self.library].format(f", {self.loading}" if self.loading else "")
         citation = f"\n## Citation\n\n```bibtex\n{self.citation.strip()}\n```\n" if self.citation else ""
+        recipe = {key: _one_line(str(value)).replace("|", "\\|") for key, value in self.recipe.items()}
         limits = [*self.limits, "Figures hold for the data they were measured on. Measure on your own."]
         return _TEMPLATE.format(
             metadata=yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True),
             title=_one_line(self.title),
             about=_one_line(self.about),
             version=__version__,
-            usage=usage,
+            usage=f"{load}\n{_ENCODE}",
             figures=_bullets(self.figures) or "Nothing yet.",
-            recipe="\n".join(f"| {key} | {_cell(value)} |" for key, value in self.recipe.items()),
+            recipe="\n".join(f"| {key} | {value} |" for key, value in recipe.items()),
             limits=_bullets(limits),
             sources=_listed(self.sources),
             citation=citation,
@@ -137,16 +136,12 @@ def is_hub_name(name: str) -> bool:
     (True, False, False)
     """
     plain = split_prompt(name)[0]
-    is_name = bool(_HUB_NAME.fullmatch(plain)) and bool({"/", "-"} & set(plain))  # no callable's
+    is_name = bool(_HUB_NAME.fullmatch(plain)) and bool({"/", "-"} & set(plain))  # callables have neither
     return is_name and not Path(plain).exists()
 
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _cell(value: object) -> str:
-    return _one_line(str(value)).replace("|", "\\|")
 
 
 def _bullets(lines: Sequence[str]) -> str:

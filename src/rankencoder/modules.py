@@ -6,13 +6,14 @@ import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, InputModule, Module, Normalize
 
 from rankencoder.blend import blend_vectors, blended_dimension, check_rank_weight
+from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.forms import Form, LinearForm, restore_form
 from rankencoder.forms.fidelity import Fidelity, measure
@@ -20,9 +21,6 @@ from rankencoder.forms.form import held_out
 from rankencoder.fused_encoder import FusedEncoder, fuse_vectors
 from rankencoder.persistence import ModelParts, make_card
 from rankencoder.ranks import in_double
-
-if TYPE_CHECKING:
-    from rankencoder.encoders import Encoder
 
 _PROMPT = "rankencoder"
 
@@ -72,7 +70,7 @@ class FusionModule(InputModule):
 
     def __init__(self, members: Sequence[SentenceTransformer], weights: Sequence[float]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.members = torch.nn.ModuleList(members)
+        self.members: Any = torch.nn.ModuleList(members)
         self.weights = list(weights)
 
     def preprocess(self, inputs: Any, prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
@@ -81,7 +79,7 @@ class FusionModule(InputModule):
         Without a prompt (``encode_query`` passes an empty one), each member uses its own.
         """
         features: dict[str, Any] = {}
-        for number, member in enumerate(self._members()):
+        for number, member in enumerate(self.members):
             own = member.prompts.get(member.default_prompt_name or "")
             found = member.preprocess(inputs, prompt=prompt or own, **kwargs)
             features |= {f"{number}.{name}": value for name, value in found.items()}
@@ -90,7 +88,7 @@ class FusionModule(InputModule):
     def forward(self, features: dict[str, torch.Tensor | Any], **_: Any) -> dict[str, torch.Tensor | Any]:
         """Fuse the members' vectors."""
         rows = []
-        for number, member in enumerate(self._members()):
+        for number, member in enumerate(self.members):
             start = f"{number}."
             own = {name.removeprefix(start): v for name, v in features.items() if name.startswith(start)}
             rows.append(torch.nn.functional.normalize(member(own)["sentence_embedding"].float(), dim=1))
@@ -98,7 +96,7 @@ class FusionModule(InputModule):
 
     def get_embedding_dimension(self) -> int:
         """Return the dimensions of the vectors: the sum over all members."""
-        return sum(member.get_embedding_dimension() or 0 for member in self._members())
+        return sum(member.get_embedding_dimension() or 0 for member in self.members)
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return the configuration that `load` needs besides the members."""
@@ -107,7 +105,7 @@ class FusionModule(InputModule):
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
         """Save each member to its own folder (always as safetensors)."""
         self.save_config(output_path)
-        for number, member in enumerate(self._members()):
+        for number, member in enumerate(self.members):
             member.save_pretrained(str(Path(output_path, str(number))), create_model_card=False)
 
     @classmethod
@@ -122,9 +120,6 @@ class FusionModule(InputModule):
             for number in range(len(weights))
         ]
         return cls(members, weights)
-
-    def _members(self) -> list[SentenceTransformer]:
-        return cast("list[SentenceTransformer]", list(self.members))
 
 
 def _hub_options(options: dict[str, Any]) -> dict[str, Any]:

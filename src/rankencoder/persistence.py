@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from typing_extensions import Unpack
 
 from rankencoder._version import __version__
+from rankencoder.backends.opening import Opening
 from rankencoder.blend import blended_dimension, check_rank_weight
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
-from rankencoder.forms import restore_form
+from rankencoder.forms import Form, restore_form
 from rankencoder.forms.fidelity import Fidelity
 from rankencoder.fused_encoder import FusedEncoder
 from rankencoder.io.manifest import check_manifest, write_manifest
@@ -29,12 +31,6 @@ from rankencoder.io.storage import (
 )
 from rankencoder.model_card import ModelCard, short_name
 from rankencoder.reference import Reference
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from rankencoder.backends.opening import Opening
-    from rankencoder.forms import Form
 
 _FORMAT = 1
 

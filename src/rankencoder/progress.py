@@ -93,7 +93,7 @@ class Progress:
             self.update(number)
 
     def _look(self) -> None:
-        """Show progress if it is time to."""
+        """Show progress when it is due."""
         if self.outer is not None and self.outer.unit == self.unit:
             self.outer.inside = self.done - self.initial
             self.outer._look()
@@ -103,7 +103,7 @@ class Progress:
         self.next, self.lines = now + EVERY, self.lines + 1
         seconds = now - self.began
         rate, left = self._rate(seconds)
-        if self.total and self.done > self.total:  # it was an estimate
+        if self.total and self.done > self.total:  # the total was an estimate
             self.total = self.bar.total = None
         shown = [f"{self.done:,}{f' of {self.total:,}' if self.total else ''} {self.unit}"]
         shown += [f"{name} {value:.4g}" for name, value in self.values.items()]

@@ -107,10 +107,16 @@ class Reference:
             options = with_tokenizer(column, encoder)
             rows = read_sentences(corpus, column=options, max_chars=max_chars, progress=progress)
             sample = sample_sentences(rows, size, seed)
-        _check_number(sample, max_chars)
+        if (number := len(sample.sentences)) < 2:
+            counts = sample.counts
+            raise InputError(
+                f"too few usable sentences: {number} of {counts['seen']} lines ({counts['empty']} empty, "
+                f"{counts['overlong']} longer than {max_chars} characters, {counts['duplicates']} "
+                "duplicates): rank vectors need at least 2, better 1,000 or more"
+            )
         encode = open_encoder(encoder)
         if not isinstance(encode, FusedEncoder):  # fused encoders use no ranks by default
-            warn_if_small(len(sample.sentences))
+            warn_if_small(number)
         probe = encode.probe()
         if resume_beside is None:
             vectors = np.asarray(encode(sample.sentences, progress=progress).cpu().numpy())
@@ -157,16 +163,6 @@ def read_about(folder: Path) -> dict[str, Any]:
     about = read_json(path, _FORMAT)
     check_kinds(about, path, sentences=list, encoder=str, seed=int, counts=dict)
     return {name: about[name] for name in ("sentences", "encoder", "seed", "counts")}
-
-
-def _check_number(sample: Sample, max_chars: int) -> None:
-    number, counts = len(sample.sentences), sample.counts
-    if number < 2:
-        raise InputError(
-            f"too few usable sentences: {number} of {counts['seen']} lines ({counts['empty']} empty, "
-            f"{counts['overlong']} longer than {max_chars} characters, {counts['duplicates']} duplicates): "
-            "rank vectors need at least 2, better 1,000 or more"
-        )
 
 
 def warn_if_small(number: int) -> None:

@@ -35,9 +35,8 @@ class TextFit:
         """Check texts to encode."""
         self.number += len(texts)
         self.sample += texts[: _SAMPLE - len(self.sample)]
-        long = [
-            text for text in texts if len(text.encode()) + 2 > self.limit
-        ]  # a token has at least one byte
+        # a token has at least one byte
+        long = [text for text in texts if len(text.encode()) + 2 > self.limit]
         self.cut += sum(count > self.limit for count in self.encoder.count_tokens(long)[0]) if long else 0
 
     def warn(self) -> None:

@@ -8,6 +8,7 @@ import logging
 import shutil
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
@@ -100,12 +101,10 @@ class Accelerated:
         package = _PACKAGES[backend.name]
         about = {"version": version(package), "bfloat16": has_bfloat16()}
         path = folder / f"{backend.name}-{backend.precision}.json"
-        try:
+        with suppress(InputError, KeyError, TypeError, ValueError):  # missing or damaged
             stored = read_json(path)
             if stored["about"] == about:
                 return float(stored["spearman"])
-        except (InputError, KeyError, TypeError, ValueError):
-            pass
         found = compare(self.model, partial(self, batch_size=_BATCH))
         with new_file(path) as new:
             write_json(new, {"about": about, **asdict(found)})
@@ -177,16 +176,16 @@ def _find_graph(model: SentenceTransformer, backend: Backend, folder: Path) -> P
     """Return the converted model in the cache; convert it if it is missing or damaged."""
     int8 = backend.precision == "int8"
     place = folder / (backend.name + "-int8" * int8)
-    try:
-        if not check_manifest(place):
-            raise InputError("not there")
-    except InputError:
-        LOG.info("converting the model for %s %s, once", backend.name, backend.precision)
-        shutil.rmtree(place, ignore_errors=True)
-        with new_folder(place) as new:
-            write_graph(model, backend.name, new, int8=int8)
-            write_manifest(new)
-    return place / FILES[backend.name]
+    graph = place / FILES[backend.name]
+    with suppress(InputError):  # damaged
+        if check_manifest(place):
+            return graph
+    LOG.info("converting the model for %s %s, once", backend.name, backend.precision)
+    shutil.rmtree(place, ignore_errors=True)
+    with new_folder(place) as new:
+        write_graph(model, backend.name, new, int8=int8)
+        write_manifest(new)
+    return graph
 
 
 def _bfloat16(model: SentenceTransformer) -> Run:
