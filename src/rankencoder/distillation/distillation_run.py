@@ -88,7 +88,7 @@ class DistillationRun:
             raise InputError("no teacher: set `teacher` to one encoder or several")
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise InputError(f"{twice} is a teacher twice: to give it more weight, set `weight`")
+            raise InputError(f"teacher {twice} is given twice: set `weight` to give it more weight")
         check_machine(self.config)
         for name in names:
             check_teacher(name)
@@ -112,8 +112,8 @@ class DistillationRun:
 
     def begin(self, corpus: Any, *, overwrite: bool) -> None:
         """Store sentences and settings in a new folder."""
-        source = corpus if is_in_memory(corpus) else self.config.corpus
-        if source is None or source == "":
+        source = corpus if is_in_memory(corpus) else self.config.corpus or None
+        if source is None:
             raise InputError("no corpus to learn from: give a file or folder of sentences")
         with new_run(self.folder, self.given, self.config, overwrite=overwrite) as new:
             stored = store_sentences(source, new / "work", column=self.config.reading, progress=self.progress)
