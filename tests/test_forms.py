@@ -109,7 +109,7 @@ def test_forms_can_be_restored(reference, queries, name):
 def test_settings_belong_to_forms(reference):
     with pytest.raises(InputError, match="unknown form 'rank': use exact, compact, linear"):
         fit_form("rank", reference)
-    with pytest.raises(InputError, match="power is no setting of the compact form, but of linear"):
+    with pytest.raises(InputError, match="power is not a setting of the compact form, but of linear"):
         fit_form("compact", reference, power=1)
     with pytest.raises(InputError, match="dim must be at least 1"):
         fit_form("compact", reference, dim=0)

@@ -204,7 +204,7 @@ def test_a_callable_is_given_again(tiny_folder, callable_encoder, sentences, tmp
     model.save(tmp_path / "m")
     with pytest.raises(InputError, match=r"the callable 'letters', which is not on disk"):
         RankEncoder.load(tmp_path / "m")
-    with pytest.raises(InputError, match=r"fuses 2 encoders: give a list of as many"):
+    with pytest.raises(InputError, match=r"fuses 2 encoders: give a list, with None"):
         RankEncoder.load(tmp_path / "m", callable_encoder)
     loaded = RankEncoder.load(tmp_path / "m", [None, callable_encoder])
     assert np.allclose(loaded.encode(TEXTS), model.encode(TEXTS), atol=1e-6)

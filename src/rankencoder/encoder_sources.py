@@ -101,7 +101,7 @@ def push_folder(folder: str | Path, name: str, *, private: bool = True) -> str:
     """
     source = rankencoder_folder(Path(folder)) or Path(encoder_folder(str(folder)))
     if not check_manifest(source) and not (source / "modules.json").is_file():
-        raise InputError(f"{folder} is neither a saved RankEncoder or reference corpus nor an encoder")
+        raise InputError(f"{folder} is not a saved RankEncoder, reference corpus or encoder")
     from huggingface_hub import HfApi
 
     try:
@@ -144,7 +144,7 @@ def check_encoder_name(name: str, revision: str | None = None) -> None:
         check_hub(str(folder), revision)
     elif not (folder / "config.json").exists() and not (folder / "modules.json").exists():
         raise InputError(
-            f"{folder} is no encoder: a SentenceTransformer folder has a modules.json or config.json"
+            f"{folder} is not an encoder: a SentenceTransformer folder has a modules.json or config.json"
         )
 
 
@@ -200,7 +200,7 @@ def check_hub(name: str, revision: str | None, *, what: str = "encoder") -> None
         reason = first_line(error)
         if type(error).__name__ == "LocalEntryNotFoundError":
             reason = "not in its cache, and the hub is not reachable"
-        raise InputError(f"cannot load {what} {name!r}: no such folder, nor on the hub: {reason}") from error
+        raise InputError(f"cannot load {what} {name!r}: no such folder or hub name: {reason}") from error
 
 
 def fetch_files(name: str, patterns: list[str], revision: str | None = None) -> Path:

@@ -94,8 +94,8 @@ class Encoder:
             name = str(getattr(source, "name", kind))
         else:
             raise InputError(
-                f"{type(source).__name__} is no encoder: give a SentenceTransformer, its folder or hub name, "
-                "or a function from a list of strings to an array"
+                f"{type(source).__name__} is not an encoder: give a SentenceTransformer, its folder or hub "
+                "name, or a function from a list of strings to an array"
             )
         self.name = join_prompt(name, self.prompt)
         self._accelerated: Accelerated | None = None
@@ -180,13 +180,13 @@ class Encoder:
         else:
             return
         raise InputError(
-            f"{owner}, and {self.name!r} is another ({reason}): use the same encoder, or {otherwise}"
+            f"{owner}, and {self.name!r} is another encoder ({reason}): use the same one, or {otherwise}"
         )
 
     def _call_model(self, model: SentenceTransformer, sentences: list[str], progress: bool) -> torch.Tensor:
         if self._reads_prompts(model):
             prompted = [self._prompt(model) + sentence for sentence in sentences]
-            encode = self._accelerated or partial(encode_by_length, model)
+            encode = self._accelerated.encode if self._accelerated else partial(encode_by_length, model)
             found = encode(prompted, self.batch_size, progress=progress)
             if found is not None:
                 return found

@@ -161,7 +161,7 @@ def _load_encoder(
         sources = [None] * len(members) if given is None else given
         if not isinstance(sources, (list, tuple)) or len(sources) != len(members):
             raise InputError(
-                f"{owner} fuses {len(members)} encoders: give a list of as many, None for those on disk"
+                f"{owner} fuses {len(members)} encoders: give a list, with None for each that is on disk"
             )
         opened = [
             _load_encoder(owner, member, source, str(number), **opening)
@@ -175,7 +175,7 @@ def _load_encoder(
     if not about["encoder_saved"]:
         raise InputError(
             f"{owner} was built with the callable {about['encoder']!r}, which is not on disk: "
-            "give it to RankEncoder.load(folder, encoder=...)"
+            "pass it to RankEncoder.load(folder, encoder=...)"
         )
     encoder = Encoder(owner / "encoder" / folder, prompt=about["prompt"], **opening)
     encoder.name = about["encoder"]

@@ -124,7 +124,7 @@ def _check_target(target: Path, source: Place, overwrite: bool) -> None:
         raise InputError(f"{target} is a folder: give the name of a file to write")
     read, written = whereabouts(source), whereabouts(target)
     if read == written or read in written.parents:
-        raise InputError(f"{target} is or lies in {source}, which is read: write it somewhere else")
+        raise InputError(f"{target} is or lies in {source}, the input: write it elsewhere")
 
 
 def about_file(vectors: Path) -> Path:
@@ -158,7 +158,7 @@ def make_table(rows: list[Sentence], vectors: np.ndarray) -> Any:
 def _write_part(path: Path, suffix: str, part: list[Sentence], model: RankEncoder | Encoder) -> None:
     for row in part:
         for name in {"text", "vector"} & (row.columns or {}).keys() if suffix != ".npy" else ():
-            raise InputError(f"{row.place}: a column {name!r} is written already: rename it, or set `keep`")
+            raise InputError(f"{row.place}: the output has a column {name!r}: rename yours, or set `keep`")
     vectors = model.encode([row.text or "" for row in part])
     if suffix == ".npy":
         vectors.astype("<f4").tofile(path)

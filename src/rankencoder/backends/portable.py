@@ -91,7 +91,7 @@ def _sentence_transformer(model: RankEncoder | Encoder) -> SentenceTransformer:
     if isinstance(encoder, FusedEncoder):
         raise InputError(f"{model.name} has several tokenizers: export its encoders one by one")
     if encoder.model is None or not is_plain(encoder.model):
-        raise InputError(f"{encoder.name} is no transformer: only transformers can be converted")
+        raise InputError(f"{encoder.name} is not a transformer: only transformers can be converted")
     if isinstance(model, RankEncoder):
         if model.rank_weight > 0 and model.form.name != "linear":
             raise InputError(

@@ -76,7 +76,7 @@ class ApiEncoder:
         self.requests, self.batch = requests, batch
         url = base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
         if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
-            raise InputError(f"{url!r} is no address of an API: give one such as http://localhost:8000/v1")
+            raise InputError(f"{url!r} is not an API address: give one such as http://localhost:8000/v1")
         self.url = url.rstrip("/")
         self._client = openai.OpenAI(api_key=_read_key(self.url), base_url=self.url, timeout=_TIMEOUT)
         self._answered = False
@@ -208,7 +208,7 @@ class ApiEncoder:
         try:
             return np.array([rows[name] for name in names], dtype=np.float32).reshape(len(batch), -1)
         except (TypeError, ValueError) as error:
-            raise InputError(f"{self.name} at {self.url} returned no vectors of one dimension") from error
+            raise InputError(f"{self.name} at {self.url} did not return vectors of one dimension") from error
 
     def _store(self, batch: list[str], rows: np.ndarray) -> None:
         """Cache the valid vectors, and raise an error if any is invalid."""
@@ -250,7 +250,7 @@ def _read_key(url: str) -> str:
     if not key and f".{urlsplit(url).hostname}".endswith(".openai.com"):
         raise InputError(f"no API key: set the environment variable {KEY_VARIABLE}")
     if key and not re.fullmatch("[!-~]+", key):
-        raise InputError(f"{KEY_VARIABLE} holds no API key: it must be one word of ASCII characters")
+        raise InputError(f"{KEY_VARIABLE} does not hold an API key: it must be one word of ASCII characters")
     return key or "none"
 
 

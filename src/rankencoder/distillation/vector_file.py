@@ -168,5 +168,5 @@ class _Table:
         other = lengths != (self.shape[1] or lengths[0])  # a missing list has the length NaN
         if other.any():
             row = self.starts[group] + other.argmax()
-            raise InputError(f"{self.path}, row {row:,}: no vector, or one of another dimension")
+            raise InputError(f"{self.path}, row {row:,}: the vector is missing or has another dimension")
         return np.asarray(column.flatten().to_numpy(zero_copy_only=False)).reshape(len(lengths), -1)

@@ -31,7 +31,7 @@ def check_settings(name: str, **settings: Any) -> dict[str, Any]:
     for key, value in given.items():
         if key not in form.settings:
             owner = next((f", but of {other.name}" for other in FORMS.values() if key in other.settings), "")
-            raise InputError(f"{key} is no setting of the {name} form{owner}")
+            raise InputError(f"{key} is not a setting of the {name} form{owner}")
         low, high = form.settings[key]
         if not low <= value <= high:
             bounds = f"at least {low}" if high == inf else f"between {low} and {high}"
