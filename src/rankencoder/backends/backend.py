@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from filelock import FileLock
@@ -40,6 +40,7 @@ _FASTEST = (
 """Backends from the fastest to the slowest, by the benchmarks in `results/`."""
 _PACKAGES = {"torch": "torch", "openvino": "openvino", "onnx": "onnxruntime"}
 _BATCH = 32
+Encode = Callable[..., torch.Tensor | None]
 LOG = logging.getLogger(__name__)
 
 
@@ -69,46 +70,40 @@ class Backend:
         return _is_installed(self.name) and (self.precision != "bf16" or has_bfloat16())
 
 
-class Accelerated:
-    """A SentenceTransformer that another backend computes; tokenization stays the same.
+class Accelerated(NamedTuple):
+    """A backend, and a function that encodes with it like `encode_by_length` with a model."""
 
-    The converted model and its fidelity are cached by the model's digest.
-    """
+    backend: Backend
+    encode: Encode
 
-    def __init__(self, model: SentenceTransformer, backend: Backend) -> None:
-        self.model = model
-        threads = torch.get_num_threads()
-        folder = cache_root("backends", model_digest(model)[:16])
-        folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / ".lock"):  # only one process converts
-            if backend.name == "torch":
-                self.workers, self.run = 1, _bfloat16(model)
-            else:
-                graph = _find_graph(model, backend, folder)
-                self.workers, self.run = threads, OPEN[backend.name](graph, backend.precision, threads)
-            self.backend = replace(backend, fidelity=self._fidelity(backend, folder))
 
-    def __call__(
-        self, sentences: list[str], batch_size: int, *, progress: bool = False
-    ) -> torch.Tensor | None:
-        """Encode sentences like `encode_by_length`."""
-        return encode_by_length(
-            self.model, sentences, batch_size, progress=progress, run=self.run, workers=self.workers
-        )
+def _accelerated(model: SentenceTransformer, backend: Backend) -> Accelerated:
+    """Convert a model for a backend and measure its fidelity; both are cached by the model's digest."""
+    threads = torch.get_num_threads()
+    folder = cache_root("backends", model_digest(model)[:16])
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / ".lock"):  # only one process converts
+        if backend.name == "torch":
+            workers, run = 1, _bfloat16(model)
+        else:
+            graph = _find_graph(model, backend, folder)
+            workers, run = threads, OPEN[backend.name](graph, backend.precision, threads)
+        encode = partial(encode_by_length, model, run=run, workers=workers)
+        return Accelerated(replace(backend, fidelity=_fidelity(model, backend, encode, folder)), encode)
 
-    def _fidelity(self, backend: Backend, folder: Path) -> float:
-        """Return the stored fidelity, or measure it, once per version and kind of CPU."""
-        package = _PACKAGES[backend.name]
-        about = {"version": version(package), "bfloat16": has_bfloat16()}
-        path = folder / f"{backend.name}-{backend.precision}.json"
-        with suppress(InputError, KeyError, TypeError, ValueError):  # missing or damaged
-            stored = read_json(path)
-            if stored["about"] == about:
-                return float(stored["spearman"])
-        found = compare(self.model, partial(self, batch_size=_BATCH))
-        with new_file(path) as new:
-            write_json(new, {"about": about, **asdict(found)})
-        return found.spearman
+
+def _fidelity(model: SentenceTransformer, backend: Backend, encode: Encode, folder: Path) -> float:
+    """Return the stored fidelity, or measure it, once per version and kind of CPU."""
+    about = {"version": version(_PACKAGES[backend.name]), "bfloat16": has_bfloat16()}
+    path = folder / f"{backend.name}-{backend.precision}.json"
+    with suppress(InputError, KeyError, TypeError, ValueError):  # missing or damaged
+        stored = read_json(path)
+        if stored["about"] == about:
+            return float(stored["spearman"])
+    found = compare(model, partial(encode, batch_size=_BATCH))
+    with new_file(path) as new:
+        write_json(new, {"about": about, **asdict(found)})
+    return found.spearman
 
 
 def compare(model: SentenceTransformer, encode: Callable[[list[str]], torch.Tensor | None]) -> Fidelity:
@@ -135,17 +130,15 @@ def accelerate(model: SentenceTransformer, backend: str, precision: str | None) 
         return None
     if not is_plain(model):
         if backend != "auto":
-            warnings.warn(
-                f"this model does not run on {backend}: torch computes it", BackendWarning, stacklevel=3
-            )
+            warnings.warn(f"this model does not run on {backend}: using torch", BackendWarning, stacklevel=3)
         return None
     if backend != "auto":
         if backend != "torch" and model.device.type != "cpu":
             raise InputError(f"{backend} runs on the CPU: set `device` to cpu")
         if precision == "bf16" and not has_bfloat16() and model.device.type == "cpu":
-            warnings.warn("this CPU has no bfloat16: float32 is used", BackendWarning, stacklevel=3)
+            warnings.warn("this CPU has no bfloat16: using float32", BackendWarning, stacklevel=3)
             return accelerate(model, backend, "fp32")
-        made: Accelerated | None = Accelerated(model, Backend(backend, precision or "fp32"))
+        made: Accelerated | None = _accelerated(model, Backend(backend, precision or "fp32"))
     else:
         made = _fastest(model, precision) if model.device.type == "cpu" else None
         LOG.info("backend: %s", made.backend if made else Backend())
@@ -163,7 +156,7 @@ def _fastest(model: SentenceTransformer, precision: str | None) -> Accelerated |
         if not is_wanted or backend.is_reference or not backend.is_usable:
             continue
         try:
-            made = Accelerated(model, backend)
+            made = _accelerated(model, backend)
         except InputError as error:  # it cannot be converted
             LOG.debug("%s", error)
             continue
