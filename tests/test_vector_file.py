@@ -170,7 +170,7 @@ def test_bad_parquet_files(kept, tmp_path, vectors):
             {"vector": [*rows[:4], rows[4][:4], rows[5]]},
             "row 4: the vector is missing or has another dimension",
         ),
-        ({"vector": [*rows[:5], None]}, "row 5: no vector"),
+        ({"vector": [*rows[:5], None]}, "row 5: the vector is missing"),
         ({"vector": [*rows[:3], [None, *rows[3][1:]], *rows[4:]]}, "row 3 is a NaN or infinite vector"),
         ({"vector": rows[:3]}, "holds 3 vectors, and the corpus 6"),
         (
