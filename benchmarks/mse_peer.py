@@ -17,7 +17,7 @@ def start_student(model: Path, layers: int) -> SentenceTransformer:
     """Return an encoder with some of its layers, as `rankencoder.distill` begins with it."""
     from sentence_transformers import SentenceTransformer
 
-    from rankencoder.distillation.layer_student import drop_layers
+    from rankencoder.distillation.student_sources import drop_layers
 
     return drop_layers(SentenceTransformer(str(model)), layers)
 

@@ -249,8 +249,8 @@ def test_lost_connections(fake, sentences):
         (changing(lambda rows: rows.pop()), "answered 2 sentences with 1 vectors"),
         (changing(lambda rows: rows[1].update(index=0)), "with 2 vectors, 1 of them numbered"),
         (changing(lambda rows: rows[1].pop("index")), "with 2 vectors, 1 of them numbered"),
-        (changing(lambda rows: rows[1]["embedding"].pop()), "no vectors of one dimension"),
-        (changing(lambda rows: rows[1].update(embedding="AAAA")), "no vectors of one dimension"),
+        (changing(lambda rows: rows[1]["embedding"].pop()), "not return vectors of one dimension"),
+        (changing(lambda rows: rows[1].update(embedding="AAAA")), "not return vectors of one dimension"),
     ],
 )
 def test_errors_that_stay(fake, fault, message):
@@ -318,9 +318,7 @@ def test_an_api_that_is_not_there(fake):
     with pytest.raises(InputError, match=rf"no answer from {gone.url}: .*[Rr]efused; check the address"):
         api(gone).encode([A])
     for url in ("localhost:8000", "ftp://x", "http://"):
-        with pytest.raises(
-            InputError, match="is no address of an API: give one such as http://localhost:8000"
-        ):
+        with pytest.raises(InputError, match="is not an API address: give one such as http://localhost:8000"):
             ApiEncoder("m", base_url=url)
 
 
@@ -337,7 +335,7 @@ def test_the_key_comes_from_the_environment(fake, monkeypatch):
         api(fake).encode([C])
     assert "secret" not in str(caught.value)
     monkeypatch.setenv("OPENAI_API_KEY", "“sk-secret”")
-    with pytest.raises(InputError, match="OPENAI_API_KEY holds no API key") as caught:
+    with pytest.raises(InputError, match="OPENAI_API_KEY does not hold an API key") as caught:
         api(fake)
     assert "secret" not in str(caught.value)
 

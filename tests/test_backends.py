@@ -228,7 +228,7 @@ def test_an_export_runs_without_torch(tiny_folder, tiny_model, tmp_path, run_cli
 def test_what_no_graph_can_do_is_refused(tiny_model, callable_encoder, tiny_folder, tmp_path):
     for model, said in (
         (tiny_model, "the exact form ranks a reference corpus"),
-        (Encoder(callable_encoder), "is no transformer"),
+        (Encoder(callable_encoder), "is not a transformer"),
         (FusedEncoder([Encoder(tiny_folder), Encoder(callable_encoder)]), "several tokenizers"),
     ):
         with pytest.raises(InputError, match=said):

@@ -135,7 +135,7 @@ def test_version(run_cli):
         (["build", "{encoder}", "{corpus}", "-o", "{new}", "--form", "flat"], "unknown form 'flat'"),
         (
             ["build", "{encoder}", "{corpus}", "-o", "{new}", "--power", "1"],
-            "power is no setting of the compact",
+            "power is not a setting of the compact",
         ),
         (["build", "{encoder}", "{corpus}", "-o", "{new}", "--rank-weight", "7"], "rank_weight must be"),
         (["encode", "{model}", "{corpus}", "-o", "{new}.xyz"], "cannot write .xyz"),

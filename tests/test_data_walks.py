@@ -191,7 +191,7 @@ def test_repeated_ids_are_named(tmp_path, monkeypatch):
 def test_columns_that_would_be_lost_are_refused(tmp_path):
     (tmp_path / "in.csv").write_text("question,vector,source\nWhat is it?,1,web\n")
     with pytest.raises(
-        InputError, match="line 2: a column 'vector' is written already: rename it, or set `keep`"
+        InputError, match="line 2: the output has a column 'vector': rename yours, or set `keep`"
     ):
         encode_file(letters, tmp_path / "in.csv", tmp_path / "out.parquet", column="question")
     reading = ReadOptions("question", keep=("source",))

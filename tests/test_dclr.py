@@ -314,8 +314,8 @@ def test_what_to_do_without_a_complementary_encoder(masked_models, tmp_path, mon
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "config.json").write_text('{"model_type": "bert"}')
     for call, what in (
-        (lambda: method.check(None), "'princeton-nlp/unsup-simcse-bert-base-uncased'.*no hub within reach"),
-        (lambda: DCLR(complementary=str(tmp_path / "empty")).check(None), "empty is no encoder"),
+        (lambda: method.check(None), "unsup-simcse-bert-base-uncased'.*the hub is not reachable"),
+        (lambda: DCLR(complementary=str(tmp_path / "empty")).check(None), "empty is not an encoder"),
         (lambda: DCLR(complementary=str(tmp_path / "damaged")).check(None), "cannot load.*damaged'"),
         (lambda: DCLR(complementary=str(tmp_path / "pickled")).check(None), "model.safetensors"),
     ):

@@ -395,7 +395,7 @@ def test_what_to_do_without_a_hub(masked_models, tmp_path, monkeypatch, kind, na
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     backbone = load_backbone(str(masked_models[kind]))
     method = make_method("diffcse", {}, DiffCSE.defaults(backbone))
-    with pytest.raises(InputError, match=f"{NEEDS}.*'{name}'.*no hub within reach{TO_DO}"):
+    with pytest.raises(InputError, match=f"{NEEDS}.*'{name}'.*the hub is not reachable{TO_DO}"):
         method.check(backbone)
 
 

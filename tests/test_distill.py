@@ -257,7 +257,7 @@ def test_a_map_of_few_sentences_keeps_their_neighbors(rows):
 
 def test_a_map_of_too_few_sentences_is_warned_of(tmp_path, tiny_folder, sentences):
     given = {"teacher": tiny_folder, "student": "static", "dim": 24, "space": "teacher", **QUICK}
-    with pytest.warns(TrainingWarning, match="24 dimensions and only 15 sentences to learn from"):
+    with pytest.warns(TrainingWarning, match="15 sentences are too few to fit a map of 24 dimensions"):
         distill(sentences[:20], tmp_path / "out", **{**given, "batch_size": 5})
 
 

@@ -144,9 +144,9 @@ def test_dimensions_must_not_change():
 
 
 def test_not_an_encoder(tmp_path, tiny_folder):
-    with pytest.raises(InputError, match="int is no encoder"):
+    with pytest.raises(InputError, match="int is not an encoder"):
         Encoder(3)
-    with pytest.raises(InputError, match="is no encoder: a SentenceTransformer folder has"):
+    with pytest.raises(InputError, match="is not an encoder: a SentenceTransformer folder has"):
         Encoder(tmp_path)
     shutil.copytree(tiny_folder, tmp_path / "cut")
     weights = tmp_path / "cut" / "model.safetensors"

@@ -109,7 +109,7 @@ def test_forms_can_be_restored(reference, queries, name):
 def test_settings_belong_to_forms(reference):
     with pytest.raises(InputError, match="unknown form 'rank': use exact, compact, linear"):
         fit_form("rank", reference)
-    with pytest.raises(InputError, match="power is no setting of the compact form, but of linear"):
+    with pytest.raises(InputError, match="power is not a setting of the compact form, but of linear"):
         fit_form("compact", reference, power=1)
     with pytest.raises(InputError, match="dim must be at least 1"):
         fit_form("compact", reference, dim=0)
@@ -120,7 +120,6 @@ def test_settings_belong_to_forms(reference):
 def test_a_large_reference_is_fitted_on_fewer_rows(monkeypatch):
     from rankencoder.forms import CompactForm, compact
     from rankencoder.forms.fidelity import measure_form
-    from rankencoder.forms.form import held_out
 
     rng = np.random.default_rng(0)
     vectors = torch.from_numpy(rng.normal(size=(1500, 24)) * np.linspace(3, 0.3, 24)).float()
@@ -130,7 +129,6 @@ def test_a_large_reference_is_fitted_on_fewer_rows(monkeypatch):
     fewer = CompactForm.fit(vectors, dim=60)
     assert len(compact._rows_to_fit(1500, 60)) == 200
     assert torch.allclose(fewer.projection.T @ fewer.projection, torch.eye(60), atol=1e-4)
-    rows = held_out(1500)
-    a, b = (measure_form(form, vectors, rows).spearman for form in (whole, fewer))
+    a, b = (measure_form(form).spearman for form in (whole, fewer))
     assert b > a - 2e-3
     assert b > 0.99

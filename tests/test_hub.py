@@ -127,7 +127,7 @@ def test_a_file_that_was_changed_on_the_hub_is_named(hub, tiny_saved):
 def test_what_cannot_be_pushed_is_said_in_one_line(hub, run_cli, tiny_saved, tmp_path, monkeypatch):
     (tmp_path / "empty").mkdir()
     for given, expected in (
-        ([tmp_path / "empty", "me/x"], "neither a saved RankEncoder or reference corpus nor an encoder"),
+        ([tmp_path / "empty", "me/x"], "is not a saved RankEncoder, reference corpus or encoder"),
         ([tiny_saved, "no name"], "cannot push"),
     ):
         code, _, err = run_cli("push", *given)

@@ -9,7 +9,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling, StaticEm
 from tiny_backbones import word_pieces
 from transformers import AutoConfig, AutoModel
 
-from rankencoder.distillation.layer_student import drop_layers, spread
+from rankencoder.distillation.student_sources import drop_layers, spread
 from rankencoder.errors import InputError
 
 SIZE = {"hidden_size": 32, "num_hidden_layers": 6, "num_attention_heads": 2, "intermediate_size": 64}

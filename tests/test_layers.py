@@ -34,7 +34,7 @@ LAYERS = (
 
 CORE = {
     *("ranks", "blend", "batching", "encoders", "encoder_sources", "fingerprints", "reference", "model"),
-    *("explain", "persistence", "forms", "modules", "vector_files", "fusion", "fused_encoder", "text_fit"),
+    *("explain", "persistence", "forms", "modules", "vector_files", "fused_encoder", "text_fit"),
     *("model_card", "backends"),
 }
 """The paper's objects: flat modules and `forms`, one layer, in which modules make no cycle."""

@@ -167,7 +167,7 @@ def test_tune_chooses_by_average_precision(files):
 def test_dev_pairs_of_a_training_are_scored_by_their_own_metric(files, tiny_folder):
     from sentence_transformers import SentenceTransformer
 
-    from rankencoder.distillation.dev_gain import measure_gain
+    from rankencoder.distillation.agreement import measure_gain
     from rankencoder.encoders import Encoder
     from rankencoder.training.loop.evaluators import make_evaluator
 

@@ -152,7 +152,7 @@ def test_bad_files(tiny_folder, corpus, kept, tmp_path, vectors):
     with pytest.raises(InputError, match=r"v\.npy is damaged"):
         VectorFile(path, kept)
     np.save(path, vectors)  # 5 dimensions, not 32
-    with pytest.raises(InputError, match=r"v\.npy\.json is not of the vectors in .*v\.npy: delete it"):
+    with pytest.raises(InputError, match=r"v\.npy\.json does not describe .*v\.npy: delete it"):
         VectorFile(path, kept)
     (tmp_path / "v.npy.json").write_text('{"rows": 6, "dimension": 32}')
     with pytest.raises(InputError, match=r"v\.npy\.json is damaged"):
@@ -166,8 +166,11 @@ def test_bad_parquet_files(kept, tmp_path, vectors):
     path = tmp_path / "v.parquet"
     rows = vectors.tolist()
     for columns, message in (
-        ({"vector": [*rows[:4], rows[4][:4], rows[5]]}, "row 4: no vector, or one of another dimension"),
-        ({"vector": [*rows[:5], None]}, "row 5: no vector"),
+        (
+            {"vector": [*rows[:4], rows[4][:4], rows[5]]},
+            "row 4: the vector is missing or has another dimension",
+        ),
+        ({"vector": [*rows[:5], None]}, "row 5: the vector is missing"),
         ({"vector": [*rows[:3], [None, *rows[3][1:]], *rows[4:]]}, "row 3 is a NaN or infinite vector"),
         ({"vector": rows[:3]}, "holds 3 vectors, and the corpus 6"),
         (

@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line; its imports can be interrupted, too."""
+    """Run the command line, and handle Ctrl-C even during its imports."""
     try:
         from rankencoder.cli import main as run
 

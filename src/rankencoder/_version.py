@@ -1,3 +1,3 @@
-"""The version, in one place."""
+"""The version of this package."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""The inference blend of rank similarity and cosine (Eq. 7), as a score and as a vector."""
+"""The inference blend of rank similarity and cosine (Eq. 7), for scores and for vectors."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ Number = TypeVar("Number", "float", "torch.Tensor", "np.ndarray")
 def check_rank_weight(rank_weight: float) -> float:
     """Check that λ is between 0 and 1."""
     if not 0 <= rank_weight <= 1:
-        raise InputError(
-            f"rank_weight must be between 0 (cosine alone) and 1 (ranks alone), not {rank_weight}"
-        )
+        raise InputError(f"rank_weight must be between 0 (cosine only) and 1 (ranks only), not {rank_weight}")
     return float(rank_weight)
 
 
@@ -34,7 +32,7 @@ def blend(rank_similarity: Number, cosine: Number, rank_weight: float) -> Number
 def blend_vectors(ranks: torch.Tensor, vectors: torch.Tensor, rank_weight: float) -> torch.Tensor:
     """Return [√λ · z ; √(1−λ) · ê], unit vectors whose plain cosine is Eq. 7.
 
-    Parts with weight 0 are omitted.
+    Parts without weight are left out.
 
     :param ranks: Unit rank vectors z, ``[B, r]``.
     :param vectors: Unit sentence vectors ê, ``[B, d]``.

@@ -1,4 +1,4 @@
-"""Encoders by name: folders, training runs and hub names, checked before and while they are loaded."""
+"""Find, check, load and push encoders by name: folders, training runs and hub repositories."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 _PROMPT = "?prompt="
-_MOST_LAYERS = 10_000
+_MOST_LAYERS = 10_000  # transformers would build more, until memory is full
 _HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
-FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.md"]  # to fetch and to push
+FILES = ["*.json", "*.safetensors", "*.txt", "*.model", "*.md"]  # to fetch from and push to the hub
 _READ = [
     *("*config*.json", "modules.json", "tokenizer*.json", "special_tokens_map.json", "added_tokens.json"),
     *("vocab.*", "merges.txt", "*.model", "*.safetensors"),
@@ -29,7 +29,7 @@ _READ = [
 
 
 def split_prompt(name: str) -> tuple[str, str]:
-    """Return an encoder's name and the prompt that it carries.
+    """Split the prompt off an encoder's name.
 
     >>> split_prompt("intfloat/e5-small-v2?prompt=query: ")
     ('intfloat/e5-small-v2', 'query: ')
@@ -39,12 +39,12 @@ def split_prompt(name: str) -> tuple[str, str]:
 
 
 def join_prompt(name: str, prompt: str) -> str:
-    """Return a name that carries a prompt."""
+    """Append a prompt to an encoder's name."""
     return f"{name}{_PROMPT}{prompt}" if prompt else name
 
 
 def split_revision(name: str, revision: str | None = None) -> tuple[str, str | None]:
-    """Return the repository of a hub name and its revision; other names stay as they are.
+    """Split the revision off a hub name; other names are returned unchanged.
 
     >>> split_revision("me/my-encoder@v1"), split_revision("my-encoder")
     (('me/my-encoder', 'v1'), ('my-encoder', None))
@@ -54,7 +54,7 @@ def split_revision(name: str, revision: str | None = None) -> tuple[str, str | N
 
 
 def absolute_name(name: Any) -> Any:
-    """Return a name with the whole path where it is that of a folder; its prompt stays."""
+    """Make the path in an encoder's name absolute; hub names and other objects are returned unchanged."""
     if not isinstance(name, str):
         return name
     path, prompt = split_prompt(name)
@@ -62,7 +62,7 @@ def absolute_name(name: Any) -> Any:
 
 
 def rankencoder_folder(source: Any, revision: str | None = None) -> Path | None:
-    """Return the folder of a saved RankEncoder, given that, its training run or hub name; otherwise None."""
+    """Return a saved RankEncoder's folder, given the folder, training run or hub name; else None."""
     if not isinstance(source, (str, Path)):
         return None
     folder = Path(source)
@@ -72,36 +72,36 @@ def rankencoder_folder(source: Any, revision: str | None = None) -> Path | None:
 
 
 def fetch_folder(name: str | Path, file: str, revision: str | None = None) -> Path | None:
-    """Return the folder of a hub repository that holds a file, fetched; None for any other name."""
+    """Fetch a hub repository that holds this file, and return its folder; None for any other name."""
     if not isinstance(name, str) or not _HUB_NAME.fullmatch(name) or Path(name).exists():
         return None
     try:
-        if not (_snapshot(name, [file], revision) / file).exists():
+        if not (fetch_files(name, [file], revision) / file).exists():
             return None
-    except Exception:  # whoever opens it as an encoder says what is wrong
+    except Exception:  # opening it as an encoder reports the error
         return None
     try:
-        folder = _snapshot(name, FILES, revision)
+        folder = fetch_files(name, FILES, revision)
     except Exception as error:
         raise InputError(f"cannot fetch {name!r} from the hub: {first_line(error)}") from error
     if not (folder / MANIFEST).exists():
-        raise InputError(f"{name!r} is not whole, on the hub or in its cache: fetch or push it again")
+        raise InputError(f"{name!r} is incomplete on the hub or in its cache: push or fetch it again")
     return folder
 
 
 def push_folder(folder: str | Path, name: str, *, private: bool = True) -> str:
-    """Upload a saved RankEncoder, encoder or reference corpus to the hub, and return its address.
+    """Upload a saved RankEncoder, encoder or reference corpus to the hub, and return its URL.
 
-    The token is that of ``hf auth login``, or of the environment (``HF_TOKEN``). Only safetensors, JSON and
-    text files are sent.
+    The token is that of ``hf auth login`` or ``HF_TOKEN``. Only safetensors, JSON and text files are
+    uploaded.
 
-    :param folder: A saved folder, or that of a training run: its RankEncoder, if it has one.
-    :param name: The repository, as ``owner/name``; made if it is not there.
-    :raises InputError: If the folder is not whole, or the hub refuses it.
+    :param folder: A saved folder, or a training run, whose RankEncoder is pushed if there is one.
+    :param name: The repository, as ``owner/name``; created if it does not exist.
+    :raises InputError: If the folder is incomplete, or the hub refuses it.
     """
     source = rankencoder_folder(Path(folder)) or Path(encoder_folder(str(folder)))
     if not check_manifest(source) and not (source / "modules.json").is_file():
-        raise InputError(f"{folder} is neither a saved RankEncoder or reference corpus nor an encoder")
+        raise InputError(f"{folder} is not a saved RankEncoder, reference corpus or encoder")
     from huggingface_hub import HfApi
 
     try:
@@ -114,19 +114,19 @@ def push_folder(folder: str | Path, name: str, *, private: bool = True) -> str:
 
 
 def encoder_folder(name: str) -> str:
-    """Return where the encoder of a training run is; other names stay as they are."""
+    """Return the folder of a training run's encoder; other names are returned unchanged."""
     run = Path(name)
     if not (run / RUN).exists():
         return name
     finished = read_json(run / RUN).get("finished")
-    for folder in (run / "encoder", run / "base"):  # an unfinished run's base is not what it is to become
+    for folder in (run / "encoder", run / "base"):  # an unfinished run's base is not its result
         if folder.is_dir() and (finished or folder.name == "encoder"):
             return str(folder)
     raise InputError(f"the training in {run} has not finished an encoder yet: resume it first")
 
 
 def check_model(source: Any) -> None:
-    """Check that there is a RankEncoder, a training run or an encoder of this name, without loading it."""
+    """Check that a RankEncoder, training run or encoder exists, without loading it."""
     if not isinstance(source, (str, Path)):
         return
     name, prompt = split_prompt(str(source))
@@ -137,19 +137,19 @@ def check_model(source: Any) -> None:
 
 
 def check_encoder_name(name: str, revision: str | None = None) -> None:
-    """Check that there is an encoder of this name, without loading it."""
+    """Check that an encoder exists, without loading it."""
     folder = Path(encoder_folder(split_prompt(name)[0]))
     if not folder.exists():
         check_not_interrupted(folder)
         check_hub(str(folder), revision)
     elif not (folder / "config.json").exists() and not (folder / "modules.json").exists():
         raise InputError(
-            f"{folder} is no encoder: a SentenceTransformer folder has a modules.json or config.json"
+            f"{folder} is not an encoder: a SentenceTransformer folder has a modules.json or config.json"
         )
 
 
 def load_sentence_transformer(name: str, *, revision: str | None, device: str | None) -> SentenceTransformer:
-    """Load a SentenceTransformer from a folder or the hub: safetensors only, no code from the repository."""
+    """Load a SentenceTransformer from a folder or the hub, without pickled weights or custom code."""
     from sentence_transformers import SentenceTransformer
 
     if device is not None:
@@ -157,39 +157,33 @@ def load_sentence_transformer(name: str, *, revision: str | None, device: str | 
     check_encoder_name(name, revision)
     name = encoder_folder(name)
     folder = Path(name)
-    check_readable(folder)
     try:
-        check_layers(folder)
+        check_readable(folder)
         repository, revision = split_revision(name, revision)
         model = SentenceTransformer(
             repository, revision=revision, device=device, model_kwargs={"use_safetensors": True}
         )
-        model.encode("Warm up.", show_progress_bar=False)  # what does not fit together fails here
+        model.encode("Warm up.", show_progress_bar=False)  # mismatched parts fail here
         return model
-    except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
+    except Exception as error:  # libraries raise anything for a damaged or foreign folder
         where = f"{name} is damaged or not an encoder" if folder.exists() else "not a usable encoder"
         raise InputError(f"cannot load encoder {name!r} ({where}): {first_line(error)}") from error
 
 
 def check_readable(folder: Path) -> None:
-    """Check that all files of a model can be read: libraries would go on without some of them."""
+    """Check that a model's files can be read, as libraries ignore some that cannot."""
     for path in (found for name in _READ for found in (*folder.glob(name), *folder.glob(f"*/{name}"))):
         try:
             path.open("rb").close()
         except OSError as error:
             raise InputError(f"cannot read {path}: {error.strerror}") from error
-
-
-def check_layers(folder: Path) -> None:
-    """Check that a damaged number of layers does not keep transformers busy until memory is full."""
-    for path in (*folder.glob("config.json"), *folder.glob("*/config.json")):
-        layers = read_json(path).get("num_hidden_layers")
+        layers = read_json(path).get("num_hidden_layers") if path.name == "config.json" else None
         if isinstance(layers, (int, float)) and layers > _MOST_LAYERS:
             raise InputError(f"{path} has {layers:,} hidden layers, more than any encoder")
 
 
 def check_device(device: str) -> None:
-    """Check that a device can compute."""
+    """Check that a device is available."""
     import torch
 
     try:
@@ -199,21 +193,21 @@ def check_device(device: str) -> None:
 
 
 def check_hub(name: str, revision: str | None, *, what: str = "encoder") -> None:
-    """Fetch one small file of a hub repository, so that a wrong name fails at once and in one line."""
+    """Fetch one small file of a hub repository, so that a wrong name fails early."""
     try:
-        _snapshot(name, ["modules.json"], revision)
+        fetch_files(name, ["modules.json"], revision)
     except Exception as error:  # no such repository or revision, no valid name, no network
         reason = first_line(error)
         if type(error).__name__ == "LocalEntryNotFoundError":
-            reason = "not in its cache, and no hub within reach"
-        raise InputError(f"cannot load {what} {name!r}: no such folder, nor on the hub: {reason}") from error
+            reason = "not in its cache, and the hub is not reachable"
+        raise InputError(f"cannot load {what} {name!r}: no such folder or hub name: {reason}") from error
 
 
-def _snapshot(name: str, patterns: list[str], revision: str | None) -> Path:
-    """Fetch some files of a hub repository, and return the folder of its cache that holds them."""
+def fetch_files(name: str, patterns: list[str], revision: str | None = None) -> Path:
+    """Fetch some files of a hub repository, and return their folder in its cache."""
     from huggingface_hub import snapshot_download
 
-    cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")  # as sentence-transformers has it
+    cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")  # like sentence-transformers
     name, revision = split_revision(name, revision)
     with quiet_hub():
         found = snapshot_download(
@@ -224,7 +218,7 @@ def _snapshot(name: str, patterns: list[str], revision: str | None) -> Path:
 
 @contextmanager
 def quiet_hub() -> Iterator[None]:
-    """Silence huggingface_hub's warnings, one for each retry: an error says the same."""
+    """Silence huggingface_hub's warnings about retries: an error follows if they fail."""
     from huggingface_hub import utils
 
     if Progress.in_log:

@@ -1,4 +1,4 @@
-"""Any encoder, seen as a function from sentences to unit vectors that is checked at every call."""
+"""Wrap any encoder as a function from sentences to checked unit vectors."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
+import torch
 
 from rankencoder.backends.backend import Accelerated, Backend, accelerate, check_backend
 from rankencoder.batching import encode_by_length
@@ -20,7 +21,6 @@ from rankencoder.io.corpus import check_sentences
 from rankencoder.progress import Progress
 
 if TYPE_CHECKING:
-    import torch
     from sentence_transformers import SentenceTransformer
 
     class _Encodes(Protocol):
@@ -33,7 +33,7 @@ PROBE = (
     "A cat sleeps on the warm windowsill.",
     "The committee postponed its decision until the spring.",
     "2 + 2 = 4",
-    # longer than some encoders are set to read
+    # longer than the maximum length of some encoders
     "When the harbour froze in the second week of January, the fishermen, who had mended their nets since "
     "the autumn storms and waited for better prices, pulled their boats ashore, walked home along the dike, "
     "and did not speak of the sea again until the ice broke, with a noise that woke the whole village, on a "
@@ -41,24 +41,24 @@ PROBE = (
 )
 """Sentences whose vectors tell one encoder from another."""
 
-_SAME_ENCODER = 0.999  # cosine: half precision and other hardware stay above, another checkpoint falls below
+_SAME_ENCODER = 0.999  # cosine: half precision and other hardware are above it, other checkpoints below
 
 
 class Encoder:
-    """A sentence encoder as this package uses it: float32 unit vectors, or an error that names the sentence.
+    """A sentence encoder that returns float32 unit vectors, or an error that names the sentence.
 
     :param source: A SentenceTransformer, its folder or hub name, the folder of a training run, a callable
         from a list of strings to an array with one row per string (an API client, say), or any object with
         such an ``encode``. A name may carry a prompt: ``"intfloat/e5-small-v2?prompt=query: "``.
-    :param prompt: Text to put before every sentence, as E5 and BGE want it.
+    :param prompt: Text to prepend to every sentence, as E5 and BGE need it.
     :param revision: The branch, tag or commit of a hub name.
-    :param device: Where to run a model that is loaded by name; by default the best device there is.
+    :param device: The device for a model loaded by name; by default the best available one.
     :param batch_size: Sentences per call of the model.
-    :param backend: What computes the vectors: "torch", "openvino" or "onnx", which run a converted copy of
-        the model on the CPU, or "auto": the fastest that is installed and whose similarities agree with those
-        of torch in float32 (Spearman's correlation at least 0.999). A static model stays with torch.
-        "openvino:bf16" names the precision, too.
-    :param precision: "fp32", "bf16" or "int8"; by default the first, with "auto" whatever is fastest.
+    :param backend: "torch"; "openvino" or "onnx", which run a converted copy of the model on the CPU; or
+        "auto", the fastest installed one whose similarities agree with torch in float32 (Spearman's
+        correlation of at least 0.999). A static model stays with torch. "openvino:bf16" also sets the
+        precision.
+    :param precision: "fp32" (the default), "bf16" or "int8"; "auto" chooses the fastest faithful one.
     """
 
     def __init__(
@@ -85,15 +85,17 @@ class Encoder:
             self.model = load_sentence_transformer(name, revision=revision, device=device)
         elif hasattr(source, "encode") and hasattr(source, "preprocess"):
             self.model = cast("SentenceTransformer", source)
-            name = _model_name(source)
+            card = getattr(source, "model_card_data", None)
+            known = getattr(card, "base_model", None) or getattr(card, "model_id", None)
+            name = known or type(source).__name__
         elif callable(encode := getattr(source, "encode", source)):
             self.function = encode
             kind = getattr(source, "__qualname__", type(source).__qualname__)
             name = str(getattr(source, "name", kind))
         else:
             raise InputError(
-                f"{type(source).__name__} is no encoder: give a SentenceTransformer, its folder or hub name, "
-                "or a function from a list of strings to an array"
+                f"{type(source).__name__} is not an encoder: give a SentenceTransformer, its folder or hub "
+                "name, or a function from a list of strings to an array"
             )
         self.name = join_prompt(name, self.prompt)
         self._accelerated: Accelerated | None = None
@@ -102,7 +104,7 @@ class Encoder:
 
     @property
     def backend(self) -> Backend:
-        """What computes the vectors, and how faithfully."""
+        """The backend that computes the vectors, with its fidelity."""
         return self._accelerated.backend if self._accelerated else Backend()
 
     @cached_property
@@ -112,9 +114,7 @@ class Encoder:
 
     @property
     def device(self) -> torch.device:
-        """The device that the vectors are on."""
-        import torch
-
+        """Device of the vectors."""
         return self.model.device if self.model is not None else torch.device("cpu")
 
     def __call__(self, sentences: Sequence[str], *, progress: bool = False) -> torch.Tensor:
@@ -122,25 +122,23 @@ class Encoder:
         return unit(self.raw(sentences, progress=progress))
 
     def raw(self, sentences: Sequence[str], *, progress: bool = False) -> torch.Tensor:
-        """Encode sentences and leave the vectors at the length that the encoder gives them."""
-        import torch
-
+        """Encode sentences without normalizing the vectors."""
         sentences = list(sentences)
         if self.model is None:
             return self._call_function(sentences, progress)
         with _parallel_tokenizers():
             vectors = self._call_model(self.model, sentences, progress)
-        vectors = vectors.to(torch.float32).clone()  # out of inference mode
+        vectors = vectors.float().clone()  # out of inference mode
         self._check(vectors, sentences)
         return vectors
 
     def encode(self, sentences: str | Iterable[str], *, progress: bool = False) -> np.ndarray:
-        """Encode sentences that nobody has checked yet (see `RankEncoder.encode`)."""
+        """Check and encode sentences (see `RankEncoder.encode`)."""
         vectors = self(check_sentences(sentences), progress=progress).cpu().numpy()
         return np.asarray(vectors[0] if isinstance(sentences, str) else vectors)
 
     def count_tokens(self, sentences: Sequence[str]) -> tuple[list[int], float]:
-        """Return the tokens of sentences (words if there is no tokenizer), and how many of them are read."""
+        """Return the token counts of sentences (words without a tokenizer), and the maximum length."""
         tokenizer: Any = getattr(self.model, "tokenizer", None)
         if not callable(tokenizer):
             return [len(text.split()) for text in sentences], float("inf")
@@ -149,16 +147,16 @@ class Encoder:
         return [len(row) for row in rows], getattr(self.model, "max_seq_length", None) or float("inf")
 
     def fingerprint(self) -> str:
-        """Return a digest of what the vectors depend on, the backend too, the same on all hardware."""
+        """Return a digest of model and backend, the same on all hardware."""
         if self.backend.is_reference:
             return self.identity()
         return digest([self.identity(), self.backend.name, self.backend.precision])
 
     def identity(self) -> str:
-        """Return a digest of the model, whatever backend runs it.
+        """Return a digest of the model without its backend.
 
-        A SentenceTransformer is known by its weights and settings, anything else by its vectors of the probe
-        sentences, rounded.
+        For a SentenceTransformer it covers weights and settings, for anything else the rounded vectors of the
+        probe sentences.
         """
         if self.model is None:
             return vectors_digest(self.probe())
@@ -166,29 +164,29 @@ class Encoder:
         return digest([self.prompt, own]) if self.prompt else own
 
     def probe(self) -> np.ndarray:
-        """Return the vectors of the probe sentences: the encoder's fingerprint."""
+        """Return the vectors of the probe sentences, which identify the encoder."""
         return np.asarray(self(PROBE).cpu().numpy())
 
     def check_probe(
         self, probe: np.ndarray, owner: str, *, otherwise: str = "build the reference again"
     ) -> None:
-        """Check that the vectors of an owner with this fingerprint came from this encoder."""
+        """Check that this encoder made the owner's probe vectors."""
         own = self.probe()
         if own.shape != probe.shape:
             reason = f"its vectors have {own.shape[1]} dimensions, not {probe.shape[-1] if probe.ndim else 1}"
-        elif not (cosines := (own * probe).sum(axis=1)).min() >= _SAME_ENCODER:  # nor NaN
+        elif not (cosines := (own * probe).sum(axis=1)).min() >= _SAME_ENCODER:  # or NaN
             probed = PROBE[int(cosines.argmin())]
             reason = f"its vector of {probed!r} has cosine {cosines.min():.3f} with the stored one"
         else:
             return
         raise InputError(
-            f"{owner}, and {self.name!r} is another ({reason}): use the same encoder, or {otherwise}"
+            f"{owner}, and {self.name!r} is another encoder ({reason}): use the same one, or {otherwise}"
         )
 
     def _call_model(self, model: SentenceTransformer, sentences: list[str], progress: bool) -> torch.Tensor:
         if self._reads_prompts(model):
             prompted = [self._prompt(model) + sentence for sentence in sentences]
-            encode = self._accelerated or partial(encode_by_length, model)
+            encode = self._accelerated.encode if self._accelerated else partial(encode_by_length, model)
             found = encode(prompted, self.batch_size, progress=progress)
             if found is not None:
                 return found
@@ -204,24 +202,20 @@ class Encoder:
         return self.prompt or model.prompts.get(model.default_prompt_name or "") or ""
 
     def _reads_prompts(self, model: SentenceTransformer) -> bool:
-        """Say whether a prompt is read as if it were part of the sentence."""
+        """Return whether the prompt is pooled like the rest of the sentence."""
         return not self._prompt(model) or all(getattr(module, "include_prompt", True) for module in model)
 
     def _call_function(self, sentences: list[str], progress: bool) -> torch.Tensor:
-        import torch
-
-        batches = [torch.zeros(0, vars(self).get("dimension", 0))]
+        vectors = [torch.zeros(0, vars(self).get("dimension", 0))]
         with Progress(len(sentences), desc="Encoding", show=progress) as bar:
             for start in range(0, len(sentences), self.batch_size):
                 batch = sentences[start : start + self.batch_size]
-                batches.append(self._call_once(batch))
-                self._check(batches[-1], batch)
+                vectors.append(self._call_once(batch))
+                self._check(vectors[-1], batch)
                 bar.update(len(batch))
-        return torch.cat(batches[1:] or batches)
+        return torch.cat(vectors[1:] or vectors)
 
     def _call_once(self, batch: list[str]) -> torch.Tensor:
-        import torch
-
         assert self.function is not None
         found = self.function([self.prompt + sentence for sentence in batch])
         try:
@@ -236,8 +230,6 @@ class Encoder:
         return rows.detach().to("cpu", torch.float32)
 
     def _check(self, vectors: torch.Tensor, sentences: list[str]) -> None:
-        import torch
-
         if not sentences:
             return
         earlier = vars(self).setdefault("dimension", vectors.shape[1])
@@ -245,27 +237,33 @@ class Encoder:
             raise InputError(
                 f"encoder {self.name!r} returned {vectors.shape[1]} dimensions, earlier {earlier}"
             )
-        largest = vectors.abs().amax(dim=1)
-        for bad, what in ((~torch.isfinite(largest), "NaN or infinite"), (largest == 0, "zero")):
-            if bool(bad.any()):
-                sentence = sentences[int(bad.nonzero()[0])]
-                raise InputError(
-                    f"encoder {self.name!r} returned a {what} vector for {shorten(sentence)!r} "
-                    f"({int(bad.sum())} of {len(sentences)} sentences): drop them or fix the encoder"
-                )
+        if (found := find_invalid(vectors)) is not None:
+            row, what, number = found
+            raise InputError(
+                f"encoder {self.name!r} returned a {what} vector for {shorten(sentences[row])!r} "
+                f"({number} of {len(sentences)} sentences): drop these sentences or fix the encoder"
+            )
+
+
+def find_invalid(vectors: torch.Tensor) -> tuple[int, str, int] | None:
+    """Return the first invalid row, whether it is "NaN or infinite" or "zero", and how many rows are so."""
+    largest = vectors.abs().amax(dim=1)
+    for invalid, what in ((~largest.isfinite(), "NaN or infinite"), (largest == 0, "zero")):
+        if bool(invalid.any()):
+            return int(invalid.nonzero()[0]), what, int(invalid.sum())
+    return None
 
 
 def unit(vectors: torch.Tensor) -> torch.Tensor:
-    """Return vectors at unit length, however small or large their numbers are."""
-    import torch
-
-    # scaled first: the squares of very small or large numbers would not be numbers
-    return torch.nn.functional.normalize(vectors / vectors.abs().amax(dim=1, keepdim=True), dim=1)
+    """Return vectors at unit length, however small or large their values are; zero stays zero."""
+    # scaled first: squares of very small or large values underflow or overflow
+    largest = vectors.abs().amax(dim=1, keepdim=True).clamp(min=torch.finfo(vectors.dtype).tiny)
+    return torch.nn.functional.normalize(vectors / largest, dim=1)
 
 
 @contextmanager
 def _parallel_tokenizers() -> Iterator[None]:
-    """Let tokenizers use all cores, but not after: processes forked later could wait forever."""
+    """Let tokenizers use all cores, but only meanwhile: processes forked later could deadlock."""
     name = "TOKENIZERS_PARALLELISM"
     before = os.environ.get(name)
     os.environ[name] = "true"
@@ -275,8 +273,3 @@ def _parallel_tokenizers() -> Iterator[None]:
         os.environ.pop(name, None)  # another thread may have been here
         if before is not None:
             os.environ[name] = before
-
-
-def _model_name(model: Any) -> str:
-    card = getattr(model, "model_card_data", None)
-    return getattr(card, "base_model", None) or getattr(card, "model_id", None) or type(model).__name__

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 
-_LONGEST = 2000  # characters of a message
-_INSTALL = "run pip install -c constraints.txt '.[{}]' in a clone of rankencoder"  # it is on no index yet
+_LONGEST = 2000  # most characters of a message
+_INSTALL = "run pip install -c constraints.txt '.[{}]' in a clone of rankencoder"  # not on PyPI yet
 
 
 class InputError(ValueError):
     """Invalid input (text, vectors, folders, options). The message says what is wrong, where, and what to do.
 
-    The command line prints the message as one line and exits with code 2. Long messages lose their middle.
+    The command line prints the message as one line and exits with code 2. Long messages are shortened.
     """
 
     def __init__(self, message: str) -> None:
@@ -49,7 +49,7 @@ class TextWarning(UserWarning):
 
 
 class BackendWarning(UserWarning):
-    """Another backend or precision than the one asked for, or less faithful than one would expect."""
+    """A backend or precision other than the requested one, or one of low fidelity."""
 
 
 class TrainingWarning(UserWarning):

@@ -1,15 +1,14 @@
-"""Explanations of a similarity: the reference neighbors of two sentences, and those they share."""
+"""Explain a similarity by the reference neighbors that two sentences share (the paper's Figure 1)."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from rankencoder.blend import blend
 from rankencoder.errors import InputError
-
-if TYPE_CHECKING:
-    import torch
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Explanation:
     neighbors_b: list[Neighbor]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields as plain data."""
+        """Return all fields as a dictionary."""
         return asdict(self)
 
 
@@ -62,7 +61,7 @@ def nearest(vector: torch.Tensor, reference: torch.Tensor, sentences: list[str],
 
 
 @dataclass(frozen=True, eq=False)
-class Described:
+class EncodedSentence:
     """A sentence with its vector, rank vector and nearest reference sentences."""
 
     sentence: str
@@ -71,8 +70,8 @@ class Described:
     neighbors: list[Neighbor]
 
 
-def explain_described(a: Described, b: Described, rank_weight: float, k: int) -> Explanation:
-    """Explain a pair by its k nearest neighbors, without encoding anything."""
+def explain_pair(a: EncodedSentence, b: EncodedSentence, rank_weight: float, k: int) -> Explanation:
+    """Explain a pair of encoded sentences by their k nearest neighbors."""
     near_a, near_b = a.neighbors[:k], b.neighbors[:k]
     cosine, rank_similarity = float(a.vector @ b.vector), float(a.ranks @ b.ranks)
     by_sentence = {n.sentence: n for n in near_b}
@@ -83,15 +82,5 @@ def explain_described(a: Described, b: Described, rank_weight: float, k: int) ->
     ]
     shared.sort(key=lambda s: (s.rank_a + s.rank_b, s.rank_a))
     similarity = blend(rank_similarity, cosine, rank_weight)
-    return Explanation(
-        a.sentence,
-        b.sentence,
-        cosine,
-        rank_similarity,
-        similarity,
-        rank_weight,
-        len(near_a),
-        shared,
-        near_a,
-        near_b,
-    )
+    scores = (cosine, rank_similarity, similarity, rank_weight)
+    return Explanation(a.sentence, b.sentence, *scores, len(near_a), shared, near_a, near_b)

@@ -1,4 +1,4 @@
-"""Digests that tell one encoder from another: keys of caches and of begun work."""
+"""Digests that identify encoders, for caches and resumable work."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-_DIGITS = 2  # of probe vectors: other hardware changes the seventh
+_DIGITS = 2  # decimals of probe vectors: other hardware changes the seventh
 
 
 def digest(texts: Iterable[str]) -> str:
-    """Return the SHA-256 of some texts in their order."""
+    """Return the SHA-256 of a sequence of texts."""
     sha = hashlib.sha256()
     for text in texts:
         data = text.encode("utf-8", "surrogatepass")
@@ -23,7 +23,7 @@ def digest(texts: Iterable[str]) -> str:
 
 
 def vectors_digest(vectors: np.ndarray) -> str:
-    """Return a digest of vectors that computing them on other hardware does not change."""
+    """Return a digest of vectors that is the same on all hardware."""
     rounded = np.rint(vectors * 10**_DIGITS).astype(np.int64)
     return hashlib.sha256(repr(vectors.shape).encode() + rounded.tobytes()).hexdigest()
 
@@ -35,17 +35,13 @@ def model_digest(model: Any) -> str:
     sha = hashlib.sha256(repr(model).encode())
     settings = [model.prompts, model.default_prompt_name, model.max_seq_length, model.truncate_dim]
     sha.update(json.dumps(settings).encode())
-    sha.update(_tokenizer(model).encode())
+    backend = getattr(getattr(model, "tokenizer", None), "backend_tokenizer", None)
+    if backend is not None:
+        definition = json.loads(backend.to_str())
+        for left_by_last_call in ("truncation", "padding"):
+            definition.pop(left_by_last_call, None)
+        sha.update(json.dumps(definition).encode())
     for name, tensor in sorted(model.state_dict().items()):
         sha.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
         sha.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
     return sha.hexdigest()
-
-
-def _tokenizer(model: Any) -> str:
-    """Return a tokenizer's definition, less what its last call left in it."""
-    backend = getattr(getattr(model, "tokenizer", None), "backend_tokenizer", None)
-    if backend is None:
-        return ""
-    settings = json.loads(backend.to_str())
-    return json.dumps({k: v for k, v in settings.items() if k not in ("truncation", "padding")})

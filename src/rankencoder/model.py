@@ -1,7 +1,8 @@
-"""`RankEncoder`: any encoder and a reference corpus, used as one encoder."""
+"""`RankEncoder`: any encoder plus a reference corpus, used as one encoder."""
 
 from __future__ import annotations
 
+import copy
 import logging
 import sys
 from collections.abc import Iterable, Sequence
@@ -17,11 +18,10 @@ from rankencoder.blend import blend_vectors, blended_dimension, check_rank_weigh
 from rankencoder.encoder_sources import rankencoder_folder
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
-from rankencoder.explain import Described, Explanation, Neighbor, explain_described, nearest
+from rankencoder.explain import EncodedSentence, Explanation, Neighbor, explain_pair, nearest
 from rankencoder.fingerprints import digest
 from rankencoder.forms import Form, check_settings, fit_form
 from rankencoder.forms.fidelity import measure_form
-from rankencoder.forms.form import held_out
 from rankencoder.fused_encoder import FusedEncoder, open_encoder
 from rankencoder.io.corpus import check_sentences
 from rankencoder.persistence import ModelParts
@@ -44,35 +44,35 @@ logger = logging.getLogger(__name__)
 
 
 class RankEncoder:
-    """An encoder whose vectors also know how a sentence ranks a reference corpus.
+    """An encoder whose vectors also represent how a sentence ranks a reference corpus.
 
-    Its vectors are plain unit vectors whose cosine is the paper's Eq. 7: every vector database can use them.
+    Its vectors are plain unit vectors whose cosine is the paper's Eq. 7, for use with any vector database.
 
-    :param encoder: Whatever `Encoder` opens: a SentenceTransformer, its folder or hub name, a callable from a
-        list of strings to an array with one row per string, or an object with such an ``encode``. A list of
-        these is fused into one encoder (see `FusedEncoder`).
-    :param reference: A `Reference` made by the same encoder, or a corpus to draw one from (10,000 sentences;
-        use `Reference.build` for another number).
-    :param form: "exact" (one number for each reference sentence, as in the paper), "compact" (their principal
+    :param encoder: Anything that `Encoder` opens: a SentenceTransformer, its folder or hub name, a callable
+        from a list of strings to an array with one row per string, or an object with such an ``encode``. A
+        list of these is fused into one encoder (see `FusedEncoder`).
+    :param reference: A `Reference` made by the same encoder, or a corpus to sample 10,000 sentences from (use
+        `Reference.build` for another number).
+    :param form: "exact" (one dimension per reference sentence, as in the paper), "compact" (their principal
         components) or "linear" (the reference's covariance to a power; no ranks and no corpus at inference).
     :param dim: Dimensions of the compact form, 256 by default.
-    :param power: Power of the linear form: +½ (the default) stands for ranks, 0 is the plain cosine, −½
+    :param power: Power of the linear form: +½ (the default) approximates ranks, 0 is the plain cosine, −½
         whitening.
     :param center: Whether the linear form subtracts the mean first; by default for negative powers.
-    :param rank_weight: λ of Eq. 7, from 0 (cosine alone) to 1 (ranks alone). By default 0.1, for several
-        encoders 0.
-    :param prompt: Text to put before every sentence, as E5 and BGE want it.
+    :param rank_weight: λ of Eq. 7, from 0 (cosine only) to 1 (ranks only). By default 0.1, or 0 for several
+        encoders.
+    :param prompt: Text to prepend to every sentence, as E5 and BGE need it.
     :param revision: The branch, tag or commit of a hub name.
     :param progress: Show progress bars; by default on a terminal.
-    :param opening: How to run an encoder that is not open yet: ``device``, ``batch_size``, ``backend`` and
-        ``precision``, as for `Encoder`.
+    :param opening: ``device``, ``batch_size``, ``backend`` and ``precision`` for an encoder that is not open
+        yet, as for `Encoder`.
 
     >>> def letters(texts):  # any function from strings to vectors is an encoder
     ...     return [[1 + text.count(c) for c in "aeiou"] for text in texts]
     >>> corpus = [f"sentence number {i}" + "aeiou"[i % 5] * i for i in range(1200)]
     >>> model = RankEncoder(letters, corpus, form="exact", rank_weight=0.5, progress=False)
     >>> vectors = model.encode(["a banana", "an avocado", "unit"])
-    >>> vectors.shape  # one number for each reference sentence, and the encoder's own 5
+    >>> vectors.shape  # one dimension per reference sentence, plus the encoder's own 5
     (3, 1205)
     >>> similarity = model.similarity("a banana", ["an avocado", "unit"])
     >>> bool(similarity[0, 0] > similarity[0, 1])
@@ -103,42 +103,38 @@ class RankEncoder:
         else:
             reference = Reference.build(opened, reference, progress=watched)
         if isinstance(opened, FusedEncoder):
-            opened, reference = _standardize(opened, reference)
+            if not opened.is_weighted:
+                opened = opened.standardized(reference.vectors)
+            vectors, probe = opened.reweight(reference.vectors), opened.reweight(reference.probe)
+            reference = replace(reference, vectors=vectors, probe=probe)
             self.rank_weight = rank_weight or 0
             if self.rank_weight:
                 warn_if_small(len(reference))
         self.encoder: Encoder = opened
         self.reference: Reference = reference
         self.name = f"RankEncoder on {opened.name}"
-        vectors = torch.from_numpy(reference.vectors).to(opened.device)
-        self.form: Form = fit_form(form, vectors, dim=dim, power=power, center=center)
-        self.fidelity = measure_form(self.form, vectors, held_out(len(reference)))
+        rows = torch.from_numpy(reference.vectors).to(opened.device)
+        self.form: Form = fit_form(form, rows, dim=dim, power=power, center=center)
+        self.fidelity = measure_form(self.form)
         logger.debug("fidelity of the %s form to exact rank similarities: %s", form, self.fidelity)
-
-    @classmethod
-    def _of(cls, parts: ModelParts) -> RankEncoder:
-        """Make a RankEncoder of finished parts."""
-        self = cls.__new__(cls)
-        self.encoder, self.reference, self.form = parts.encoder, parts.reference, parts.form
-        self.fidelity, self.rank_weight = parts.fidelity, parts.rank_weight
-        self.name = f"RankEncoder on {parts.encoder.name}"
-        return self
 
     def _parts(self) -> ModelParts:
         return ModelParts(self.encoder, self.reference, self.form, self.fidelity, self.rank_weight)
 
     def with_form(self, form: str, **settings: Any) -> RankEncoder:
-        """Return the same encoder and reference corpus in another form, nothing being encoded again.
+        """Return the same encoder and reference corpus in another form, without encoding anything.
 
         :param settings: ``dim`` (compact), ``power`` and ``center`` (linear).
         """
-        fitted = fit_form(form, self.form.reference, **settings)
-        fidelity = measure_form(fitted, fitted.reference, held_out(len(self.reference)))
-        return self._of(replace(self._parts(), form=fitted, fidelity=fidelity))
+        changed = copy.copy(self)
+        changed.form = fit_form(form, self.form.reference, **settings)
+        changed.fidelity = measure_form(changed.form)
+        changed.name = f"RankEncoder on {self.encoder.name}"
+        return changed
 
     @property
     def rank_weight(self) -> float:
-        """λ of Eq. 7; can be set at any time, and nothing is encoded again."""
+        """λ of Eq. 7; can be set at any time, without encoding anything."""
         return self._rank_weight
 
     @rank_weight.setter
@@ -147,7 +143,7 @@ class RankEncoder:
 
     @property
     def dimension(self) -> int:
-        """Dimensions of the vectors: those of the rank part and the encoder's own, where they have weight."""
+        """Dimensions of the vectors: those of the rank part and of the encoder, if they have weight."""
         return blended_dimension(self.form.dimension, self.form.reference.shape[1], self.rank_weight)
 
     @property
@@ -157,15 +153,15 @@ class RankEncoder:
 
     @property
     def backend(self) -> Backend:
-        """What computes the encoder's vectors, and how faithfully."""
+        """The backend that computes the encoder's vectors, with its fidelity."""
         return self.encoder.backend
 
     def fingerprint(self) -> str:
-        """Return a digest of what the vectors depend on, the backend too, the same on all hardware."""
+        """Return a digest of model and backend, the same on all hardware."""
         return self._digest(self.encoder.fingerprint())
 
     def identity(self) -> str:
-        """Return a digest of the model, whatever backend runs it."""
+        """Return a digest of the model without its backend."""
         return self._digest(self.encoder.identity())
 
     def _digest(self, encoder: str) -> str:
@@ -202,7 +198,7 @@ class RankEncoder:
         return vectors
 
     def rank_vectors(self, sentences: Sentences) -> np.ndarray:
-        """Return the exact rank vectors (Eq. 2-3), one number for each reference sentence, in whatever form.
+        """Return the exact rank vectors (Eq. 2-3), one dimension per reference sentence, whatever the form.
 
         :return: ``[n]`` for one sentence, ``[number, n]`` for several.
         """
@@ -211,20 +207,20 @@ class RankEncoder:
         return ranks[0] if isinstance(sentences, str) else ranks
 
     def reweight(self, vectors: np.ndarray, rank_weight: float) -> np.ndarray:
-        """Return vectors of `encode` as they would be with another rank weight, without encoding again.
+        """Convert vectors of `encode` to another rank weight, without encoding anything.
 
-        :raises InputError: If the present rank weight is 0 or 1: then one part is not in the vectors.
+        :raises InputError: If the current rank weight is 0 or 1, because the vectors then lack one part.
         """
         rows = torch.from_numpy(np.ascontiguousarray(self._as_vectors(vectors)))
         new = reweight_vectors(rows, self.form.dimension, self.rank_weight, check_rank_weight(rank_weight))
         return new.numpy() if vectors.ndim > 1 else new.numpy()[0]
 
     def similarity(self, a: Sentences | np.ndarray, b: Sentences | np.ndarray) -> np.ndarray:
-        """Return Eq. 7 for all sentences (or vectors of `encode`) with all others, ``[len(a), len(b)]``."""
+        """Return Eq. 7 between all sentences (or vectors of `encode`) of ``a`` and ``b``, as a matrix."""
         return np.asarray(self._as_vectors(a) @ self._as_vectors(b).T)
 
     def similarity_pairwise(self, a: Sentences | np.ndarray, b: Sentences | np.ndarray) -> np.ndarray:
-        """Return Eq. 7 for each sentence of ``a`` with the sentence of ``b`` at its place, ``[len(a)]``."""
+        """Return Eq. 7 for each sentence of ``a`` with the one at the same position of ``b``."""
         left, right = self._as_vectors(a), self._as_vectors(b)
         if len(left) != len(right):
             raise InputError(f"{len(left)} sentences cannot be paired with {len(right)}")
@@ -244,25 +240,27 @@ class RankEncoder:
         return nearest(self._base_vectors(sentence)[0], self.form.reference, self.reference.sentences, k)
 
     def explain(self, a: str, b: str, k: int = 100) -> Explanation:
-        """Say why two sentences are as similar as they are: the paper's Figure 1 as data.
+        """Explain the similarity of two sentences: the paper's Figure 1 as data.
 
-        :param k: How many nearest neighbors of each sentence to look at for shared ones.
+        :param k: Number of nearest neighbors of each sentence among which to find shared ones.
         """
         first, second = self.describe([a, b], k)
-        return explain_described(first, second, self.rank_weight, k)
+        return explain_pair(first, second, self.rank_weight, k)
 
-    def describe(self, sentences: list[str], k: int) -> list[Described]:
-        """Encode sentences and find the k reference sentences nearest to each: what `explain` compares."""
+    def describe(self, sentences: list[str], k: int) -> list[EncodedSentence]:
+        """Encode sentences and find their k nearest reference sentences, for `explain`."""
         vectors = self._base_vectors(sentences)
         near = [nearest(vector, self.form.reference, self.reference.sentences, k) for vector in vectors]
-        return [Described(*row) for row in zip(sentences, vectors, self.form(vectors), near, strict=True)]
+        return [
+            EncodedSentence(*row) for row in zip(sentences, vectors, self.form(vectors), near, strict=True)
+        ]
 
     def save(self, folder: str | Path, *, overwrite: bool = False, measured: Sequence[str] = ()) -> None:
-        """Write encoder, reference corpus, form and model card to a folder, whole or not at all.
+        """Save encoder, reference corpus, form and model card to a folder, atomically.
 
-        An encoder that is a callable cannot be written: give it to `load` again.
+        A callable encoder is not saved: pass it to `load` again.
 
-        :param measured: Lines to add to what the model card says was measured.
+        :param measured: Additional lines of measurements for the model card.
         """
         persistence.save(self._parts(), Path(folder), overwrite=overwrite, measured=measured)
 
@@ -275,29 +273,29 @@ class RankEncoder:
         revision: str | None = None,
         **opening: Unpack[Opening],
     ) -> RankEncoder:
-        """Read a saved RankEncoder.
+        """Load a saved RankEncoder.
 
-        :param folder: Its folder, that of its training run, or its name on the hub.
-        :param encoder: The encoder, where that was a callable, or to use another copy of it. For several
-            encoders a list, with None for each one that is on disk.
+        :param folder: Its folder, its training run, or its hub name.
+        :param encoder: The encoder, if it was a callable, or to use another copy of it. For several encoders,
+            a list with None for each one that is on disk.
         :param revision: The branch, tag or commit of a hub name.
-        :param opening: How to run it: ``device``, ``batch_size``, ``backend`` and ``precision`` of `Encoder`.
-        :raises InputError: If the folder is not a whole one, or the encoder is another.
+        :param opening: ``device``, ``batch_size``, ``backend`` and ``precision``, as for `Encoder`.
+        :raises InputError: If the folder is incomplete or damaged, or the encoder is another.
         """
         found = rankencoder_folder(folder, revision) or Path(folder)
-        model = cls._of(persistence.load(found, encoder, **opening))
-        model.name = str(folder)
+        parts = persistence.load(found, encoder, **opening)
+        model = cls.__new__(cls)
+        model.encoder, model.reference, model.form = parts.encoder, parts.reference, parts.form
+        model.fidelity, model.rank_weight, model.name = parts.fidelity, parts.rank_weight, str(folder)
         return model
 
     def to_sentence_transformer(self) -> SentenceTransformer:
-        """Return an ordinary SentenceTransformer that gives (nearly) these similarities by plain cosine.
+        """Return an ordinary SentenceTransformer with (nearly) these similarities as plain cosines.
 
-        The linear form becomes one dense layer behind the encoder: built-in modules, loads anywhere without
-        custom code. Its blend with the cosine is made before the vectors are normalized, not after, so it
-        is close to Eq. 7, not equal: the model card says how close. The other forms become a module of this
-        package: equal to `encode`, but loading them needs rankencoder and ``trust_remote_code=True``.
-
-        Several encoders become a module of this package in every form.
+        The linear form becomes one dense layer after the encoder, which loads anywhere without custom code.
+        It blends before normalizing, so it is close to Eq. 7, not equal; the model card says how close. The
+        other forms, and several encoders in any form, become modules of this package: equal to `encode`, but
+        loading them needs rankencoder and ``trust_remote_code=True``.
 
         :raises InputError: If the encoder is a callable, which no SentenceTransformer can hold.
         """
@@ -306,25 +304,17 @@ class RankEncoder:
         return to_sentence_transformer(self._parts())
 
 
-def _standardize(encoder: FusedEncoder, reference: Reference) -> tuple[FusedEncoder, Reference]:
-    """Return the members with the weights that their cosines call for, unless given, and the reference so."""
-    if not encoder.is_weighted:
-        encoder = encoder.standardized(reference.vectors)
-    vectors, probe = encoder.reweight(reference.vectors), encoder.reweight(reference.probe)
-    return encoder, replace(reference, vectors=vectors, probe=probe)
-
-
 def open_model(
     source: EncoderLike | Encoder | RankEncoder,
     *,
     prompt: str = "",
     **opening: Unpack[Opening],
 ) -> RankEncoder | Encoder:
-    """Open whatever makes sentence vectors.
+    """Open a RankEncoder or encoder.
 
-    :param source: The folder of a RankEncoder or of a training run (its RankEncoder, if it has one, otherwise
-        its encoder); whatever `Encoder` opens; or an open RankEncoder or Encoder, which is returned as it is.
-    :param prompt: Text to put before every sentence; a saved RankEncoder has its own.
+    :param source: The folder of a RankEncoder or of a training run (its RankEncoder, if any, else its
+        encoder); anything that `Encoder` opens; or an open RankEncoder or Encoder, which is returned as is.
+    :param prompt: Text to prepend to every sentence; a saved RankEncoder has its own.
     :param opening: ``device``, ``batch_size``, ``backend`` and ``precision``, as for `Encoder`.
     """
     if isinstance(source, (RankEncoder, Encoder)):
@@ -334,7 +324,7 @@ def open_model(
         return Encoder(source, prompt=prompt, **opening)
     model = RankEncoder.load(folder, **opening)
     if not Path(str(source)).exists():
-        model.name = str(source)  # on the hub, not in its cache
+        model.name = str(source)  # the hub name, not the folder in its cache
     if prompt not in ("", model.encoder.prompt):
         raise InputError(f"{folder} was built with the prompt {model.encoder.prompt!r}: leave `prompt` out")
     return model

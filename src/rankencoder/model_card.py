@@ -1,4 +1,4 @@
-"""Model cards: ``README.md`` of everything that comes out, with metadata for the Hugging Face hub."""
+"""Model cards: a ``README.md`` for every model, with metadata for the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ CARD = "README.md"
 _HUB_NAME = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?")
 _GENERIC = ("base", "encoder", "model", "models", "rankencoder", "teacher")
 _LOAD = {
-    "rankencoder": ("from rankencoder import RankEncoder", 'RankEncoder.load("FOLDER OR HUB NAME")'),
-    "sentence-transformers": (
-        "from sentence_transformers import SentenceTransformer",
-        'SentenceTransformer("FOLDER OR HUB NAME")',
-    ),
-}
+    "rankencoder": """from rankencoder import RankEncoder
 
+model = RankEncoder.load("FOLDER OR HUB NAME"{})""",
+    "sentence-transformers": """from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("FOLDER OR HUB NAME"{})""",
+}
 _ENCODE = """vectors = model.encode(["A cat sleeps.", "A dog barks."])
 print(model.similarity(vectors, vectors))"""
 
@@ -55,22 +55,22 @@ _TEMPLATE = """---
 
 ## License
 
-None is set. This model derives from {sources}. Check their licenses, and an
+No license is set. This model derives from {sources}. Check their licenses, and an
 API's terms, before you publish; then add `license:` to the metadata of this file.
 {citation}"""
 
 
 @dataclass(frozen=True)
 class ModelCard:
-    """What a model card says.
+    """The contents of a model card.
 
-    :param about: What the model is, in one sentence or two.
-    :param figures: What was measured, a line each.
-    :param recipe: How the model was made, by title.
-    :param limits: What it does not do, a line each.
-    :param sources: What its weights and texts come from: licenses may follow.
-    :param bases: The encoders it was made from; those on the hub are named in the metadata.
-    :param library: What loads it: "rankencoder" or "sentence-transformers".
+    :param about: One or two sentences that describe the model.
+    :param figures: Measurements, one per line.
+    :param recipe: Rows of the table "How it was made".
+    :param limits: Limitations, one per line.
+    :param sources: The models and texts it derives from, whose licenses may apply.
+    :param bases: The encoders it was made from; the metadata names those on the hub.
+    :param library: The library that loads it: "rankencoder" or "sentence-transformers".
     :param loading: Further arguments for loading it.
     :param citation: BibTeX.
     """
@@ -91,25 +91,23 @@ class ModelCard:
         """Return the card as Markdown with YAML metadata."""
         import yaml
 
+        tags = dict.fromkeys(["sentence-transformers", "rankencoder", *map(_one_line, self.tags)])
         metadata: dict[str, Any] = {"library_name": self.library, "pipeline_tag": "sentence-similarity"}
-        metadata["tags"] = list(
-            dict.fromkeys(["sentence-transformers", "rankencoder", *map(_one_line, self.tags)])
-        )
+        metadata["tags"] = list(tags)
         if bases := [name for name in self.bases if is_hub_name(name)]:
             metadata["base_model"] = bases
-        head, load = _LOAD[self.library]
-        load = load[:-1] + f", {self.loading})" if self.loading else load
-        usage = f"{head}\n\nmodel = {load}\n{_ENCODE}"
+        load = _LOAD[self.library].format(f", {self.loading}" if self.loading else "")
         citation = f"\n## Citation\n\n```bibtex\n{self.citation.strip()}\n```\n" if self.citation else ""
+        recipe = {key: _one_line(str(value)).replace("|", "\\|") for key, value in self.recipe.items()}
         limits = [*self.limits, "Figures hold for the data they were measured on. Measure on your own."]
         return _TEMPLATE.format(
             metadata=yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True),
             title=_one_line(self.title),
             about=_one_line(self.about),
             version=__version__,
-            usage=usage,
+            usage=f"{load}\n{_ENCODE}",
             figures=_bullets(self.figures) or "Nothing yet.",
-            recipe="\n".join(f"| {key} | {_cell(value)} |" for key, value in self.recipe.items()),
+            recipe="\n".join(f"| {key} | {value} |" for key, value in recipe.items()),
             limits=_bullets(limits),
             sources=_listed(self.sources),
             citation=citation,
@@ -121,7 +119,7 @@ class ModelCard:
 
 
 def short_name(name: str) -> str:
-    """Return a name without folders and prompt; a folder that is called "encoder" goes by the one above.
+    """Return a name without folders and prompt; a folder with a generic name goes by its parent.
 
     >>> short_name("/models/e5-small?prompt=query: "), short_name("my-run/encoder")
     ('e5-small', 'my-run')
@@ -132,22 +130,18 @@ def short_name(name: str) -> str:
 
 
 def is_hub_name(name: str) -> bool:
-    """Say whether a name is that of a repository on the hub, and of nothing on disk.
+    """Return whether a name looks like a hub repository and does not exist on disk.
 
     >>> is_hub_name("intfloat/e5-small"), is_hub_name("openai:text-embedding-3-small"), is_hub_name("/a/b")
     (True, False, False)
     """
     plain = split_prompt(name)[0]
-    is_name = bool(_HUB_NAME.fullmatch(plain)) and bool({"/", "-"} & set(plain))  # no callable's
+    is_name = bool(_HUB_NAME.fullmatch(plain)) and bool({"/", "-"} & set(plain))  # callables have neither
     return is_name and not Path(plain).exists()
 
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _cell(value: object) -> str:
-    return _one_line(str(value)).replace("|", "\\|")
 
 
 def _bullets(lines: Sequence[str]) -> str:

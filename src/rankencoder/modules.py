@@ -1,4 +1,4 @@
-"""A RankEncoder as a SentenceTransformer. Saved models name the modules of this file."""
+"""Export a RankEncoder as a SentenceTransformer. Saved models refer to the modules of this file."""
 
 from __future__ import annotations
 
@@ -6,30 +6,27 @@ import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, InputModule, Module, Normalize
 
 from rankencoder.blend import blend_vectors, blended_dimension, check_rank_weight
+from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.forms import Form, LinearForm, restore_form
 from rankencoder.forms.fidelity import Fidelity, measure
 from rankencoder.forms.form import held_out
-from rankencoder.fused_encoder import FusedEncoder
-from rankencoder.fusion import fuse_vectors
+from rankencoder.fused_encoder import FusedEncoder, fuse_vectors
 from rankencoder.persistence import ModelParts, make_card
 from rankencoder.ranks import in_double
-
-if TYPE_CHECKING:
-    from rankencoder.encoders import Encoder
 
 _PROMPT = "rankencoder"
 
 
 class RankModule(Module):
-    """Replaces ``sentence_embedding`` by the unit vector whose cosine is Eq. 7; the last module."""
+    """The last module: replaces ``sentence_embedding`` by the unit vector whose cosine is Eq. 7."""
 
     def __init__(self, form: Form, rank_weight: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -47,7 +44,7 @@ class RankModule(Module):
         return blended_dimension(self.form.dimension, self.form.reference.shape[1], self.rank_weight)
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Return what `load` needs beside the tensors."""
+        """Return the configuration that `load` needs besides the tensors."""
         return {"form": self.form.name, "settings": self.form.config(), "rank_weight": self.rank_weight}
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
@@ -57,7 +54,7 @@ class RankModule(Module):
 
     @classmethod
     def load(cls, model_name_or_path: str, **kwargs: Any) -> RankModule:  # type: ignore[override]
-        """Read a saved module from a folder or the hub."""
+        """Load a module from a folder or the hub."""
         hub = _hub_options(kwargs)
         config = cls.load_config(model_name_or_path, **hub)
         weights = cls.load_torch_weights(model_name_or_path, **hub)
@@ -67,22 +64,22 @@ class RankModule(Module):
 
 
 class FusionModule(InputModule):
-    """Runs several SentenceTransformers side by side and fuses their vectors; the first module."""
+    """The first module: runs several SentenceTransformers and fuses their vectors."""
 
     save_in_root = False
 
     def __init__(self, members: Sequence[SentenceTransformer], weights: Sequence[float]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.members = torch.nn.ModuleList(members)
+        self.members: Any = torch.nn.ModuleList(members)
         self.weights = list(weights)
 
     def preprocess(self, inputs: Any, prompt: str | None = None, **kwargs: Any) -> dict[str, Any]:
-        """Tokenize for each member; names begin with its number.
+        """Tokenize for each member, whose number prefixes the feature names.
 
-        Each has its own prompt unless one is given; ``encode_query`` gives an empty one where there is none.
+        Without a prompt (``encode_query`` passes an empty one), each member uses its own.
         """
         features: dict[str, Any] = {}
-        for number, member in enumerate(self._members()):
+        for number, member in enumerate(self.members):
             own = member.prompts.get(member.default_prompt_name or "")
             found = member.preprocess(inputs, prompt=prompt or own, **kwargs)
             features |= {f"{number}.{name}": value for name, value in found.items()}
@@ -91,29 +88,29 @@ class FusionModule(InputModule):
     def forward(self, features: dict[str, torch.Tensor | Any], **_: Any) -> dict[str, torch.Tensor | Any]:
         """Fuse the members' vectors."""
         rows = []
-        for number, member in enumerate(self._members()):
+        for number, member in enumerate(self.members):
             start = f"{number}."
             own = {name.removeprefix(start): v for name, v in features.items() if name.startswith(start)}
             rows.append(torch.nn.functional.normalize(member(own)["sentence_embedding"].float(), dim=1))
         return {"sentence_embedding": fuse_vectors(rows, self.weights)}
 
     def get_embedding_dimension(self) -> int:
-        """Return the dimensions of the vectors: those of all members together."""
-        return sum(member.get_embedding_dimension() or 0 for member in self._members())
+        """Return the dimensions of the vectors: the sum over all members."""
+        return sum(member.get_embedding_dimension() or 0 for member in self.members)
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Return what `load` needs beside the members."""
+        """Return the configuration that `load` needs besides the members."""
         return {"weights": self.weights}
 
     def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
-        """Write each member to a folder of its own (always as safetensors)."""
+        """Save each member to its own folder (always as safetensors)."""
         self.save_config(output_path)
-        for number, member in enumerate(self._members()):
+        for number, member in enumerate(self.members):
             member.save_pretrained(str(Path(output_path, str(number))), create_model_card=False)
 
     @classmethod
     def load(cls, model_name_or_path: str, **kwargs: Any) -> FusionModule:  # type: ignore[override]
-        """Read a saved module from a folder or the hub."""
+        """Load a module from a folder or the hub."""
         hub = _hub_options(kwargs)
         weights = cls.load_config(model_name_or_path, **hub)["weights"]
         folder = cls.load_dir_path(model_name_or_path, **hub)
@@ -124,12 +121,9 @@ class FusionModule(InputModule):
         ]
         return cls(members, weights)
 
-    def _members(self) -> list[SentenceTransformer]:
-        return cast("list[SentenceTransformer]", list(self.members))
-
 
 def _hub_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return those of the options of a module's `load` that say where its files are."""
+    """Return the options of a module's `load` that locate its files."""
     names = ("subfolder", "token", "cache_folder", "revision", "local_files_only")
     return {name: options[name] for name in names if name in options}
 
@@ -161,12 +155,12 @@ def to_sentence_transformer(model: ModelParts) -> SentenceTransformer:
     loading = "trust_remote_code=True" if is_custom else ""
     limits = ["Needs rankencoder installed."] if is_custom else []
     card = replace(card, library="sentence-transformers", loading=loading, limits=limits)
-    cast(Any, exported)._model_card_text = card.text()  # sentence-transformers would write one of its own
+    cast(Any, exported)._model_card_text = card.text()  # in place of sentence-transformers' own
     return exported
 
 
 def export_encoder(encoder: Encoder) -> SentenceTransformer:
-    """Return a copy of an encoder as a SentenceTransformer, its prompt among the model's."""
+    """Return a copy of an encoder as a SentenceTransformer with its prompt."""
     base = encoder.model
     if base is None:
         raise InputError(
@@ -175,8 +169,8 @@ def export_encoder(encoder: Encoder) -> SentenceTransformer:
         )
     if base.truncate_dim is not None:
         raise InputError(
-            f"the encoder cuts its vectors to {base.truncate_dim} dimensions, which an export would not: "
-            "load it without truncate_dim, and build the reference again"
+            f"the encoder cuts its vectors to {base.truncate_dim} dimensions, which an export cannot: load "
+            "it without truncate_dim, and build the reference again"
         )
     prompts = {name: prompt for name, prompt in base.prompts.items() if prompt is not None}
     if encoder.prompt:
@@ -191,7 +185,7 @@ def export_encoder(encoder: Encoder) -> SentenceTransformer:
 
 
 def _linear_modules(model: ModelParts, form: LinearForm) -> tuple[list[Any], Fidelity]:
-    """Return the modules that make of a sentence vector its linear blend, and how close that is to Eq. 7."""
+    """Return modules that compute the linear blend, and their fidelity to Eq. 7."""
     weight, bias = linear_blend(form, model.rank_weight)
     dense = Dense(
         weight.shape[1],
@@ -211,8 +205,8 @@ def _linear_modules(model: ModelParts, form: LinearForm) -> tuple[list[Any], Fid
 def linear_blend(form: LinearForm, rank_weight: float) -> tuple[torch.Tensor, torch.Tensor]:
     """Return weight and bias of one dense layer after which the cosine is (nearly) the blend of Eq. 7.
 
-    The layer is [√λ · Σ^p (x − μ) ; √(1−λ) · x] in as few numbers as hold the same inner products. Eq. 7
-    brings both parts to unit norm before they meet; one layer can only do so on average.
+    The layer is [√λ · Σ^p (x − μ) ; √(1−λ) · x], reduced to the fewest dimensions with the same inner
+    products. Eq. 7 normalizes both parts before blending; one layer can do so only on average.
     """
     matrix, mean = in_double(form.matrix), in_double(form.mean)
     eye = torch.eye(len(mean), dtype=matrix.dtype, device=matrix.device)

@@ -1,17 +1,21 @@
-"""A RankEncoder on disk: ``rankencoder.json``, ``form.safetensors``, ``reference/`` and ``encoder/``."""
+"""Save and load a RankEncoder: ``rankencoder.json``, ``form.safetensors``, ``reference/``, ``encoder/``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
+from typing_extensions import Unpack
 
 from rankencoder._version import __version__
+from rankencoder.backends.opening import Opening
 from rankencoder.blend import blended_dimension, check_rank_weight
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
-from rankencoder.forms import restore_form
+from rankencoder.forms import Form, restore_form
 from rankencoder.forms.fidelity import Fidelity
 from rankencoder.fused_encoder import FusedEncoder
 from rankencoder.io.manifest import check_manifest, write_manifest
@@ -28,18 +32,12 @@ from rankencoder.io.storage import (
 from rankencoder.model_card import ModelCard, short_name
 from rankencoder.reference import Reference
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from rankencoder.backends.opening import Opening
-    from rankencoder.forms import Form
-
 _FORMAT = 1
 
 
 @dataclass(frozen=True)
 class ModelParts:
-    """What a RankEncoder consists of."""
+    """The parts of a RankEncoder."""
 
     encoder: Encoder
     reference: Reference
@@ -48,8 +46,7 @@ class ModelParts:
     rank_weight: float
 
     def config(self) -> dict[str, Any]:
-        """Return all of it that is no vector, to be stored as JSON."""
-        dimension = blended_dimension(self.form.dimension, self.form.reference.shape[1], self.rank_weight)
+        """Return everything but vectors, for JSON."""
         return {
             "format": _FORMAT,
             "version": __version__,
@@ -57,13 +54,15 @@ class ModelParts:
             "rank_weight": self.rank_weight,
             "form": {"name": self.form.name, "settings": self.form.config()},
             "fidelity": asdict(self.fidelity),
-            "dimension": dimension,
+            "dimension": blended_dimension(
+                self.form.dimension, self.form.reference.shape[1], self.rank_weight
+            ),
             "reference_size": len(self.reference),
         }
 
 
 def save(model: ModelParts, folder: Path, *, overwrite: bool, measured: Sequence[str] = ()) -> None:
-    """Write a RankEncoder to a folder (see `RankEncoder.save`)."""
+    """Save a RankEncoder to a folder (see `RankEncoder.save`)."""
     with new_folder(folder, overwrite=overwrite) as new:
         _save_encoder(model.encoder, new / "encoder")
         (new / "reference").mkdir()
@@ -72,14 +71,11 @@ def save(model: ModelParts, folder: Path, *, overwrite: bool, measured: Sequence
         write_tensors(new / "form.safetensors", tensors)
         write_json(new / CONFIG, model.config())
         write_manifest(new)
-        make_card(model, measured).write(new)  # not in the manifest: it may be edited
+        make_card(model, measured).write(new)  # after the manifest: users may edit it
 
 
 def make_card(model: ModelParts, measured: Sequence[str] = ()) -> ModelCard:
-    """Return the model card of a RankEncoder.
-
-    :param measured: Lines to add to what was measured.
-    """
+    """Return the model card of a RankEncoder, with additional lines of measurements."""
     config = model.config()
     names = [one["encoder"] for one in config.get("members", [config])]
     shown = " and ".join(map(short_name, names))
@@ -107,7 +103,7 @@ def make_card(model: ModelParts, measured: Sequence[str] = ()) -> ModelCard:
 
 
 def _describe_encoder(encoder: Encoder) -> dict[str, Any]:
-    """Return an encoder's name and prompt, and whether it is on disk; also those of its members."""
+    """Return an encoder's name, prompt and backend, and whether it is saved; likewise for its members."""
     about = {"encoder": encoder.name, "encoder_saved": encoder.model is not None, "prompt": encoder.prompt}
     about["backend"] = asdict(encoder.backend)
     if not isinstance(encoder, FusedEncoder):
@@ -126,9 +122,9 @@ def _save_encoder(encoder: Encoder, folder: Path) -> None:
 
 
 def read_config(folder: Path, *, skip: str = "") -> dict[str, Any]:
-    """Read what a saved RankEncoder says of itself, once its files are those that were saved.
+    """Read the configuration of a saved RankEncoder, and check that no file has changed.
 
-    :param skip: Do not check files of this sub-folder.
+    :param skip: A subfolder whose files are not checked.
     """
     if not (folder / CONFIG).exists():
         if (folder / "modules.json").exists():
@@ -136,13 +132,11 @@ def read_config(folder: Path, *, skip: str = "") -> dict[str, Any]:
         raise InputError(missing(folder / CONFIG))
     config = read_json(folder / CONFIG, _FORMAT)
     check_manifest(folder, skip=skip, known=config.get("sha256"))
-    return {"prompt": "", **config}  # earlier versions knew no prompts
+    return {"prompt": "", **config}  # earlier versions had no prompts
 
 
 def load(folder: Path, source: Any, **opening: Unpack[Opening]) -> ModelParts:
-    """Read a RankEncoder from a folder (see `RankEncoder.load`)."""
-    import torch
-
+    """Load a RankEncoder from a folder (see `RankEncoder.load`)."""
     given = source.members if isinstance(source, FusedEncoder) else source
     is_read = given is None or (isinstance(given, (list, tuple)) and any(one is None for one in given))
     config = read_config(folder, skip="" if is_read else "encoder")
@@ -158,34 +152,31 @@ def load(folder: Path, source: Any, **opening: Unpack[Opening]) -> ModelParts:
     return ModelParts(encoder, reference, form.to(encoder.device), fidelity, rank_weight)
 
 
-def _load_encoder(folder: Path, config: dict[str, Any], given: Any, **options: Any) -> Encoder:
-    """Open the encoder of a RankEncoder, or the members of a fused one."""
-    if "members" not in config:
-        return _load_one(folder, folder / "encoder", config, given, **options)
-    about = config["members"]
-    sources = [None] * len(about) if given is None else given
-    if not isinstance(sources, (list, tuple)) or len(sources) != len(about):
-        raise InputError(
-            f"{folder} fuses {len(about)} encoders: give a list of as many, None for those on disk"
-        )
-    members = [
-        _load_one(folder, folder / "encoder" / str(number), member, source, **options)
-        for number, (member, source) in enumerate(zip(about, sources, strict=True))
-    ]
-    return FusedEncoder(members, [member["weight"] for member in about])
-
-
-def _load_one(owner: Path, folder: Path, about: dict[str, Any], given: Any, **options: Any) -> Encoder:
-    """Open one encoder: the given one, or the one on disk."""
+def _load_encoder(
+    owner: Path, about: dict[str, Any], given: Any, folder: str = "", **opening: Any
+) -> Encoder:
+    """Open the encoder of a RankEncoder, or all members of a fused one: the given one, or the one on disk."""
+    if "members" in about:
+        members = about["members"]
+        sources = [None] * len(members) if given is None else given
+        if not isinstance(sources, (list, tuple)) or len(sources) != len(members):
+            raise InputError(
+                f"{owner} fuses {len(members)} encoders: give a list, with None for each that is on disk"
+            )
+        opened = [
+            _load_encoder(owner, member, source, str(number), **opening)
+            for number, (member, source) in enumerate(zip(members, sources, strict=True))
+        ]
+        return FusedEncoder(opened, [member["weight"] for member in members])
     if isinstance(given, Encoder):
         return given
     if given is not None:
-        return Encoder(given, prompt=about["prompt"], **options)
+        return Encoder(given, prompt=about["prompt"], **opening)
     if not about["encoder_saved"]:
         raise InputError(
             f"{owner} was built with the callable {about['encoder']!r}, which is not on disk: "
-            "give it to RankEncoder.load(folder, encoder=...)"
+            "pass it to RankEncoder.load(folder, encoder=...)"
         )
-    encoder = Encoder(folder, prompt=about["prompt"], **options)
+    encoder = Encoder(owner / "encoder" / folder, prompt=about["prompt"], **opening)
     encoder.name = about["encoder"]
     return encoder

@@ -11,27 +11,27 @@ from typing import Any, ClassVar
 from tqdm.auto import tqdm
 
 LOG = logging.getLogger(__name__)
-FIRST, EVERY = 3.0, 30.0  # seconds before the first line, and between others
+FIRST, EVERY = 3.0, 30.0  # seconds before the first log line, and between lines
 FASTER = "another `backend` (auto), or a static student of this model (`distill`)"
-_LONG = 300.0  # seconds from which on a faster way is named
+_LONG = 300.0  # expected seconds above which a faster way is suggested
 
 
 class Progress:
-    """Counts work that is done, and shows it as tqdm's bar or as lines of the log.
+    """Progress of long work, as a tqdm bar or as log lines.
 
-    After some seconds the log has a line with what is done and how long it will take, then one every half a
-    minute; short work is silent. Work inside other work adds to it. Long work names what would be faster.
+    The log gets a line with progress and time left after a few seconds, then one every half minute; short
+    work logs nothing. Nested work counts towards the outer work. Long work suggests a faster way.
 
-    :param total: How much there is to do, if that is known.
-    :param desc: What is done.
-    :param faster: What would take less time.
+    :param total: The amount of work, if known.
+    :param desc: A description of the work.
+    :param faster: A faster way to suggest.
     """
 
     in_log: ClassVar[bool] = False
-    """Whether lines go to the log: the command line decides it; in notebooks and scripts there are bars."""
+    """Whether to log lines instead of showing bars, as the command line does outside a terminal."""
     active: ClassVar[list[Progress]] = []
     due: ClassVar[float] = float("inf")
-    """When the next line is to be written at the latest, whatever is done by then."""
+    """When the next log line is due, whatever is done by then."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Progress:
         show: bool = True,
     ) -> None:
         self.total, self.desc, self.unit, self.faster, self.initial = total, desc, unit, faster, initial
-        self.counted, self.inside = initial, 0  # done, and done of a part that is not counted yet
+        self.counted, self.inside = initial, 0  # done, and done inside nested work
         self.values: dict[str, float] = {}
         self.began = time.monotonic()
         self.next, self.lines = self.began + FIRST, 0
@@ -64,15 +64,15 @@ class Progress:
             self.active.remove(self)
         if self.is_logged and self.lines:
             seconds = time.monotonic() - self.began
-            self._log(f"{self.done:,} {self.unit} in {tqdm.format_interval(seconds)}", seconds)
+            self._log(f"{self.done:,} {self.unit} in {tqdm.format_interval(seconds)}", *self._rate(seconds))
 
     @property
     def done(self) -> int:
-        """How much is done, of the part that is being done, too."""
+        """The amount done, including nested work."""
         return self.counted + self.inside
 
     def update(self, number: int = 1, **values: float) -> None:
-        """Count what was done; the values, such as a loss, are shown."""
+        """Count finished work, and show values such as a loss."""
         self.counted, self.inside = self.counted + number, 0
         self.values |= values
         self.bar.update(number)
@@ -81,19 +81,19 @@ class Progress:
         self._look()
 
     def over(self, items: Iterable[Any]) -> Iterator[Any]:
-        """Yield items, and count them."""
+        """Yield items and count them."""
         number, due = 0, 0.0
         with self:
             for item in items:
                 yield item
                 number += 1
-                if time.monotonic() >= due:  # reading takes less time than showing it would
+                if time.monotonic() >= due:  # reading is faster than showing
                     self.update(number)
                     number, due = 0, time.monotonic() + 0.1
             self.update(number)
 
     def _look(self) -> None:
-        """Show what is to be shown by now."""
+        """Show progress when it is due."""
         if self.outer is not None and self.outer.unit == self.unit:
             self.outer.inside = self.done - self.initial
             self.outer._look()
@@ -102,12 +102,11 @@ class Progress:
             return
         self.next, self.lines = now + EVERY, self.lines + 1
         seconds = now - self.began
-        left = self._left(seconds)
-        if self.total and self.done > self.total:  # it was an estimate
+        rate, left = self._rate(seconds)
+        if self.total and self.done > self.total:  # the total was an estimate
             self.total = self.bar.total = None
         shown = [f"{self.done:,}{f' of {self.total:,}' if self.total else ''} {self.unit}"]
         shown += [f"{name} {value:.4g}" for name, value in self.values.items()]
-        rate = (self.done - self.initial) / max(1e-9, seconds)
         shown += [f"{rate:,.0f}/s" if rate >= 100 else f"{rate:.3g}/s"]
         shown += [] if left is None else [f"about {tqdm.format_interval(left)} left"]
         text = ", ".join(shown)
@@ -118,16 +117,15 @@ class Progress:
             if not self.bar.disable:
                 self.bar.write(f"{self.desc}: {text}", file=sys.stderr)
         if self.is_logged:
-            self._log(text, seconds)
+            self._log(text, rate, left)
 
-    def _left(self, seconds: float) -> float | None:
-        """Return how long the rest will take, where that can be known."""
-        done = self.done - self.initial
-        return max(0, self.total - self.done) * seconds / done if self.total and done else None
+    def _rate(self, seconds: float) -> tuple[float, float | None]:
+        """Return the work per second, and the remaining seconds if the total is known."""
+        rate = (self.done - self.initial) / max(1e-9, seconds)
+        return rate, max(0, self.total - self.done) / rate if self.total and rate else None
 
-    def _log(self, text: str, seconds: float) -> None:
+    def _log(self, text: str, rate: float, left: float | None) -> None:
         Progress.due = time.monotonic() + EVERY
         fields = {"task": self.desc, "unit": self.unit, "done": self.done, "total": self.total}
-        rate, left = (self.done - self.initial) / max(1e-9, seconds), self._left(seconds)
         fields |= {"rate": round(rate, 3), "seconds_left": left and round(left, 1), **self.values}
         LOG.info("%s: %s", self.desc, text, extra={"fields": fields})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -22,14 +23,10 @@ _PACKAGES = (
 
 
 def provenance() -> dict[str, Any]:
-    """Return the versions of all that matters, and the machine."""
+    """Return the versions of the relevant packages, and the machine."""
     versions = {"rankencoder": __version__, "python": platform.python_version()}
     for package in _PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return {
-        "versions": versions,
-        "machine": {"platform": platform.platform(), "processor": platform.machine()},
-    }
+    machine = {"platform": platform.platform(), "processor": platform.machine()}
+    return {"versions": versions, "machine": machine}

@@ -106,7 +106,7 @@ def training_rank_vectors(similarities: torch.Tensor) -> torch.Tensor:
     """
     rows = similarities.detach().float()
     out = torch.empty_like(rows)
-    counting = rows.shape[1] >= _counting_min(TOLERANCE)
+    counting = rows.shape[1] >= _COUNTING_MIN
     bins = _number_of_bins(rows.shape[1], TOLERANCE) if counting else 0
     step = _rows_at_a_time(out, bins=bins)
     for part, result in zip(rows.split(step), out.split(step), strict=True):
@@ -141,7 +141,8 @@ def _rank_rows(rows: torch.Tensor, method: Method, tolerance: float) -> torch.Te
         raise InputError(f"similarities must have the shape [B, n] with n > 0, not {list(rows.shape)}")
     rows = rows.detach()
     n = rows.shape[1]
-    count = n > 1 and (method == "counting" or (method == "auto" and n >= _counting_min(tolerance)))
+    least = _COARSE_MIN if tolerance >= COARSE else _COUNTING_MIN
+    count = n > 1 and (method == "counting" or (method == "auto" and n >= least))
     wide = rows.dtype == torch.float64 or not rows.is_floating_point()
     out = torch.empty(rows.shape, dtype=torch.float64 if wide else torch.float32, device=rows.device)
     bins = _number_of_bins(n, tolerance) if count else 0
@@ -233,10 +234,6 @@ def _even_bins(rows: torch.Tensor, bins: int) -> torch.Tensor:
     # NaN comes from a constant sample, whose counts exceed every limit, or from NaN in the input, which is
     # reported at the end
     return position.nan_to_num_(0).long()
-
-
-def _counting_min(tolerance: float) -> int:
-    return _COARSE_MIN if tolerance >= COARSE else _COUNTING_MIN
 
 
 def _number_of_bins(n: int, tolerance: float) -> int:

@@ -1,4 +1,4 @@
-"""The reference corpus: the sentences that every sentence ranks, with their vectors."""
+"""The reference corpus: sentences and vectors that every sentence ranks."""
 
 from __future__ import annotations
 
@@ -18,14 +18,7 @@ from rankencoder.io.manifest import check_manifest, write_manifest
 from rankencoder.io.parts import Parts
 from rankencoder.io.read_options import ReadOptions
 from rankencoder.io.sampling import Sample, sample_sentences
-from rankencoder.io.storage import (
-    check_kinds,
-    new_folder,
-    read_json,
-    read_tensors,
-    write_json,
-    write_tensors,
-)
+from rankencoder.io.storage import check_kinds, new_folder, read_json, read_tensors, write_json, write_tensors
 from rankencoder.progress import Progress
 from rankencoder.text_fit import TextFit, with_tokenizer
 
@@ -45,7 +38,7 @@ _ABOUT = "reference.json"
 class Reference:
     """A seeded sample of sentences with their unit vectors from one encoder.
 
-    :param sentences: The sentences, all different.
+    :param sentences: The sentences, without duplicates.
     :param vectors: Their unit vectors, ``[n, dimension]``, float32.
     :param probe: The encoder's vectors of a few fixed sentences, which identify it.
     :param encoder: The encoder's name, for display.
@@ -100,7 +93,7 @@ class Reference:
         :param size: Number of sentences to sample (the paper uses 100,000; its gains level off at 10,000).
         :param seed: Random seed of the sample.
         :param column: The column that holds the sentences, or all `ReadOptions`.
-        :param max_chars: Longer lines are dropped and counted.
+        :param max_chars: Maximum characters of a line; longer ones are dropped and counted.
         :param resume_beside: Keep finished parts next to this path, so that interrupted work can resume;
             `rankencoder.io.parts.clear_parts` removes them.
         :raises InputError: If fewer than 2 sentences are usable, or the corpus or encoder is invalid.
@@ -114,10 +107,16 @@ class Reference:
             options = with_tokenizer(column, encoder)
             rows = read_sentences(corpus, column=options, max_chars=max_chars, progress=progress)
             sample = sample_sentences(rows, size, seed)
-        _check_number(sample, max_chars)
+        if (number := len(sample.sentences)) < 2:
+            counts = sample.counts
+            raise InputError(
+                f"too few usable sentences: {number} of {counts['seen']} lines ({counts['empty']} empty, "
+                f"{counts['overlong']} longer than {max_chars} characters, {counts['duplicates']} "
+                "duplicates): rank vectors need at least 2, better 1,000 or more"
+            )
         encode = open_encoder(encoder)
         if not isinstance(encode, FusedEncoder):  # fused encoders use no ranks by default
-            warn_if_small(len(sample.sentences))
+            warn_if_small(number)
         probe = encode.probe()
         if resume_beside is None:
             vectors = np.asarray(encode(sample.sentences, progress=progress).cpu().numpy())
@@ -131,11 +130,11 @@ class Reference:
         return cls(sample.sentences, vectors, probe, encode.name, seed, sample.counts)
 
     def check_encoder(self, encoder: Encoder) -> None:
-        """Check that this encoder made these vectors."""
+        """Check that this encoder made the vectors."""
         encoder.check_probe(self.probe, f"the reference corpus was encoded by {self.encoder!r}")
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
-        """Write sentences and vectors to a folder, atomically."""
+        """Save sentences and vectors to a folder, atomically."""
         with new_folder(folder, overwrite=overwrite) as new:
             self.write(new)
             write_manifest(new)
@@ -159,21 +158,11 @@ class Reference:
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """Return the metadata and sentences of a saved reference corpus."""
+    """Read the metadata and sentences of a saved reference corpus."""
     path = folder / _ABOUT
     about = read_json(path, _FORMAT)
     check_kinds(about, path, sentences=list, encoder=str, seed=int, counts=dict)
     return {name: about[name] for name in ("sentences", "encoder", "seed", "counts")}
-
-
-def _check_number(sample: Sample, max_chars: int) -> None:
-    number, counts = len(sample.sentences), sample.counts
-    if number < 2:
-        raise InputError(
-            f"too few usable sentences: {number} of {counts['seen']} lines ({counts['empty']} empty, "
-            f"{counts['overlong']} longer than {max_chars} characters, {counts['duplicates']} duplicates): "
-            "rank vectors need at least 2, better 1,000 or more"
-        )
 
 
 def warn_if_small(number: int) -> None:

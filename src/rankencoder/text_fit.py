@@ -1,4 +1,4 @@
-"""Check whether a model fits a text: length, language, and windows of tokens."""
+"""Check whether a model fits a text by length and language, and split texts by its tokens."""
 
 from __future__ import annotations
 
@@ -12,19 +12,17 @@ from rankencoder.errors import InputError, TextWarning
 from rankencoder.io.passages import TokenWindows
 from rankencoder.io.read_options import ReadOptions
 
-_SAMPLE, _LETTERS = 256, 500  # texts that are looked at, and the letters that they have at least
-_FOREIGN = (
-    0.35  # all-MiniLM-L6-v2: English and code 0.05, Polish 0.23, Japanese 0.36, Greek and Arabic over 0.9
-)
-_IDEOGRAPHS = re.compile(
-    "[\u2e80-\ud7ff\U00020000-\U0003ffff]"
-)  # single tokens in models that know them, too
+_SAMPLE, _LETTERS = 256, 500  # texts to check for their language, and the least letters to judge by
+# all-MiniLM-L6-v2: English and code 0.05, Polish 0.23, Japanese 0.36, Greek and Arabic over 0.9
+_FOREIGN = 0.35
+# single tokens even in models that know the language
+_IDEOGRAPHS = re.compile("[\u2e80-\ud7ff\U00020000-\U0003ffff]")
 
 
 class TextFit:
-    """Counts the texts that are longer than a model reads, and samples them for its tokenizer.
+    """Counts texts that a model truncates, and samples texts to check their language.
 
-    :param model: An encoder or a RankEncoder; texts fit one without a tokenizer.
+    :param model: An encoder or a RankEncoder; without a tokenizer, all texts fit.
     """
 
     def __init__(self, model: Any) -> None:
@@ -34,14 +32,15 @@ class TextFit:
         self.sample: list[str] = []
 
     def add(self, texts: list[str]) -> None:
-        """Look at texts that are encoded."""
+        """Check texts to encode."""
         self.number += len(texts)
         self.sample += texts[: _SAMPLE - len(self.sample)]
-        long = [text for text in texts if len(text.encode()) + 2 > self.limit]  # no token is shorter
+        # a token has at least one byte
+        long = [text for text in texts if len(text.encode()) + 2 > self.limit]
         self.cut += sum(count > self.limit for count in self.encoder.count_tokens(long)[0]) if long else 0
 
     def warn(self) -> None:
-        """Warn of texts that were cut, and of a language that the model does not seem to know."""
+        """Warn about truncated texts, and about a language that the model does not seem to know."""
         name = self.encoder.name
         if self.cut:
             warnings.warn(
@@ -61,7 +60,7 @@ class TextFit:
 
 
 def foreign_share(tokenizer: Any, texts: list[str]) -> float:
-    """Return the share of text in unknown tokens and those of one letter or less; 0 of a short sample."""
+    """Return the share of characters in unknown or single-letter tokens; 0 for a short sample."""
     settings = json.loads(tokenizer.to_str())["model"]
     unknown = tokenizer.token_to_id(settings.get("unk_token") or "")
     unknown = settings.get("unk_id") if unknown is None else unknown
@@ -77,7 +76,7 @@ def foreign_share(tokenizer: Any, texts: list[str]) -> float:
 
 
 def core_tokenizer(encoder: Any) -> Any:
-    """Return a copy of an encoder's tokenizer that neither cuts nor pads, or None."""
+    """Return a copy of an encoder's tokenizer without truncation and padding, or None."""
     tokenizer: Any = getattr(encoder.model, "tokenizer", None)
     core = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if not hasattr(core, "to_str"):
@@ -89,7 +88,7 @@ def core_tokenizer(encoder: Any) -> Any:
 
 
 def with_tokenizer(column: Any, model: Any) -> ReadOptions:
-    """Return options that split by a model's tokens, where they say "128-tokens"."""
+    """Return options in which a split such as "128-tokens" has the model's tokenizer."""
     options = ReadOptions.of(column)
     encoder: Any = getattr(model, "encoder", model)
     if not isinstance(options.split, str) or not (found := re.fullmatch(r"(\d+)-tokens", options.split)):

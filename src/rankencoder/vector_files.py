@@ -1,4 +1,4 @@
-"""Encode corpora of any size to files, part by part; interrupted work resumes."""
+"""Encode corpora of any size to files, in resumable parts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from rankencoder.backends.opening import Opening
     from rankencoder.encoders import Encoder, EncoderLike
 
-PART = 2048  # sentences that are encoded and written together
+PART = 2048  # sentences to encode and write at a time
 FORMATS = (".npy", ".parquet", ".jsonl", ".csv")
 
 
@@ -54,17 +54,17 @@ def encode_file(
 ) -> dict[str, int]:
     """Encode the sentences of a file or folder.
 
-    :param model: Whatever `open_model` opens.
-    :param source: What `read_sentences` reads.
-    :param target: A ``.parquet``, ``.jsonl`` or ``.csv`` file (text, file, line, vector and the columns of
-        the table; in CSV the vector is JSON), or a ``.npy`` file (vectors alone; ``NAME.npy.json`` beside it
-        names their sentences by id, where there are ids).
+    :param model: Anything that `open_model` opens.
+    :param source: Anything that `read_sentences` reads.
+    :param target: A ``.parquet``, ``.jsonl`` or ``.csv`` file (text, file, line, vector and the table's
+        columns; in CSV the vector is JSON), or a ``.npy`` file (only vectors; ``NAME.npy.json`` beside it has
+        the ids, if any).
     :param column: The column that holds the sentences, or all `ReadOptions`.
-    :param opening: How to run a model that is loaded by name, as for `open_model`.
-    :param skip_invalid: Skip and count empty and over-long sentences, instead of stopping at one.
-    :return: How many sentences were ``encoded`` now, taken over as ``resumed``, and ``skipped``.
-    :raises InputError: If the input is at fault. What was encoded so far is kept for the next try with the
-        same model, input and column.
+    :param opening: ``device``, ``batch_size``, ``backend`` and ``precision``, as for `open_model`.
+    :param skip_invalid: Skip and count empty and over-long sentences instead of stopping.
+    :return: The numbers of sentences ``encoded``, ``resumed`` from an earlier run, and ``skipped``.
+    :raises InputError: If the input is invalid. Finished parts are kept for the next run with the same
+        model, input and column.
     """
     target = Path(target)
     clear_leftover_parts(target)
@@ -124,16 +124,16 @@ def _check_target(target: Path, source: Place, overwrite: bool) -> None:
         raise InputError(f"{target} is a folder: give the name of a file to write")
     read, written = whereabouts(source), whereabouts(target)
     if read == written or read in written.parents:
-        raise InputError(f"{target} is or lies in {source}, which is read: write it somewhere else")
+        raise InputError(f"{target} is or lies in {source}, the input: write it elsewhere")
 
 
 def about_file(vectors: Path) -> Path:
-    """Return the file beside a ``.npy`` file that says of which sentences its vectors are."""
+    """Return the path of the metadata beside a ``.npy`` file."""
     return vectors.with_name(f"{vectors.name}.json")
 
 
 def source_stamp(source: Place) -> list[str]:
-    """Return what changes when a corpus does: its place, and a digest of its files' sizes and times."""
+    """Return a corpus's location and a digest of its files' sizes and times."""
     place = str(source) if is_address(source) else str(Path(source).resolve())
     return [place, digest(repr(fingerprint(file)) for file in list_files(source))]
 
@@ -158,7 +158,7 @@ def make_table(rows: list[Sentence], vectors: np.ndarray) -> Any:
 def _write_part(path: Path, suffix: str, part: list[Sentence], model: RankEncoder | Encoder) -> None:
     for row in part:
         for name in {"text", "vector"} & (row.columns or {}).keys() if suffix != ".npy" else ():
-            raise InputError(f"{row.place}: a column {name!r} is written already: rename it, or set `keep`")
+            raise InputError(f"{row.place}: the output has a column {name!r}: rename yours, or set `keep`")
     vectors = model.encode([row.text or "" for row in part])
     if suffix == ".npy":
         vectors.astype("<f4").tofile(path)
@@ -172,14 +172,14 @@ def _write_part(path: Path, suffix: str, part: list[Sentence], model: RankEncode
 
 
 def _write_target(paths: list[Path], target: Path, about: dict[str, Any]) -> None:
-    """Write the vectors, and what a ``.npy`` file cannot say of itself after them."""
+    """Write the vectors, and the metadata of a ``.npy`` file after them."""
     with ExitStack() as stack:
         if target.suffix == ".npy":
             write_json(stack.enter_context(new_file(about_file(target))), about)
         with new_file(target) as path:
             _join(paths, target.suffix, about["dimension"], path)
             if target.suffix == ".npy":
-                about_file(target).unlink(missing_ok=True)  # of the vectors that are overwritten
+                about_file(target).unlink(missing_ok=True)  # describes the overwritten vectors
 
 
 def _join(paths: list[Path], suffix: str, dimension: int, target: Path) -> None:
@@ -202,7 +202,7 @@ def _join(paths: list[Path], suffix: str, dimension: int, target: Path) -> None:
 
 
 def _joined_schema(schemas: list[Any]) -> Any:
-    """Return a schema that holds all values of all parts: text where the types of a column differ."""
+    """Return a schema for the values of all parts, with text for columns of several types."""
     pa, _ = import_pyarrow()
     joined: dict[str, Any] = {}
     for field in (field for schema in schemas for field in schema):
@@ -218,7 +218,7 @@ def _joined_schema(schemas: list[Any]) -> Any:
 
 
 def _conform(table: Any, schema: Any) -> Any:
-    """Return a part as a table of the joined schema."""
+    """Convert a part to the joined schema."""
     pa, _ = import_pyarrow()
     columns = []
     for field in schema:

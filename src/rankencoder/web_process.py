@@ -1,4 +1,4 @@
-"""A web application as a process: its socket, its log and its end."""
+"""Run a web application: its socket, its log and its shutdown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Take a port, 0 for any free one; clients that connect wait until `run` answers."""
+    """Listen on a port, 0 for any free one; clients wait until `run` answers."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
@@ -33,27 +33,27 @@ def address(listener: socket.socket) -> str:
 
 
 class WebServer(uvicorn.Server):
-    """uvicorn that logs its address, and finishes requests at the end.
+    """A uvicorn server that logs its address and shuts down gracefully.
 
-    :param grace: Seconds to wait at the end for requests in flight.
+    :param grace: Seconds to wait for requests in flight at shutdown.
     """
 
     def __init__(self, app: Any, *, grace: float) -> None:
         config = uvicorn.Config(
             app,
-            http="h11",  # it limits the size of headers
+            http="h11",  # limits the size of headers
             ws="none",
             lifespan="on",
             log_config=None,
             access_log=False,
-            limit_concurrency=1000,  # requests on more connections are answered 503
+            limit_concurrency=1000,  # more concurrent requests get a 503
             timeout_keep_alive=75,  # longer than a proxy reuses a connection (nginx: 60)
             timeout_graceful_shutdown=int(grace),
         )
         super().__init__(config)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """End at a signal, and at a second Ctrl-C at once, without uvicorn's raising it again afterwards."""
+        """Shut down at a signal, at once at a second Ctrl-C; unlike uvicorn, do not raise it again."""
         self.force_exit |= self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 
@@ -65,6 +65,6 @@ class WebServer(uvicorn.Server):
 
 
 def run(app: Any, listener: socket.socket, *, grace: float) -> None:
-    """Answer until SIGTERM or Ctrl-C, then finish the requests in flight; a second Ctrl-C does not wait."""
+    """Serve until SIGTERM or Ctrl-C, then finish requests in flight; a second Ctrl-C stops at once."""
     WebServer(app, grace=grace).run(sockets=[listener])
     LOG.info("stopped")

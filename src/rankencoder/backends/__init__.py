@@ -1,1 +1,1 @@
-"""What computes vectors: torch, or a runtime made for CPUs that runs the same model converted to a graph."""
+"""Backends that compute vectors: torch, or a CPU runtime with the converted model."""

@@ -1,4 +1,4 @@
-"""How encoders are opened: what everything that opens one passes on to `rankencoder.encoders.Encoder`."""
+"""The keyword arguments for opening an encoder, passed on to `rankencoder.encoders.Encoder`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TypedDict
 
 
 class Running(TypedDict, total=False):
-    """How an encoder runs."""
+    """How to run an encoder."""
 
     device: str | None
     batch_size: int
@@ -14,10 +14,9 @@ class Running(TypedDict, total=False):
 
 
 class Opening(Running, total=False):
-    """How an encoder runs, and in which precision."""
+    """How to run an encoder, and in which precision."""
 
     precision: str | None
 
 
 OPENING = Opening.__annotations__.keys()
-"""Their names."""

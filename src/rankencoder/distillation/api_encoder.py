@@ -23,21 +23,20 @@ if TYPE_CHECKING:
     import openai
 
 KEY_VARIABLE = "OPENAI_API_KEY"
-RETRIES = 12  # they take a minute: limits are per minute
-_FIRST_RETRIES = 2  # before it is asked whether patience can help
-_TIMEOUT = 60.0  # seconds for an answer
-_CHARACTERS = 200_000  # of a request; OpenAI reads 300,000 tokens
-_PROBE = "probe"
-_REFUSALS = (400, 413, 422)  # HTTP statuses of a request that the API cannot take
+RETRIES = 12  # they take a minute, because rate limits are per minute
+_FIRST_RETRIES = 2  # before checking whether more retries can help
+_TIMEOUT = 60.0  # seconds per answer
+_CHARACTERS = 200_000  # per request; OpenAI reads 300,000 tokens
+_REFUSALS = (400, 413, 422)  # HTTP statuses of requests that the API cannot take
 
 
 @dataclass(frozen=True)
 class ApiEstimate:
-    """What encoding some sentences will take.
+    """An estimate of what encoding some sentences takes.
 
-    :param sentences: How many will be sent.
-    :param cached: How many more have vectors already.
-    :param tokens: Of the sentences to send: one for four bytes, as in English.
+    :param sentences: Sentences to send.
+    :param cached: Further sentences whose vectors are cached.
+    :param tokens: Tokens of the sentences to send, at four bytes each as in English.
     :param cost: In dollars, if a price is given.
     """
 
@@ -55,15 +54,15 @@ class ApiEstimate:
 
 
 class ApiEncoder:
-    """An embedding model of OpenAI, or of a server that speaks its protocol.
+    """An embedding model of OpenAI, or of a server with a compatible API.
 
-    Vectors are stored by sentence in the cache as soon as a request is answered. The key is read from
+    The vectors of each request are cached by sentence as soon as it is answered. The API key is read from
     ``OPENAI_API_KEY``; servers other than OpenAI's may need none.
 
-    :param model: What the API calls the model.
+    :param model: The API's name of the model.
     :param base_url: The address of the API, such as ``http://localhost:8000/v1``; by default OpenAI's.
-    :param requests: Requests at a time.
-    :param batch: Sentences per request, at most.
+    :param requests: Maximum number of concurrent requests.
+    :param batch: Maximum number of sentences per request.
     """
 
     def __init__(
@@ -75,16 +74,17 @@ class ApiEncoder:
             raise MissingExtraError("an API needs openai", "api") from error
         self.model, self.name = model, f"openai:{model}"
         self.requests, self.batch = requests, batch
-        self.url = _check_address(
-            base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
-        )
+        url = base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+        if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+            raise InputError(f"{url!r} is not an API address: give one such as http://localhost:8000/v1")
+        self.url = url.rstrip("/")
         self._client = openai.OpenAI(api_key=_read_key(self.url), base_url=self.url, timeout=_TIMEOUT)
         self._answered = False
         self._lock = Lock()
 
     @cached_property
     def _stored(self) -> StoredVectors:
-        """The cache; to open it, all of it is read."""
+        """The cache, read in full when it is opened."""
         readable = re.sub(r"[^\w.-]+", "-", self.model)[:60]
         return StoredVectors(cache_root("api", f"{readable}-{digest([self.url, self.model])[:16]}"))
 
@@ -94,15 +94,14 @@ class ApiEncoder:
         return next((len(row) for row in found.values()), None)
 
     def probe(self) -> None:
-        """Check that the API has the model: ask for the vector of one word, unless it has answered before."""
+        """Check that the API has the model by encoding one word, unless it has answered before."""
         if not self._stored.keys():
-            self.encode([_PROBE])
+            self.encode(["probe"])
 
     def encode(self, sentences: list[str]) -> np.ndarray:
-        """Return the vectors of sentences, ``[len(sentences), dimension]``, asking for those not stored.
+        """Return the vectors of sentences, ``[len(sentences), dimension]``; those not cached are requested.
 
-        :raises InputError: If the API cannot answer, or answers with something else than vectors. All that it
-            answered before is stored.
+        :raises InputError: If the API fails or does not return vectors. Earlier answers stay in the cache.
         """
         keys = [sentence_key(sentence) for sentence in sentences]
         texts = dict(zip(keys, sentences, strict=True))
@@ -118,7 +117,7 @@ class ApiEncoder:
         return np.array([found[key] for key in keys])
 
     def estimate(self, sentences: Iterable[str], *, price: float | None = None) -> ApiEstimate:
-        """Return what encoding sentences will take.
+        """Estimate what encoding sentences takes.
 
         :param price: Dollars per million tokens.
         """
@@ -134,7 +133,7 @@ class ApiEncoder:
         return ApiEstimate(self.name, len(seen) - cached, cached, tokens, cost)
 
     def _send(self, sentences: list[str]) -> None:
-        """Ask for vectors, several requests at a time. After an error those under way are still stored."""
+        """Request vectors concurrently. After an error, pending answers are still cached."""
         with ThreadPoolExecutor(self.requests) as pool:
             waiting = [pool.submit(self._request, batch) for batch in self._batches(sentences)]
             try:
@@ -156,12 +155,12 @@ class ApiEncoder:
             yield batch
 
     def _request(self, batch: list[str]) -> None:
-        """Ask for the vectors of a batch and store them; a batch that is refused is halved."""
+        """Request and cache the vectors of a batch; a refused batch is split in two."""
         import openai
         from pydantic_core import from_json
 
         try:
-            answer = from_json(self._ask_patiently(batch))
+            answer = from_json(self._ask(batch))
         except openai.APIError as error:
             if getattr(error, "status_code", None) not in _REFUSALS:
                 raise InputError(self._explain(error)) from error
@@ -178,22 +177,22 @@ class ApiEncoder:
         else:
             self._store(batch, self._rows(batch, answer))
 
-    def _ask_patiently(self, batch: list[str]) -> bytes:
-        """Ask, and ask on for a minute unless that is in vain: no quota, or an API that never answered."""
+    def _ask(self, batch: list[str]) -> bytes:
+        """Return the raw answer: parsing 256 vectors takes the client seconds.
+
+        Retries last a minute, unless the quota is used up or the API has never answered.
+        """
         import openai
 
-        try:
-            return self._ask(batch, _FIRST_RETRIES)
-        except (openai.RateLimitError, openai.InternalServerError, openai.APIConnectionError) as error:
-            unreachable = isinstance(error, openai.APIConnectionError) and not self._answered
-            if unreachable or error.code == "insufficient_quota":
-                raise
-            return self._ask(batch, RETRIES)
-
-    def _ask(self, batch: list[str], retries: int) -> bytes:
-        """Return the bare answer: the client takes seconds to make objects of 256 vectors."""
-        embeddings = self._client.with_options(max_retries=retries).embeddings.with_raw_response
-        return embeddings.create(model=self.model, input=batch, encoding_format="float").content
+        for retries in (_FIRST_RETRIES, RETRIES):
+            embeddings = self._client.with_options(max_retries=retries).embeddings.with_raw_response
+            try:
+                return embeddings.create(model=self.model, input=batch, encoding_format="float").content
+            except (openai.RateLimitError, openai.InternalServerError, openai.APIConnectionError) as error:
+                unreachable = isinstance(error, openai.APIConnectionError) and not self._answered
+                if unreachable or error.code == "insufficient_quota" or retries == RETRIES:
+                    raise
+        raise AssertionError
 
     def _rows(self, batch: list[str], answer: Any) -> np.ndarray:
         """Return the vectors of an answer in the order of the batch."""
@@ -209,10 +208,10 @@ class ApiEncoder:
         try:
             return np.array([rows[name] for name in names], dtype=np.float32).reshape(len(batch), -1)
         except (TypeError, ValueError) as error:
-            raise InputError(f"{self.name} at {self.url} returned no vectors of one dimension") from error
+            raise InputError(f"{self.name} at {self.url} did not return vectors of one dimension") from error
 
     def _store(self, batch: list[str], rows: np.ndarray) -> None:
-        """Store the vectors that are any."""
+        """Cache the valid vectors, and raise an error if any is invalid."""
         good = np.isfinite(rows).all(axis=1) & rows.any(axis=1)
         with self._lock:
             if rows.shape[1] != (self._dimension or rows.shape[1]):
@@ -230,7 +229,7 @@ class ApiEncoder:
             )
 
     def _explain(self, error: openai.APIError) -> str:
-        """Return what went wrong and what to do."""
+        """Return an error message with advice."""
         status, told = getattr(error, "status_code", None), _message(error)
         if error.code == "insufficient_quota":
             return f"the quota of your account at {self.url} is used up: {told}"
@@ -245,24 +244,18 @@ class ApiEncoder:
         return f"{self.name} at {self.url}: HTTP {status}: {told}; {advice}"
 
 
-def _check_address(url: str) -> str:
-    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
-        raise InputError(f"{url!r} is no address of an API: give one such as http://localhost:8000/v1")
-    return url.rstrip("/")
-
-
 def _read_key(url: str) -> str:
-    """Return the API key; servers other than OpenAI's get a placeholder where there is none."""
+    """Return the API key, or a placeholder for servers that may need none."""
     key = os.environ.get(KEY_VARIABLE, "").strip()
     if not key and f".{urlsplit(url).hostname}".endswith(".openai.com"):
         raise InputError(f"no API key: set the environment variable {KEY_VARIABLE}")
     if key and not re.fullmatch("[!-~]+", key):
-        raise InputError(f"{KEY_VARIABLE} holds no API key: it must be one word of ASCII characters")
+        raise InputError(f"{KEY_VARIABLE} does not hold an API key: it must be one word of ASCII characters")
     return key or "none"
 
 
 def _message(error: openai.APIError) -> str:
-    """Return what an API said, or why it could not be reached."""
+    """Return the API's message, or why it could not be reached."""
     body = error.body
     if isinstance(body, dict) and body.get("message"):
         return shorten(str(body["message"]).splitlines()[0].rstrip("."), 300)

@@ -12,25 +12,25 @@ import torch
 from rankencoder.distillation.agreement import Dissent, find_dissent
 from rankencoder.distillation.distill_config import DistillConfig
 from rankencoder.errors import TrainingWarning
-from rankencoder.fusion import random_cosines
+from rankencoder.fused_encoder import random_cosines
 from rankencoder.training.teaching.targets import Mix, TeacherSimilarity, standardized_mix
 
-_REFERENCES = 10_000  # sentences that ranks are taken over
+_REFERENCES = 10_000  # sentences in the reference corpus for ranks
 _SAMPLE = 2000  # sentences whose pairs give means and standard deviations
-_STRIDE = 10  # dissent is measured on every tenth of these pairs, since ranking them all is slow
+_STRIDE = 10  # dissent is measured on every tenth of these pairs, because ranking all is slow
 
 
 def spread_rows(rows: np.ndarray, most: int) -> np.ndarray:
-    """Return at most so many of some rows, evenly spread."""
+    """Return at most ``most`` evenly spaced rows."""
     return rows if len(rows) <= most else rows[np.arange(most) * len(rows) // most]
 
 
 @dataclass
 class Committee:
-    """Some teachers, seen as one similarity.
+    """Several teachers combined into one similarity.
 
     :param tables: Each teacher's unit vectors of all sentences, on disk.
-    :param rows: The sentences that the student is taught.
+    :param rows: Row numbers of the sentences to teach.
     """
 
     names: Sequence[str]
@@ -41,10 +41,10 @@ class Committee:
     def similarity(self, mean: float, deviation: float) -> TeacherSimilarity:
         """Return the similarity that the student learns.
 
-        :param mean: Of the student's cosines of random pairs: with the deviation, the scale to keep.
+        :param mean: Mean of the student's cosines of random pairs; with ``deviation``, the scale to keep.
         """
         target = self.config.target
-        references = [torch.from_numpy(self._taught(table, _REFERENCES)) for table in self.tables]
+        references = [torch.from_numpy(self.sample(table, _REFERENCES)) for table in self.tables]
         weights = self.config.weight or [1.0] * len(self.tables)
         similarity = TeacherSimilarity(references, "ranks" if target == "ranks" else "cosine")
         similarity.mix = Mix([weight / sum(weights) for weight in weights])
@@ -52,38 +52,32 @@ class Committee:
             similarity.mix = standardized_mix(self._pairs(similarity), weights, mean, deviation)
         return similarity
 
-    def scale(self, table: np.ndarray) -> tuple[float, float]:
-        """Return mean and standard deviation of an encoder's cosines of random pairs.
-
-        :param table: Its unit vectors of all sentences.
-        """
-        return cosine_scale(self._taught(table, _SAMPLE))
-
     def targets(self, similarity: TeacherSimilarity, rows: np.ndarray) -> np.ndarray:
         """Return the teachers' similarities of some sentences, ``[n, n]``."""
         vectors = [torch.from_numpy(np.asarray(table[rows], dtype=np.float32)) for table in self.tables]
         return np.asarray(similarity.cpu()(vectors).numpy())
 
     def warn_of_dissent(self, similarity: TeacherSimilarity) -> Dissent | None:
-        """Warn of a teacher that disagrees with the rest, and say what leaving it out would do."""
+        """Warn about a teacher that disagrees with the rest, with the effect of leaving it out."""
         pairs = [row[::_STRIDE] for row in self._pairs(similarity)]
         found = find_dissent([(row - row.mean()) / row.std() for row in pairs])
         if found is not None:
             warnings.warn(
                 f"teacher {self.names[found.teacher]} disagrees with the rest (correlation "
-                f"{found.agreement:.2f}): without it the others agree by {found.without:.2f} in place of "
-                f"{found.others:.2f}; a weaker teacher drags the student down, so try without it",
+                f"{found.agreement:.2f}): without it, the others' agreement rises from {found.others:.2f} to "
+                f"{found.without:.2f}; a weaker teacher drags the student down, so try without it",
                 TrainingWarning,
                 stacklevel=3,
             )
         return found
 
-    def _taught(self, table: np.ndarray, most: int) -> np.ndarray:
+    def sample(self, table: np.ndarray, most: int = _SAMPLE) -> np.ndarray:
+        """Return some rows to teach of a table of all sentences."""
         return np.asarray(table[spread_rows(self.rows, most)], dtype=np.float32)
 
     def _pairs(self, similarity: TeacherSimilarity) -> list[np.ndarray]:
         """Return each teacher's similarities of the same pairs of sentences."""
-        vectors = [torch.from_numpy(self._taught(table, _SAMPLE)) for table in self.tables]
+        vectors = [torch.from_numpy(self.sample(table)) for table in self.tables]
         upper = np.triu_indices(len(vectors[0]), k=1)
         return [matrix.numpy()[upper] for matrix in similarity.each(vectors)]
 

@@ -1,4 +1,4 @@
-"""Settings of a distillation, and the recipe of each kind of student."""
+"""Settings of a distillation, and the recipe for each kind of student."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from rankencoder.training.settings_file import read_values, validate
 
 STATIC = "static"
 Kind = Literal["encoder", "static encoder", "backbone", "layers", "static"]
-IN_PLACE: tuple[Kind, ...] = ("encoder", "static encoder")  # students that people use already
+IN_PLACE: tuple[Kind, ...] = ("encoder", "static encoder")  # students that are in use already
 
 
 def _student(name: str) -> str:
     from rankencoder.encoder_sources import absolute_name
 
-    return name if name == STATIC else str(absolute_name(name))  # also beside a folder called static
+    return name if name == STATIC else str(absolute_name(name))  # even next to a folder named "static"
 
 
 Student = Annotated[str, AfterValidator(_student)]
-Weight = Annotated[float, Field(gt=0, strict=False)]  # "0.5" of a command line will do
+Weight = Annotated[float, Field(gt=0, strict=False)]  # accepts "0.5" from a command line
 
 
 class DistillConfig(RunSettings):
@@ -60,48 +60,55 @@ class DistillConfig(RunSettings):
     target: Literal["standardized", "ranks", "cosine"] = setting(
         "standardized",
         "What the student learns: the mean of the teachers' standardized cosines, of their standardized rank "
-        "similarities, or of their cosines as they are.",
+        "similarities (ranks), or of their plain cosines (cosine).",
         TEACHING,
         common=True,
     )
     space: Literal["own", "teacher"] = setting(
-        "own", "teacher maps the student into the first teacher's vector space.", TEACHING, common=True
+        "own", "'teacher' maps the student into the first teacher's vector space.", TEACHING, common=True
     )
     vector_weight: float = setting(
-        0.0, "Weight of also learning the vectors of the encoder whose layers are kept.", TEACHING, ge=0
+        0.0, "Weight of the loss on the whole encoder's vectors, when layers are dropped.", TEACHING, ge=0
     )
     api_base: str = setting(
         "", "Address of an OpenAI-compatible API, for openai:MODEL.", TEACHING, common=True
     )
     api_price: float = setting(
-        0.0, "Dollars per million tokens, for the estimate.", TEACHING, common=True, ge=0
+        0.0, "Dollars per million tokens, for the cost estimate.", TEACHING, common=True, ge=0
     )
 
     batch_size: Count = setting(256, "Sentences per step.", TRAINING, common=True, ge=2)
     learning_rate: float = setting(
-        1e-4, "Highest learning rate; it falls linearly to 0.", TRAINING, common=True, gt=0
+        1e-4, "Peak learning rate; decays linearly to 0.", TRAINING, common=True, gt=0
     )
     epochs: float = setting(1.0, "Passes over the sentences.", TRAINING, common=True, gt=0)
-    warmup_steps: float = setting(0.1, "Steps of warm-up; below 1, a share of all steps.", TRAINING, ge=0)
+    warmup_steps: float = setting(0.1, "Warm-up steps; below 1, a share of all steps.", TRAINING, ge=0)
     max_length: Count = setting(64, "Maximum tokens per sentence in training.", TRAINING, ge=3)
     precision: Literal["fp32", "fp16", "bf16"] = setting(
-        "bf16", "bf16, fp16 or fp32; on a CPU always fp32.", TRAINING
+        "bf16", "bf16, fp16 or fp32; always fp32 on a CPU.", TRAINING
     )
-    dropout: bool = setting(False, "Train with the student's dropout on.", TRAINING)
+    dropout: bool = setting(False, "Keep the student's dropout on.", TRAINING)
     eval_steps: Count = setting(125, "Steps between evaluations on the scored pairs.", RUNNING, ge=1)
     patience: Count = setting(
-        0, "Evaluations without a gain before training stops; 0 never stops.", RUNNING, ge=0
+        0, "Evaluations without a gain before training stops; 0 for no early stopping.", RUNNING, ge=0
     )
     keep_start: bool = setting(False, "Also save the untrained student, in OUTPUT/start.", RUNNING)
     strict: bool = setting(
         False, "Exit with an error if the student ends no nearer to its teachers.", RUNNING, common=True
     )
 
+<<<<<<< HEAD
+=======
+    def inputs(self) -> list[tuple[str, str]]:
+        """Return the inputs to read, by the names of their settings."""
+        return [*super().inputs(), ("student", self.student), *(("teacher", name) for name in self.teacher)]
+
+>>>>>>> h-core
     @model_validator(mode="after")
     def _check(self) -> DistillConfig:
         if self.weight and len(self.weight) != len(self.teacher):
             given, wanted = len(self.weight), len(self.teacher)
-            raise ValueError(f"`weight` has {given} values, and `teacher` {wanted}: give one each")
+            raise ValueError(f"`weight` has {given} values, and `teacher` {wanted}: give one weight each")
         if self.layers and self.student == STATIC:
             raise ValueError("a static student has no layers: leave `layers` out")
         if "dim" in self.model_fields_set and self.student not in ("", STATIC):
@@ -110,7 +117,7 @@ class DistillConfig(RunSettings):
 
 
 _STATIC_RECIPE = {"learning_rate": 2e-3, "epochs": 8.0, "batch_size": 512}
-RECIPES: dict[Kind, dict[str, Any]] = {  # what a kind of student has in place of the defaults
+RECIPES: dict[Kind, dict[str, Any]] = {  # replacements of the defaults
     "encoder": {},
     "static encoder": _STATIC_RECIPE,
     "backbone": {},
@@ -121,14 +128,15 @@ RECIPES: dict[Kind, dict[str, Any]] = {  # what a kind of student has in place o
 
 @dataclass(frozen=True)
 class GivenDistillation(GivenSettings):
-    """The settings of a distillation that somebody gave."""
+    """The explicit settings of a distillation."""
 
     @property
     def draft(self) -> DistillConfig:
-        """The settings before those of the kind of student."""
+        """The settings without the student's recipe."""
         return self.resolve("encoder")
 
     def resolve(self, kind: Kind) -> DistillConfig:
+<<<<<<< HEAD
         """Return all settings: what was given, else the recipe's choice or the default."""
         return validate({**RECIPES[kind], **self.values}, DistillConfig)
 
@@ -136,10 +144,21 @@ class GivenDistillation(GivenSettings):
 def read_distillation(values: Mapping[str, Any], file: str | Path | None = None) -> GivenDistillation:
     """Return the settings of a file and those given, which go before; None stands for "not given"."""
     return GivenDistillation(read_values(DistillConfig, values, file))
+=======
+        """Return all settings: explicit ones, else those of the recipe, else the defaults."""
+        return DistillConfig.model_construct(**validate({**RECIPES[kind], **self.values}, DistillConfig, {}))
+
+
+def read_distillation(values: Mapping[str, Any], file: str | Path | None = None) -> GivenDistillation:
+    """Merge explicit values, where None means "not given", over the settings of a file."""
+    chosen, places = merge_settings(values, file)
+    found = validate(chosen, DistillConfig, places)
+    return GivenDistillation({name: found[name] for name in DistillConfig.model_fields if name in found})
+>>>>>>> h-core
 
 
 def default_text(name: str) -> str:
-    """Return the default of a setting, and those of kinds of students, as the help shows them.
+    """Return the default of a setting, and its recipe values, as the help shows them.
 
     >>> default_text("learning_rate")
     '0.0001; static: 0.002'

@@ -1,4 +1,4 @@
-"""Run a distillation: encode by the teachers, train the student, measure it, write it."""
+"""Run a distillation: encode with the teachers, train the student, measure and save it."""
 
 from __future__ import annotations
 
@@ -6,90 +6,146 @@ import logging
 import shutil
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from sentence_transformers import SentenceTransformer
 from transformers import set_seed
 
 from rankencoder.distillation.agreement import (
     gain_noise,
     held_out_rows,
     measure_agreement,
+    measure_gain,
     measure_speed,
     megabytes,
 )
+from rankencoder.distillation.api_encoder import ApiEncoder
 from rankencoder.distillation.committee import Committee, cosine_scale, spread_rows
-from rankencoder.distillation.dev_gain import measure_gain
-from rankencoder.distillation.distill_card import write_card
-from rankencoder.distillation.distill_config import IN_PLACE, DistillConfig, GivenDistillation, Kind
-from rankencoder.distillation.layer_student import drop_layers
-from rankencoder.distillation.sentence_vectors import SentenceVectors
-from rankencoder.distillation.static_student import make_static
-from rankencoder.distillation.student_sources import load_student
+from rankencoder.distillation.distill_config import IN_PLACE, GivenDistillation
+from rankencoder.distillation.distill_summary import write_card
+from rankencoder.distillation.sentence_vectors import SentenceVectors, TextCollator
+from rankencoder.distillation.static_student import corpus_tokenizer, make_static, token_texts
+from rankencoder.distillation.student_sources import drop_layers, load_student, student_kind
 from rankencoder.distillation.teacher_sources import (
+    API,
+    OBJECT,
+    check_teacher,
     is_file,
+    open_api,
     open_teacher,
-    open_vectors,
     static_teacher,
     tokenizer_of,
 )
 from rankencoder.distillation.teacher_space import fit_map, map_into_space, space_recall
-from rankencoder.distillation.text_collator import TextCollator
+from rankencoder.distillation.vector_file import VectorFile
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.io.manifest import check_manifest, write_manifest
 from rankencoder.io.storage import new_folder
+<<<<<<< HEAD
 from rankencoder.training.loop.evaluators import make_evaluator
+=======
+from rankencoder.training.checks import check_batches, check_machine
+from rankencoder.training.loop.dev_evaluator import make_evaluator
+>>>>>>> h-core
 from rankencoder.training.loop.stage import StageResult, train_stage, training_arguments
 from rankencoder.training.plan import check_batches
 from rankencoder.training.run_folder import new_run
 from rankencoder.training.run_outputs import new_record, write_record
+from rankencoder.training.run_settings import is_in_memory
 from rankencoder.training.sentences import Sentences, load_sentences, store_sentences, unknown_share
 from rankencoder.training.teaching.distillation_loss import DistillationLoss
 from rankencoder.training.teaching.targets import TeacherSimilarity
 from rankencoder.training.teaching.teachers import BATCH, is_whole
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
 LOG = logging.getLogger("rankencoder.distillation")
-_HELD_OUT = 3  # sentences at least: fewer have no two pairs to correlate
-_MAPPED = 50_000  # sentences that a map into a teacher's space is fitted on
+_HELD_OUT = 3  # minimum of held-out sentences: fewer have no two pairs to correlate
+_MAPPED = 50_000  # sentences to fit the map into a teacher's space on
 
 
 class DistillationRun:
-    """Runs the steps of a distillation in a folder. What is there already is not made again.
+    """The steps of a distillation in a folder; steps with finished output are skipped.
 
-    :param objects: The teachers that are Python objects, by their places.
+    :param objects: Teachers that are Python objects, by position.
     """
 
     def __init__(
-        self, config: DistillConfig, kind: Kind, folder: Path, objects: dict[int, Any], progress: bool
+        self, given: GivenDistillation, folder: Path, objects: dict[int, Any], progress: bool
     ) -> None:
-        self.config, self.kind, self.folder, self.work = config, kind, folder, folder / "work"
+        self.given, self.folder, self.work = given, folder, folder / "work"
+        self.kind = student_kind(given.draft)
+        self.config = given.resolve(self.kind)
         self.objects, self.progress = objects, progress
-        self.vectors = SentenceVectors(config, self.work, objects, progress)
+        self.vectors = SentenceVectors(self.config, self.work, objects, progress)
         self.seconds: dict[str, float] = {}
 
-    def begin(self, corpus: Any, given: GivenDistillation, *, overwrite: bool) -> None:
-        """Store the sentences in a new folder, and the settings to resume with."""
-        if corpus is None:
+    def check(self) -> None:
+        """Check that the teachers exist and differ, and that the student can learn from them."""
+        names = self.config.teacher
+        if not names:
+            raise InputError("no teacher: set `teacher` to one encoder or several")
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InputError(f"teacher {twice} is given twice: set `weight` to give it more weight")
+        check_machine(self.config)
+        for name in names:
+            check_teacher(name)
+        for number, name in enumerate(names):
+            if name.startswith(API):
+                self.objects[number] = open_api(name, self.config)
+                self.objects[number].probe()
+        if self.kind == "static":
+            static_teacher(self.config)
+        if self.kind in IN_PLACE and len(names) == 1 and self._is_own_teacher(names[0]):
+            raise InputError(
+                f"{self.config.student} is student and only teacher, so there is nothing to learn: add other "
+                "teachers or choose a smaller student"
+            )
+
+    def _is_own_teacher(self, name: str) -> bool:
+        if name.startswith((API, OBJECT)) or is_file(name):
+            return False
+        teacher, student = open_teacher(name, None, self.config), Encoder(load_student(self.config))
+        return isinstance(teacher, Encoder) and teacher.fingerprint() == student.fingerprint()
+
+    def begin(self, corpus: Any, *, overwrite: bool) -> None:
+        """Store sentences and settings in a new folder."""
+        source = corpus if is_in_memory(corpus) else self.config.corpus or None
+        if source is None:
             raise InputError("no corpus to learn from: give a file or folder of sentences")
-        with new_run(self.folder, given, self.config, overwrite=overwrite) as new:
-            stored = store_sentences(corpus, new / "work", column=self.config.reading, progress=self.progress)
+        with new_run(self.folder, self.given, self.config, overwrite=overwrite) as new:
+            stored = store_sentences(source, new / "work", column=self.config.reading, progress=self.progress)
             held_out = len(held_out_rows(len(stored), self.config.seed))
             if held_out < _HELD_OUT:
                 raise InputError(f"{len(stored):,} sentences are too few to hold some out: give more text")
             check_batches(self.config, len(stored) - held_out)
             for name in filter(is_file, self.config.teacher):
-                open_vectors(name, stored).check()
+                VectorFile(name, stored).check()
             if self.kind != "static":
                 self._write_start(new / "work", stored)
+
+    def confirm_costs(self, confirm: Callable[[str], bool] | None) -> None:
+        """Log the estimated cost of APIs, and ask for confirmation before any text is sent.
+
+        The estimate includes the words of a static student, which come from the sentences to teach.
+        """
+        for number, api in self.objects.items():
+            if not isinstance(api, ApiEncoder):
+                continue
+            words: list[str] = []
+            if self.kind == "static" and number == static_teacher(self.config):
+                words = token_texts(corpus_tokenizer(None, self.taught))
+            estimate = api.estimate(chain(self.sentences, words), price=self.config.api_price or None)
+            LOG.info("%s", estimate)
+            if confirm is not None and estimate.sentences and not confirm(str(estimate)):
+                raise InputError("none of your text was sent: set `resume` to continue")
 
     @cached_property
     def sentences(self) -> Sentences:
@@ -98,27 +154,29 @@ class DistillationRun:
 
     @cached_property
     def held_out(self) -> np.ndarray:
-        """The rows that are not taught."""
+        """Row numbers of the held-out sentences."""
         return held_out_rows(len(self.sentences), self.config.seed)
 
     @cached_property
     def taught(self) -> Sentences:
-        """The sentences that are taught."""
+        """The sentences to teach."""
         rows = np.setdiff1d(np.arange(len(self.sentences)), self.held_out)
         return replace(self.sentences, rows=self.sentences.rows.select(rows))
 
     def finish(self) -> dict[str, Any]:
-        """Run what is not done, write encoder, card and record, and return the record."""
+        """Run the unfinished steps, write encoder, card and record, and return the record."""
         self.record = {"kind": "distillation", **new_record(self.config, self.sentences)}
         write_record(self.folder, self.record)
-        with self._timed("teachers", f"Encoding {len(self.sentences):,} sentences by the teachers"):
+        with self._timed("teachers", f"Encoding {len(self.sentences):,} sentences with the teachers"):
             tables = [self._teacher(number) for number in range(len(self.config.teacher))]
-        with self._timed("start", "Making the student's start"):
+        with self._timed("start", "Preparing the student"):
             start = self._start()
         committee = Committee(self.config.teacher, tables, np.array(self.taught.rows["row"]), self.config)
         origin = self.vectors.origin(self.sentences) if self.kind == "layers" else None
         held = self._held_vectors(start)
-        similarity = committee.similarity(*self._scale(committee, held, origin))
+        # a student in use keeps its scale, one with fewer layers that of the whole encoder
+        known = held if self.kind in IN_PLACE else committee.sample(tables[0] if origin is None else origin)
+        similarity = committee.similarity(*cosine_scale(known))
         dissent = committee.warn_of_dissent(similarity)
         targets = committee.targets(similarity, self.held_out)
         before = measure_agreement(held, targets)
@@ -130,39 +188,38 @@ class DistillationRun:
         if not self.config.dev and before.spearman - after.spearman > noise:
             agreement["taught"], after = after.record(), before
             model, vectors = self._start(), held
-            LOG.warning("teaching took the student further from its teachers: keeping the start")
+            LOG.warning("teaching moved the student away from its teachers: keeping the start")
         if self.config.space == "teacher":
             self._map_into_space(model, tables[0])
             vectors = self._held_vectors(model)
             after = measure_agreement(vectors, targets)
+            own = np.asarray(tables[0][self.held_out], dtype=np.float32)
+            self.record["space"] = {"recall": space_recall(vectors, own)}
+        untaught = Encoder(self.work / "start", device=self.config.torch_device, batch_size=BATCH)
+        start_speed = measure_speed(untaught, self._held_texts)
         self.record |= {
             "student": {
                 "kind": self.kind,
-                "start": self._about_start(),
+                "start": {"megabytes": megabytes(untaught.model), "sentences_per_second": start_speed},
                 "megabytes": megabytes(model),
                 "dimension": vectors.shape[1],
             },
             "teachers": [self.vectors.about(number) for number in range(len(tables))],
-            "dissent": dissent and {**dissent.record(), "name": self.config.teacher[dissent.teacher]},
+            "dissent": dissent and {**asdict(dissent), "name": self.config.teacher[dissent.teacher]},
             "held_out": len(self.held_out),
             "agreement": {**agreement, "after": after.record()},
             "sentences_per_second": measure_speed(Encoder(model, batch_size=BATCH), self._held_texts),
             "stage": {key: value for key, value in trained.about.items() if key != "history"},
             "history": trained.about["history"],
         }
-        if self.config.space == "teacher":
-            own = np.asarray(tables[0][self.held_out], dtype=np.float32)
-            self.record["space"] = {"recall": space_recall(vectors, own)}
         if self.config.dev:
-            self.record["dev"] = measure_gain(
-                self.config.dev, Encoder(self.work / "start", device=self.config.torch_device), Encoder(model)
-            )
+            self.record["dev"] = measure_gain(self.config.dev, untaught, Encoder(model))
         self._close(model)
         return self.record
 
     @contextmanager
     def _timed(self, name: str, what: str) -> Iterator[None]:
-        """Log what begins, and record how long it takes."""
+        """Log the start of a step and record its duration."""
         LOG.info("%s", what)
         began = time.perf_counter()
         yield
@@ -171,12 +228,8 @@ class DistillationRun:
     def _teacher(self, number: int) -> np.ndarray:
         return self.vectors.teacher(number, self.sentences, self._held_texts)
 
-    # -- the student
-
     def _start(self) -> SentenceTransformer:
-        """Return the student as it is before it is taught; it is kept, so that a resumed run has the same."""
-        from sentence_transformers import SentenceTransformer
-
+        """Return the student before teaching; it is stored, so that a resumed run starts from the same."""
         folder = self.work / "start"
         if not is_whole(folder):
             self._write_start(self.work, self.sentences)
@@ -208,24 +261,10 @@ class DistillationRun:
         tokenizer: Any = model.tokenizer
         if hasattr(tokenizer, "unk_token_id") and (share := unknown_share(sentences, tokenizer)) > 0.5:
             raise InputError(
-                f"the student's tokenizer does not know {share:.0%} of the tokens: choose a student for the "
-                "language of the corpus"
+                f"the student's tokenizer does not know {share:.0%} of the tokens: choose a student that "
+                "supports the language of the corpus"
             )
         return drop_layers(model, self.config.layers) if self.kind == "layers" else model
-
-    def _scale(
-        self, committee: Committee, held: np.ndarray, origin: np.ndarray | None
-    ) -> tuple[float, float]:
-        """Return mean and deviation of the cosines that are to keep their meaning.
-
-        Of a student that people use already, its own; of one without layers, those of the whole encoder. What
-        has no cosines that anybody knows takes over the first teacher's.
-
-        :param held: The start's vectors of the held-out sentences.
-        """
-        if self.kind in IN_PLACE:
-            return cosine_scale(held)
-        return committee.scale(committee.tables[0] if origin is None else origin)
 
     def _held_vectors(self, model: SentenceTransformer) -> np.ndarray:
         return Encoder(model, batch_size=BATCH).encode(self._held_texts)
@@ -243,15 +282,13 @@ class DistillationRun:
     ) -> StageResult:
         config = self.config
         vectors = {f"teacher{number}": table for number, table in enumerate(tables)}
-        learns_vectors = origin is not None and config.vector_weight > 0
-        if learns_vectors:
-            assert origin is not None
+        if origin is not None and config.vector_weight > 0:
             vectors["origin"] = origin
         set_seed(config.seed)
         loss = DistillationLoss(
             start,
             similarity.to(start.device),
-            vector_weight=config.vector_weight if learns_vectors else 0.0,
+            vector_weight=config.vector_weight if "origin" in vectors else 0.0,
             dropout=config.dropout,
         )
         return train_stage(
@@ -272,24 +309,17 @@ class DistillationRun:
         own = Encoder(model, batch_size=BATCH).encode(texts)
         if len(own) < own.shape[1]:
             warnings.warn(
-                f"the map into the teacher's space has {own.shape[1]} dimensions and only {len(own)} "
-                "sentences to learn from: give more text",
+                f"{len(own)} sentences are too few to fit a map of {own.shape[1]} dimensions into the "
+                "teacher's space: give more text",
                 TrainingWarning,
                 stacklevel=2,
             )
         map_into_space(model, fit_map(own, np.asarray(table[rows], dtype=np.float32)))
 
-    # -- figures
-
-    def _about_start(self) -> dict[str, Any]:
-        start = Encoder(self.work / "start", device=self.config.torch_device, batch_size=BATCH)
-        speed = measure_speed(start, self._held_texts)
-        return {"megabytes": megabytes(start.model), "sentences_per_second": speed}
-
     def _close(self, model: SentenceTransformer) -> None:
-        """Write encoder, card and record, and delete checkpoints and vectors."""
+        """Write encoder, card and record; delete checkpoints and vectors."""
         self.record.update(finished=True, seconds=self.seconds)
-        for name in ("encoder", "start"):  # of a run that was killed just before it was finished
+        for name in ("encoder", "start"):  # left by a run killed at its very end
             shutil.rmtree(self.folder / name, ignore_errors=True)
         with new_folder(self.folder / "encoder") as new:
             model.save_pretrained(str(new), create_model_card=False)

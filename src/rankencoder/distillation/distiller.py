@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.distillation.distill_config import read_distillation
+from rankencoder.distillation.distill_summary import is_nearer
 from rankencoder.errors import InputError
 from rankencoder.training.run import need_libraries
 from rankencoder.training.run_settings import is_in_memory
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Distillation:
-    """The folder that a distillation wrote, and its record: settings, teachers, agreement, timings."""
+    """The output folder of a distillation, and its record: settings, teachers, agreement, timings."""
 
     folder: Path
     record: dict[str, Any]
@@ -34,8 +35,6 @@ class Distillation:
     @property
     def is_nearer(self) -> bool:
         """Whether the student ended nearer to its teachers than it began, on held-out text."""
-        from rankencoder.distillation.distill_summary import is_nearer
-
         return is_nearer(self.record)
 
     def load(self) -> SentenceTransformer:
@@ -58,23 +57,24 @@ def distill(
     confirm: Callable[[str], bool] | None = None,
     **settings: Any,
 ) -> Distillation:
-    """Teach a student the similarities that its teachers agree on, on unlabeled text.
+    """Teach a student its teachers' similarities, on unlabeled text.
 
     :param corpus: A text, ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet`` file, a folder of them, a
         ``datasets`` dataset, or an iterable of strings.
-    :param output: The folder to write: ``encoder`` (the student), ``rankencoder-run.json`` (what was done and
-        measured) and ``distill.yaml`` (the settings).
+    :param output: The output folder: ``encoder`` (the student), ``rankencoder-run.json`` (the record) and
+        ``distill.yaml`` (the settings).
     :param teacher: One teacher or several: a SentenceTransformer, its folder or hub name (with a prompt:
         ``"intfloat/e5-small-v2?prompt=query: "``), a RankEncoder or its folder, a training run, a callable
         from a list of strings to an array, a file of vectors of the corpus, or ``"openai:MODEL"``.
     :param student: An encoder's folder or hub name, or "static".
     :param config: A YAML file of settings, such as the ``distill.yaml`` of an earlier run.
-    :param resume: Continue an interrupted run in ``output``; it ends as if it had never been interrupted.
+    :param resume: Resume an interrupted run in ``output``; the result is the same as without interruption.
     :param overwrite: Replace an earlier run in ``output``.
     :param progress: Show progress; by default on a terminal.
-    :param confirm: Asked with the estimate of an API's cost before a sentence is sent; by default nobody is.
+    :param confirm: Called with the cost estimate of an API before any sentence is sent; sending is refused
+        if it returns False.
     :param settings: Any of `DistillConfig`: ``layers``, ``dim``, ``target``, ``epochs``, ``dev``, ``seed``, …
-    :raises InputError: If a setting, the corpus, the student or a teacher is not usable.
+    :raises InputError: If a setting, the corpus, the student or a teacher is unusable.
 
     >>> run = distill(corpus, folder / "student", teacher=encoder, student="static", dim=16, batch_size=64)
     >>> run.load().encode(["A cat sleeps."]).shape
@@ -89,22 +89,16 @@ def distill(
     names = {"corpus": "" if is_in_memory(corpus) else corpus, "output": output, "student": student}
     given = read_distillation({**settings, **names, "teacher": names_of(objects) or None}, config)
     folder = given.folder
-    from rankencoder.distillation.distill_checks import check_distillation, confirm_costs
     from rankencoder.distillation.distillation_run import DistillationRun
-    from rankencoder.distillation.student_sources import student_kind
     from rankencoder.training.run_folder import locked, resumed_settings
 
     with locked(folder):
         if resume:
             given = resumed_settings(folder, given, read_distillation)
-        kind = student_kind(given.draft)
-        resolved = given.resolve(kind)
         progress = sys.stderr.isatty() if progress is None else progress
-        run = DistillationRun(resolved, kind, folder, dict(enumerate(objects)), progress)
-        apis = check_distillation(resolved, kind)
+        run = DistillationRun(given, folder, dict(enumerate(objects)), progress)
+        run.check()
         if not resume:
-            source = corpus if is_in_memory(corpus) else resolved.corpus or None
-            run.begin(source, given, overwrite=overwrite)
-        confirm_costs(resolved, kind, run.sentences, run.taught, apis, confirm)
-        run.objects.update(apis)
+            run.begin(corpus, overwrite=overwrite)
+        run.confirm_costs(confirm)
         return Distillation(folder, run.finish())

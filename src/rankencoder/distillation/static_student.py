@@ -1,4 +1,4 @@
-"""Make a static encoder: one vector per word of the corpus and per piece of the tokenizer."""
+"""Build a static encoder: one vector per corpus word and tokenizer piece."""
 
 from __future__ import annotations
 
@@ -6,25 +6,29 @@ import string
 import warnings
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+from sklearn.decomposition import PCA
+from sklearn.preprocessing import normalize
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel, WordPiece
+from tokenizers.normalizers import BertNormalizer
+from tokenizers.pre_tokenizers import BertPreTokenizer
+from tokenizers.trainers import WordLevelTrainer, WordPieceTrainer
 
+from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError, TrainingWarning
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-    from sentence_transformers import SentenceTransformer
-    from tokenizers import Tokenizer
-
-    from rankencoder.encoders import Encoder
-
-_WORDS = 50_000  # of the corpus, at most
-_COMMON = 32_000  # tokens of the teacher, the first being common in BERT's kind of vocabulary
-_PIECES = 8_000  # of a tokenizer that is trained on the corpus
-_OFTEN = 2  # times that a word must occur
-_SIF = 1e-3  # tokens with this share of the corpus get half the weight of rare ones
-_CONTEXT = 0.5  # weight of the sentences that a token occurs in
+_WORDS = 50_000  # maximum number of corpus words
+_COMMON = 32_000  # maximum number of teacher tokens; in BERT's vocabularies the first are common
+_PIECES = 8_000  # word pieces of a tokenizer trained on the corpus
+_OFTEN = 2  # minimum occurrences of a word
+_SIF = 1e-3  # smooth inverse frequency: tokens with this share of the corpus get half the weight of rare ones
+_CONTEXT = 0.5  # weight of the sentences that contain a token
 _UNKNOWN = "[UNK]"
 _READ = 8192  # sentences at a time
 
@@ -39,21 +43,16 @@ def make_static(
     tokenizer: Any = None,
     progress: bool = False,
 ) -> SentenceTransformer:
-    """Return a static encoder: the mean of token vectors, each the teacher's vector of that token as a text.
+    """Return a static encoder: the mean of token vectors, each the teacher's vector of the token's text.
 
-    :param sentences: The corpus. It is read more than once: pass a list, say.
-    :param vectors: The teacher's vectors of these sentences, if they are known: with them, tokens also learn
-        from the sentences that they occur in. With ``rows``, those rows of a larger table.
-    :param dim: Dimensions, at most those of the teacher.
-    :param tokenizer: Whose tokens to keep; by default the teacher's, if it has one.
+    :param sentences: The corpus; it is read several times, so pass a list, not a generator.
+    :param vectors: The teacher's vectors of these sentences, if known: tokens then also learn from the
+        sentences that contain them. With ``rows``, those rows of a larger table.
+    :param dim: Number of dimensions, at most the teacher's.
+    :param tokenizer: The tokenizer whose tokens to keep; by default the teacher's, if any.
     """
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
-
-    if dim < 1:
-        raise InputError(f"`dim` must be at least 1, not {dim}")
     tokenizer = corpus_tokenizer(tokenizer or getattr(teacher.model, "tokenizer", None), sentences)
-    weights = sif_weights(token_shares(tokenizer, sentences))
+    weights = _SIF / (_SIF + token_shares(tokenizer, sentences))  # Arora et al., 2017
     found = token_vectors(teacher, tokenizer, progress=progress)
     if vectors is not None:
         found += _CONTEXT * context_vectors(tokenizer, sentences, vectors, rows)
@@ -69,16 +68,13 @@ def make_static(
 
 
 def corpus_tokenizer(teachers: Any, sentences: Iterable[str]) -> Tokenizer:
-    """Return a WordPiece tokenizer with whole words of the corpus, and pieces for all other words.
+    """Return a WordPiece tokenizer with whole words of the corpus, and pieces for all others.
 
-    WordPiece takes the longest match first, so words win over their pieces.
+    WordPiece matches the longest token first, so words take precedence over their pieces.
 
-    :param teachers: The teacher's tokenizer, whose tokens are kept; one that is not WordPiece is replaced by
-        one trained on the corpus.
+    :param teachers: The teacher's tokenizer, whose tokens are kept; if it is not WordPiece, one is trained on
+        the corpus instead.
     """
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordPiece
-
     core = getattr(teachers, "backend_tokenizer", teachers)
     if not isinstance(getattr(core, "model", None), WordPiece):
         core = _train_tokenizer(sentences)
@@ -91,17 +87,17 @@ def corpus_tokenizer(teachers: Any, sentences: Iterable[str]) -> Tokenizer:
 
 
 def token_shares(tokenizer: Tokenizer, sentences: Iterable[str]) -> np.ndarray:
-    """Return the share of each token among all tokens of the corpus, p."""
+    """Return p, the share of each token among all tokens of the corpus."""
     counts = np.zeros(tokenizer.get_vocab_size())
     for bags in _bags(tokenizer, sentences):
         counts += bags.sum(axis=0)
     if not counts.any():
-        raise InputError("cannot make a static encoder: the corpus has no words")
+        raise InputError("cannot build a static encoder: the corpus has no words")
     return np.asarray(counts / counts.sum())
 
 
 def token_vectors(teacher: Encoder, tokenizer: Tokenizer, *, progress: bool) -> np.ndarray:
-    """Return the teacher's vector of each token as a text of its own, "ing" for ##ing."""
+    """Return the teacher's vector of each token's text, such as "ing" for ##ing."""
     texts = token_texts(tokenizer)
     rows = {text: row for row, text in enumerate(dict.fromkeys(texts))}
     vectors = teacher(list(rows), progress=progress).cpu().numpy()
@@ -109,7 +105,7 @@ def token_vectors(teacher: Encoder, tokenizer: Tokenizer, *, progress: bool) -> 
 
 
 def token_texts(tokenizer: Tokenizer) -> list[str]:
-    """Return each token as a text of its own."""
+    """Return the text of each token."""
     prefix = tokenizer.model.continuing_subword_prefix
     return [token.removeprefix(prefix) or token for token in _in_order(tokenizer)]
 
@@ -117,52 +113,36 @@ def token_texts(tokenizer: Tokenizer) -> list[str]:
 def context_vectors(
     tokenizer: Tokenizer, sentences: Iterable[str], vectors: np.ndarray, rows: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return how the sentences with a token differ from all: unit(mean of theirs - mean of all), or zero."""
-    from sklearn.preprocessing import normalize
-
+    """Return, for each token, the unit vector of (mean over sentences with it - mean over all), or zero."""
     rows = np.arange(len(vectors)) if rows is None else rows
     sums = np.zeros((tokenizer.get_vocab_size(), vectors.shape[1]), np.float32)
     counts, total, read = np.zeros(len(sums)), np.zeros(vectors.shape[1]), 0
     for bags in _bags(tokenizer, sentences):
         part = np.asarray(vectors[rows[read : read + bags.shape[0]]], np.float32)
         read += bags.shape[0]
-        if len(part) != bags.shape[0]:
-            break
         occurs = bags.sign()
         sums += occurs.T @ part
         counts += occurs.sum(axis=0)
         total += part.sum(axis=0)
-    if read != len(rows):
-        raise InputError(f"{len(rows):,} vectors do not match the corpus: pass one for each sentence")
     context = sums - counts[:, None] * (total / read)
-    context[counts == read] = 0  # where rounding errors are all that differs
+    context[counts == read] = 0  # only rounding errors differ
     return np.asarray(normalize(context), np.float32)
 
 
 def reduce_dimensions(vectors: np.ndarray, dim: int) -> np.ndarray:
-    """Return the first principal components of vectors, at most as many as there are."""
-    from sklearn.decomposition import PCA
-
+    """Project vectors on their first principal components."""
     return np.asarray(PCA(min(dim, *vectors.shape), svd_solver="covariance_eigh").fit_transform(vectors))
 
 
-def sif_weights(shares: np.ndarray) -> np.ndarray:
-    """Return a/(a + p), the smooth inverse frequency of tokens with share p (Arora et al., 2017)."""
-    return np.asarray(_SIF / (_SIF + shares))
-
-
 def _common_tokens(core: Tokenizer) -> list[str]:
-    """Return the first tokens of a tokenizer, without those that no text can become, such as [CLS]."""
+    """Return the first tokens of a tokenizer, without those that no text contains, such as [CLS]."""
     prefix = core.model.continuing_subword_prefix
-    return [token for token in _in_order(core) if token.startswith(prefix) or _split(core, token) == [token]][
-        :_COMMON
-    ]
+    usable = (t for t in _in_order(core) if t.startswith(prefix) or _split(core, t) == [t])
+    return list(islice(usable, _COMMON))
 
 
 def _bags(tokenizer: Tokenizer, sentences: Iterable[str]) -> Iterator[csr_array]:
-    """Yield how often each token occurs in each sentence, for some thousands of sentences at a time."""
-    from scipy.sparse import csr_array
-
+    """Yield the token counts of each sentence, as one sparse matrix per batch of sentences."""
     rows = iter(sentences)
     for part in iter(lambda: list(islice(rows, _READ)), []):
         found = [row.ids for row in tokenizer.encode_batch_fast(part, add_special_tokens=False)]
@@ -175,7 +155,7 @@ def _bags(tokenizer: Tokenizer, sentences: Iterable[str]) -> Iterator[csr_array]
 
 
 def _in_order(core: Tokenizer) -> list[str]:
-    """Return the tokens of a tokenizer by their ids."""
+    """Return the tokens of a tokenizer, sorted by id."""
     vocabulary: dict[str, int] = core.get_vocab(with_added_tokens=False)
     return sorted(vocabulary, key=vocabulary.__getitem__)
 
@@ -183,17 +163,13 @@ def _in_order(core: Tokenizer) -> list[str]:
 def _split(core: Tokenizer, text: str) -> list[str]:
     """Return the words of a text, before they are split into pieces."""
     normal = core.normalizer.normalize_str(text) if core.normalizer else text
-    return (
-        [word for word, _ in core.pre_tokenizer.pre_tokenize_str(normal)] if core.pre_tokenizer else [normal]
-    )
+    if core.pre_tokenizer is None:
+        return [normal]
+    return [word for word, _ in core.pre_tokenizer.pre_tokenize_str(normal)]
 
 
 def _frequent_words(core: Tokenizer, sentences: Iterable[str]) -> list[str]:
     """Return the words of the corpus as a tokenizer splits them, most frequent first."""
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
-    from tokenizers.trainers import WordLevelTrainer
-
     words = Tokenizer(WordLevel())
     words.normalizer, words.pre_tokenizer = core.normalizer, core.pre_tokenizer
     trainer = WordLevelTrainer(
@@ -204,17 +180,11 @@ def _frequent_words(core: Tokenizer, sentences: Iterable[str]) -> list[str]:
 
 
 def _train_tokenizer(sentences: Iterable[str]) -> Tokenizer:
-    """Return a WordPiece tokenizer for lower-cased text, with pieces of the corpus' words."""
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordPiece
-    from tokenizers.normalizers import BertNormalizer
-    from tokenizers.pre_tokenizers import BertPreTokenizer
-    from tokenizers.trainers import WordPieceTrainer
-
+    """Train a WordPiece tokenizer for lowercase text on the corpus."""
     core = Tokenizer(WordPiece(unk_token=_UNKNOWN))
     core.normalizer, core.pre_tokenizer = BertNormalizer(lowercase=True), BertPreTokenizer()
     letters = sorted({*string.ascii_lowercase, *string.digits, *"".join(_frequent_words(core, sentences))})
-    # as special tokens they keep this order; that of letters which the trainer finds changes from run to run
+    # as special tokens, letters keep this order; the trainer's own order changes from run to run
     first = [_UNKNOWN, *letters, *(f"##{letter}" for letter in letters)]
     trainer = WordPieceTrainer(
         vocab_size=len(first) + _PIECES,

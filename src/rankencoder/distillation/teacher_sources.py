@@ -8,36 +8,33 @@ from typing import Any
 
 from rankencoder.distillation.api_encoder import ApiEncoder
 from rankencoder.distillation.distill_config import DistillConfig
-from rankencoder.distillation.vector_file import VectorFile, open_rows
+from rankencoder.distillation.vector_file import open_rows
 from rankencoder.encoder_sources import check_model
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.fused_encoder import FusedEncoder
 from rankencoder.model import RankEncoder, open_model
-from rankencoder.training.sentences import Sentences
 from rankencoder.training.teaching.teachers import BATCH
 
 API = "openai:"
-_SENT = 8192  # sentences per call of an API's encoder, which makes requests of them
+_API_BATCH = 8192  # sentences per call of `ApiEncoder.encode`, which splits them into requests
 _FILES = (".npy", ".parquet")
-OBJECT = "python:"  # begins the name of a teacher that is an object, not a name
+OBJECT = "python:"  # prefix of the names of teachers that are Python objects
 
 
 def names_of(teachers: Sequence[Any]) -> list[str]:
-    """Return the names of teachers for settings and records; objects of the same name are numbered."""
-    names = [_name_of(teacher) for teacher in teachers]
+    """Return the names of teachers for settings and records; objects with the same name are numbered."""
+    names = []
+    for teacher in teachers:
+        if isinstance(teacher, (str, Path)):
+            names.append(str(teacher))
+            continue
+        own = getattr(teacher, "__qualname__", None) or getattr(teacher, "name", None)
+        names.append(f"{OBJECT}{own or type(teacher).__qualname__}")
     return [
         f"{name} {count + 1}" if name.startswith(OBJECT) and (count := names[:place].count(name)) else name
         for place, name in enumerate(names)
     ]
-
-
-def _name_of(teacher: Any) -> str:
-    if isinstance(teacher, (str, Path)):
-        return str(teacher)
-    return OBJECT + str(
-        getattr(teacher, "__qualname__", None) or getattr(teacher, "name", None) or type(teacher).__qualname__
-    )
 
 
 def is_file(name: str) -> bool:
@@ -46,19 +43,17 @@ def is_file(name: str) -> bool:
 
 
 def check_teacher(name: str) -> None:
-    """Check that there is a teacher of this name, without loading it."""
-    if name.startswith((API, OBJECT)):
-        return
+    """Check that a teacher exists, without loading it."""
     if is_file(name):
         open_rows(Path(name))
-        return
-    check_model(name)
+    elif not name.startswith((API, OBJECT)):
+        check_model(name)
 
 
 def open_teacher(name: str, given: Any, config: DistillConfig) -> Encoder | RankEncoder:
     """Open a teacher that encodes sentences.
 
-    :param given: The object itself, where it is one; an API that is open already.
+    :param given: The Python object, or an open API.
     """
     if name.startswith(OBJECT):
         if given is None:
@@ -66,14 +61,14 @@ def open_teacher(name: str, given: Any, config: DistillConfig) -> Encoder | Rank
         return open_model(given, device=config.torch_device, batch_size=BATCH)
     if name.startswith(API):
         api = given if isinstance(given, ApiEncoder) else open_api(name, config)
-        opened = Encoder(api, batch_size=_SENT)
+        opened = Encoder(api, batch_size=_API_BATCH)
         opened.name = name
         return opened
     return open_model(name, device=config.torch_device, batch_size=BATCH)
 
 
 def tokenizer_of(teacher: Encoder | RankEncoder) -> Any:
-    """Return a teacher's tokenizer, that of the first of several encoders, or None."""
+    """Return the tokenizer of a teacher, or of its first member, or None."""
     encoder = teacher.encoder if isinstance(teacher, RankEncoder) else teacher
     first = encoder.members[0] if isinstance(encoder, FusedEncoder) else encoder
     return getattr(first.model, "tokenizer", None)
@@ -85,13 +80,8 @@ def open_api(name: str, config: DistillConfig) -> ApiEncoder:
 
 
 def static_teacher(config: DistillConfig) -> int:
-    """Return the place of the teacher that gives a static student its words: the first that can encode."""
+    """Return the position of the first teacher that can encode the words of a static student."""
     for number, name in enumerate(config.teacher):
         if not is_file(name):
             return number
     raise InputError("a static student needs a teacher that encodes words: a file of vectors is not enough")
-
-
-def open_vectors(name: str, sentences: Sentences) -> VectorFile:
-    """Open a file of vectors of the training sentences."""
-    return VectorFile(Path(name), sentences)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Dense, Normalize
 
 from rankencoder.distillation.agreement import neighbor_recall
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
-_RIDGES = np.logspace(-4, 2, 25)  # to choose from, as shares of the mean variance
+_RIDGES = np.logspace(-4, 2, 25)  # candidates, relative to the mean variance
 
 
 def fit_map(student: np.ndarray, teacher: np.ndarray) -> np.ndarray:
@@ -36,18 +33,16 @@ def fit_map(student: np.ndarray, teacher: np.ndarray) -> np.ndarray:
 
 
 def space_recall(queries: np.ndarray, documents: np.ndarray) -> float:
-    """Return how many of the 10 documents next to each query of the teacher the student's query finds.
+    """Return the share of a teacher query's 10 nearest documents that the student's query also finds.
 
     :param queries: The student's unit vectors, in the teacher's space.
-    :param documents: The teacher's unit vectors of the same sentences; each is a query to the others.
+    :param documents: The teacher's unit vectors of the same sentences; each is also a query.
     """
     return neighbor_recall(queries @ documents.T, documents @ documents.T)
 
 
 def map_into_space(model: SentenceTransformer, weight: np.ndarray) -> None:
-    """Append the map to a model: built-in modules, so that it loads without custom code."""
-    from sentence_transformers.base.modules import Dense, Normalize
-
+    """Append the map to a model, as built-in modules that load without custom code."""
     dense = Dense(
         weight.shape[1],
         weight.shape[0],

@@ -1,4 +1,4 @@
-"""Read a teacher's vectors from a file and check them against the corpus."""
+"""Read a teacher's vectors from a file, and check them against the corpus."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import hashlib
 import warnings
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
+import torch
 
-from rankencoder.encoders import unit
+from rankencoder.encoders import find_invalid, unit
 from rankencoder.errors import InputError, TrainingWarning, shorten
 from rankencoder.io.corpus import digest_line
 from rankencoder.io.files import open_parquet
@@ -18,18 +19,20 @@ from rankencoder.io.storage import check_kinds, file_digest, import_pyarrow, rea
 from rankencoder.training.sentences import Sentences
 from rankencoder.vector_files import about_file
 
-_BLOCK = 8192  # sentences that are checked at a time
+_BLOCK = 8192  # sentences to read at a time
 
 
 class VectorFile:
     """Vectors in a file, checked against the sentences of a corpus.
 
     :param path: A ``.npy`` file of floats, ``[n, dimension]``, or a ``.parquet`` file with a column "vector"
-        and, to check against, "text". It has one row for each usable line of the corpus (neither empty nor
-        over-long), duplicates too, in the same order.
+        and, to check against, "text". It has one row per usable line of the corpus (neither empty nor
+        over-long, duplicates included), in the same order.
     :param sentences: The stored sentences of that corpus.
-    :raises InputError: If the vectors are of another text.
+    :raises InputError: If the vectors belong to another text.
     """
+
+    part = _BLOCK
 
     def __init__(self, path: str | Path, sentences: Sentences) -> None:
         self.path = Path(path)
@@ -37,15 +40,21 @@ class VectorFile:
         self._sentences = sentences
         self._file = open_rows(self.path)
         self.dimension = self._file.shape[1]
-        self._says_text = self._check_text()
-
-    part = _BLOCK
+        rows, lines = self._file.shape[0], sentences.lines
+        if rows != lines:
+            raise InputError(
+                f"{path} holds {rows:,} vectors, and the corpus {lines:,} usable lines (neither empty nor "
+                "over-long, duplicates counted): encode this corpus again"
+            )
+        self._sha256 = self._file.text_sha256()
+        if self._sha256 not in (None, sentences.lines_sha256):
+            raise InputError(f"{path} holds vectors of another text: encode this corpus again")
 
     def check(self) -> None:
-        """Read all rows once: a row that is no vector is found before hours of work, not after."""
-        if not self._says_text:
+        """Read all rows once, to find invalid vectors before hours of work."""
+        if self._sha256 is None:
             warnings.warn(
-                f"{self.path} does not say which sentences its vectors are of: only their number was checked",
+                f"{self.path} does not name the sentences of its vectors: only their number was checked",
                 TrainingWarning,
                 stacklevel=2,
             )
@@ -54,67 +63,38 @@ class VectorFile:
 
     def rows(self, start: int, stop: int) -> np.ndarray:
         """Return the float32 unit vectors of the stored sentences from one row up to another."""
-        import torch
-
         places = self._sentences.places(start, stop)
-        with np.errstate(over="ignore"):  # what float32 cannot hold is told of as infinite
-            vectors = self._file.read(places).astype(np.float32)
-        largest = np.abs(vectors).max(axis=1)
-        for bad, what in ((~np.isfinite(largest), "NaN or infinite"), (largest == 0, "zero")):
-            if bad.any():
-                first = int(bad.argmax())
-                sentence = self._sentences.texts(start + first, start + first + 1)[0]
-                raise InputError(
-                    f"{self.path}, row {places[first]:,} is a {what} vector (of {shorten(sentence)!r}): drop "
-                    "the sentence from the corpus, or encode it again"
-                )
-        return np.asarray(unit(torch.from_numpy(vectors)).numpy())
+        with np.errstate(over="ignore"):  # values beyond float32 are reported as infinite
+            vectors = torch.from_numpy(self._file.read(places).astype(np.float32))
+        if (found := find_invalid(vectors)) is not None:
+            row, what, _ = found
+            sentence = self._sentences.texts(start + row, start + row + 1)[0]
+            raise InputError(
+                f"{self.path}, row {places[row]:,} is a {what} vector (of {shorten(sentence)!r}): drop "
+                "the sentence from the corpus, or encode it again"
+            )
+        return np.asarray(unit(vectors).numpy())
 
     def fingerprint(self) -> str:
         """Return the digest of the file."""
         return file_digest(self.path)
 
-    def _check_text(self) -> bool:
-        """Make sure that the vectors are of these sentences, and return whether the file says of which."""
-        rows, lines = self._file.shape[0], self._sentences.lines
-        if rows != lines:
-            raise InputError(
-                f"{self.path} holds {rows:,} vectors, and the corpus {lines:,} usable lines (neither empty "
-                "nor over-long, duplicates counted): encode this corpus again"
-            )
-        sha256 = self._file.text_sha256()
-        if sha256 not in (None, self._sentences.lines_sha256):
-            raise InputError(f"{self.path} holds vectors of another text: encode this corpus again")
-        return sha256 is not None
 
-
-class _Rows(Protocol):
-    """Vectors in a file of some format."""
-
-    shape: tuple[int, int]
-
-    def read(self, places: np.ndarray) -> np.ndarray:
-        """Return the rows at some places, in ascending order."""
-
-    def text_sha256(self) -> str | None:
-        """Return the digest of the sentences, where the file says which they are."""
-
-
-def open_rows(path: Path) -> _Rows:
-    """Open a file of vectors, whichever sentences they are of."""
+def open_rows(path: Path) -> _Array | _Table:
+    """Open a file of vectors without checking which sentences they belong to."""
     formats: dict[str, Any] = {".npy": _Array, ".parquet": _Table}
     if path.suffix not in formats:
         raise InputError(f"{path}: vectors are read from {' or '.join(formats)} files")
     if not path.is_file():
         raise InputError(f"no such file of vectors: {path}")
-    rows: _Rows = formats[path.suffix](path)
+    rows: _Array | _Table = formats[path.suffix](path)
     if 0 in rows.shape:
         raise InputError(f"{path} holds no vectors")
     return rows
 
 
 class _Array:
-    """A ``.npy`` file, mapped into memory; `encode_file` writes beside it which sentences it is of."""
+    """A memory-mapped ``.npy`` file; `encode_file` writes the digest of its sentences beside it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -127,20 +107,22 @@ class _Array:
         self.shape: tuple[int, int] = self.array.shape
 
     def read(self, places: np.ndarray) -> np.ndarray:
+        """Return some rows, in ascending order."""
         return np.asarray(self.array[places])
 
     def text_sha256(self) -> str | None:
+        """Return the digest of the sentences, if the file names them."""
         path = about_file(self.path)
         if not path.exists():
             return None
         about = check_kinds(read_json(path), path, rows=int, dimension=int, sha256=str)
         if (about["rows"], about["dimension"]) != self.shape:
-            raise InputError(f"{path} is not of the vectors in {self.path}: delete it, or encode again")
+            raise InputError(f"{path} does not describe {self.path}: delete it, or encode again")
         return str(about["sha256"])
 
 
 class _Table:
-    """A ``.parquet`` file, of which one row group is in memory at a time."""
+    """A ``.parquet`` file, read one row group at a time."""
 
     def __init__(self, path: Path) -> None:
         pa, _ = import_pyarrow()
@@ -186,5 +168,5 @@ class _Table:
         other = lengths != (self.shape[1] or lengths[0])  # a missing list has the length NaN
         if other.any():
             row = self.starts[group] + other.argmax()
-            raise InputError(f"{self.path}, row {row:,}: no vector, or one of another dimension")
+            raise InputError(f"{self.path}, row {row:,}: the vector is missing or has another dimension")
         return np.asarray(column.flatten().to_numpy(zero_copy_only=False)).reshape(len(lengths), -1)

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from rankencoder.errors import InputError
-from rankencoder.explain import Described, Explanation, Neighbor, explain_described
+from rankencoder.explain import EncodedSentence, Explanation, Neighbor, explain_pair
 from rankencoder.explorer.explorer_state import ExplorerState
 
 
@@ -61,7 +61,7 @@ def compare(state: ExplorerState, sentences: Sequence[str], rank_weight: float |
     """
     if rank_weight is None or not 0 <= rank_weight <= 1:
         return Comparison(hints=["Rank weight is from 0 to 1."])
-    usable: dict[str, Described] = {}
+    usable: dict[str, EncodedSentence] = {}
     hints: list[str] = []
     for letter, sentence in zip("ABC", sentences, strict=False):
         if text := (sentence or "").strip():
@@ -77,9 +77,9 @@ def compare(state: ExplorerState, sentences: Sequence[str], rank_weight: float |
 
 
 def _compare_pair(
-    state: ExplorerState, a: str, b: str, of: dict[str, Described], weight: float, k: int
+    state: ExplorerState, a: str, b: str, of: dict[str, EncodedSentence], weight: float, k: int
 ) -> ComparedPair:
-    explanation = explain_described(of[a], of[b], weight, k)
+    explanation = explain_pair(of[a], of[b], weight, k)
     calibration = state.pairs.calibration
     kinds = (
         ("base", "cosine", explanation.cosine, 0.0),
@@ -95,7 +95,7 @@ def _compare_pair(
     return ComparedPair(a, b, explanation, lines)
 
 
-def _columns(of: dict[str, Described], k: int) -> dict[str, list[Near]]:
+def _columns(of: dict[str, EncodedSentence], k: int) -> dict[str, list[Near]]:
     near = {letter: found.neighbors[:k] for letter, found in of.items()}
     ranks = {letter: {n.sentence: n.rank for n in found} for letter, found in near.items()}
     return {

@@ -6,7 +6,7 @@ import threading
 from functools import lru_cache
 from typing import Any
 
-from rankencoder.explain import Described
+from rankencoder.explain import EncodedSentence
 from rankencoder.explorer.random_pairs import RandomPairs
 from rankencoder.explorer.space_maps import draw
 from rankencoder.labels.fitted_curve import find_curve
@@ -46,7 +46,7 @@ class ExplorerState:
         label = self.model.form.label
         return "rank similarity" if label == "ranks" else label.replace("-", "−")
 
-    def describe(self, sentence: str) -> Described:
+    def describe(self, sentence: str) -> EncodedSentence:
         """Encode a sentence, unless it was among the last ones, and find its nearest reference sentences."""
         with self.lock:
             return self._described(sentence)

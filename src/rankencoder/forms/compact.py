@@ -1,23 +1,25 @@
-"""The compact form: rank vectors projected on the few directions in which they really differ."""
+"""The compact form: rank vectors projected on their principal components."""
 
 from __future__ import annotations
 
+from math import inf
+from typing import ClassVar
+
 import torch
 
-from rankencoder.errors import InputError
 from rankencoder.forms.form import Form, held_out
 from rankencoder.ranks import in_double, rank_vectors
 
 DIM = 256
 _FIT_ROWS, _CHUNK = 2048, 64
-_FIT_BYTES = 2**30  # of their rank vectors: fewer rows of more than 131,072 references
+_FIT_BYTES = 2**30  # of their rank vectors: limits the rows above 131,072 references
 
 
 class CompactForm(Form):
-    """The first principal components (not centered: inner products are what counts) of rank vectors."""
+    """The first principal components of rank vectors, not centered, to preserve inner products."""
 
     name = "compact"
-    settings = ("dim",)
+    settings: ClassVar = {"dim": (1, inf)}
     projection: torch.Tensor
 
     def __init__(self, reference: torch.Tensor, dim: int, projection: torch.Tensor) -> None:
@@ -26,22 +28,16 @@ class CompactForm(Form):
         self.register_buffer("projection", projection)
 
     @classmethod
-    def check(cls, dim: int = DIM) -> None:  # type: ignore[override]
-        """Refuse fewer than one component."""
-        if dim < 1:
-            raise InputError(f"dim must be at least 1, not {dim}")
-
-    @classmethod
     def fit(cls, reference: torch.Tensor, dim: int = DIM) -> CompactForm:  # type: ignore[override]
-        """Find the principal components of the rank vectors of a few thousand reference sentences.
+        """Find the principal components of the rank vectors of up to a few thousand reference sentences.
 
-        :param dim: How many components to keep; fewer where the reference corpus is too small for them.
+        :param dim: Number of components, fewer if the reference corpus is small.
         """
         rows = _rows_to_fit(len(reference), dim)
         ranks = reference.new_empty(len(rows), len(reference))
         for chunk, filled in zip(rows.split(_CHUNK), ranks.split(_CHUNK), strict=True):
             filled.copy_(rank_vectors(reference[chunk] @ reference.T))
-        # eigenvectors of the small Gram matrix give those of the large one
+        # the eigenvectors of the small Gram matrix give those of the covariance
         values, vectors = torch.linalg.eigh(in_double(ranks @ ranks.T))
         keep = torch.arange(len(values) - 1, -1, -1, device=values.device)[:dim]
         keep = keep[values[keep] > 1e-6 * values[-1].clamp(min=1e-12)]
@@ -54,14 +50,14 @@ class CompactForm(Form):
         return self.projection.shape[1]
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Return projected rank vectors, at unit norm."""
+        """Return projected rank vectors at unit norm."""
         return torch.nn.functional.normalize(
             self.map_ranks(vectors, lambda ranks: ranks @ self.projection), dim=1
         )
 
 
 def _rows_to_fit(n: int, dim: int) -> torch.Tensor:
-    """Return the sentences whose rank vectors are looked at: all but the held-out ones, or some of them."""
+    """Return the sentences to fit on: all but the held-out ones, or evenly spaced ones of these."""
     rest = torch.ones(n, dtype=torch.bool)
     if n >= 8:
         rest[held_out(n)] = False

@@ -1,4 +1,4 @@
-"""The exact form: the rank vector itself, one dimension for each reference sentence."""
+"""The exact form: the rank vector itself, one dimension per reference sentence."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from rankencoder.forms.form import Form
 
 
 class ExactForm(Form):
-    """Rank vectors as in the paper: one number for each reference sentence.
+    """Rank vectors as in the paper.
 
-    :param lengths: Those of the reference vectors before they were normalized. With them sentences are ranked
-        by the inner product with raw vectors, as the authors' code does at inference.
+    :param lengths: The norms of the raw reference vectors, to rank by inner products with raw vectors, as the
+        authors' code does at inference.
     """
 
     name = "exact"
@@ -23,11 +23,11 @@ class ExactForm(Form):
 
     @property
     def dimension(self) -> int:
-        """One number for each reference sentence."""
+        """The number of reference sentences."""
         return len(self.reference)
 
     def similarities(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Return what is ranked: cosines, or inner products with raw reference vectors."""
+        """Return the values to rank: cosines, or inner products with raw reference vectors."""
         cosines = super().similarities(vectors)
         return cosines if self.lengths is None else cosines * self.lengths
 

@@ -1,14 +1,13 @@
-"""How well a form keeps the exact rank similarities, measured on sentences that it was not fitted on."""
+"""Measure the fidelity of a form: its agreement with exact rank similarities on held-out sentences."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import torch
+
+from rankencoder.forms.form import Form, held_out
 from rankencoder.ranks import MEMORY_BUDGET, in_double, rank_similarity, rank_vectors
-
-if TYPE_CHECKING:
-    import torch
 
 
 @dataclass(frozen=True)
@@ -25,18 +24,17 @@ class Fidelity:
 
 def measure(approximate: torch.Tensor, exact: torch.Tensor) -> Fidelity:
     """Compare two ``[m, m]`` matrices of similarities over the pairs above the diagonal."""
-    import torch
-
     above = torch.triu_indices(len(exact), len(exact), offset=1)
     ours, true = (in_double(matrix)[above[0], above[1]] for matrix in (approximate, exact))
     spearman = rank_similarity(ours[None], true[None]) if len(ours) > 1 else torch.ones(1, 1)
     return Fidelity(float(spearman), float((ours - true).abs().max()), len(ours))
 
 
-def measure_form(form: torch.nn.Module, reference: torch.Tensor, rows: torch.Tensor) -> Fidelity:
-    """Compare a form's similarities of some reference sentences with their exact rank similarities."""
-    most = max(2, MEMORY_BUDGET // (8 * len(reference)))  # similarities and ranks
-    vectors = reference[rows[:: -(-len(rows) // most)]]
+def measure_form(form: Form) -> Fidelity:
+    """Compare a form's similarities of its held-out reference sentences with their exact ones."""
+    rows = held_out(len(form.reference))
+    most = max(2, MEMORY_BUDGET // (8 * len(form.reference)))  # similarities and ranks
+    vectors = form.reference[rows[:: -(-len(rows) // most)]]
     parts = form(vectors)
-    exact = rank_vectors(vectors @ reference.T, method="exact")
+    exact = rank_vectors(vectors @ form.reference.T, method="exact")
     return measure(parts @ parts.T, exact @ exact.T)

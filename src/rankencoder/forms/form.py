@@ -1,4 +1,4 @@
-"""What every form of the rank part has in common."""
+"""The base class of all forms."""
 
 from __future__ import annotations
 
@@ -10,24 +10,20 @@ import torch
 
 from rankencoder.ranks import COARSE, MEMORY_BUDGET, rank_vectors
 
-_HELD_OUT = 1000  # reference sentences that no component is fitted on: fidelity is measured on them
-_RANKED = 256  # sentences at a time on a CPU: enough for fast products, and few enough for its caches
+_HELD_OUT = 1000  # reference sentences not used for fitting, on which fidelity is measured
+_RANKED = 256  # sentences at a time on a CPU: enough for fast products, few enough for its caches
 
 
 class Form(torch.nn.Module, ABC):
     """A map from unit sentence vectors to unit vectors whose inner product is the rank similarity."""
 
     name: ClassVar[str]
-    settings: ClassVar[tuple[str, ...]] = ()
+    settings: ClassVar[dict[str, tuple[float, float]]] = {}  # with their bounds
     reference: torch.Tensor
 
     def __init__(self, reference: torch.Tensor) -> None:
         super().__init__()
         self.register_buffer("reference", reference)
-
-    @classmethod
-    def check(cls, **settings: Any) -> None:
-        """Refuse settings with values that make no sense."""
 
     @classmethod
     def fit(cls, reference: torch.Tensor, **settings: Any) -> Form:
@@ -40,7 +36,7 @@ class Form(torch.nn.Module, ABC):
 
     @property
     def label(self) -> str:
-        """What people call its similarity."""
+        """The name of its similarity, for display."""
         return "ranks"
 
     @property
@@ -49,12 +45,12 @@ class Form(torch.nn.Module, ABC):
         """Dimensions of the rank part."""
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Form:
-        """Follow a model to another device, but not to half precision: ranks are finer than that."""
+        """Follow a model to another device, but not to half precision, which is too coarse for ranks."""
         super()._apply(lambda tensor: tensor.to(fn(tensor.new_empty(0)).device), recurse)  # type: ignore[no-untyped-call]
         return self
 
     def similarities(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Return what is ranked: the cosines of unit sentence vectors with the reference sentences."""
+        """Return the values to rank: the cosines of unit sentence vectors with the reference sentences."""
         return vectors @ self.reference.T
 
     def map_ranks(
@@ -63,32 +59,30 @@ class Form(torch.nn.Module, ABC):
         function: Callable[[torch.Tensor], torch.Tensor],
         method: Literal["auto", "exact"] = "auto",
     ) -> torch.Tensor:
-        """Return a function of the rank vectors of unit sentence vectors, part by part.
+        """Return a function of the rank vectors of unit sentence vectors, computed in chunks.
 
-        Unless they are exact they are coarse: a projection of them loses more.
+        Ranks that are not exact are coarse, because a projection loses more precision.
         """
         out = vectors.new_empty(len(vectors), self.dimension)
         # similarities and ranks
         step = max(1, MEMORY_BUDGET // (2 * vectors.element_size() * len(self.reference)))
         if vectors.device.type == "cpu":
             step = min(step, _RANKED)
-        for start in range(0, len(vectors), step):
-            rows = slice(start, start + step)
-            out[rows] = function(
-                rank_vectors(self.similarities(vectors[rows]), method=method, tolerance=COARSE)
-            )
+        for part, result in zip(vectors.split(step), out.split(step), strict=True):
+            ranks = rank_vectors(self.similarities(part), method=method, tolerance=COARSE)
+            result.copy_(function(ranks))
         return out
 
     def config(self) -> dict[str, Any]:
-        """Return the settings, to be stored as JSON."""
+        """Return the settings, for JSON."""
         return {key: getattr(self, key) for key in self.settings}
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """Return what was fitted, without the reference vectors."""
+        """Return the fitted tensors, without the reference vectors."""
         return {key: value for key, value in self.state_dict().items() if key != "reference"}
 
 
 def held_out(n: int) -> torch.Tensor:
-    """Return the indices of the held-out sentences: a quarter, at most a thousand, spread evenly."""
+    """Return the indices of the held-out sentences: a quarter, at most a thousand, evenly spaced."""
     number = max(2, min(_HELD_OUT, n // 4))
     return (torch.arange(number) * n) // number if n > number else torch.arange(n)

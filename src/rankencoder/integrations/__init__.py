@@ -1,1 +1,1 @@
-"""Other libraries' interfaces, one file each."""
+"""Integrations with other libraries, one file each."""

@@ -1,19 +1,17 @@
-"""Any task of mteb on any of our models, through mteb itself."""
+"""Run mteb tasks on any model, through mteb itself."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rankencoder.errors import InputError, MissingExtraError, first_line
 from rankencoder.fingerprints import digest
 from rankencoder.io.files import file_name
 from rankencoder.io.storage import new_file
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
+from rankencoder.model import RankEncoder, open_model
 
 
 def run_mteb(
@@ -26,8 +24,8 @@ def run_mteb(
 ) -> list[dict[str, Any]]:
     """Run mteb tasks on a model.
 
-    :param model: A RankEncoder's folder, a training's (its RankEncoder), or an encoder's folder or hub name.
-    :param output: A folder for what mteb returns, in full: ``mteb/MODEL/TASK.json``.
+    :param model: The folder of a RankEncoder or training run, or an encoder's folder or hub name.
+    :param output: A folder for mteb's full results, as ``mteb/MODEL/TASK.json``.
     :return: The main score of each split of each task.
     """
     try:
@@ -36,9 +34,16 @@ def run_mteb(
         raise MissingExtraError("mteb tasks need mteb", "mteb") from error
     try:
         chosen = [mteb.get_task(task) if isinstance(task, str) else task for task in tasks]
-    except KeyError as error:  # it names the nearest
+    except KeyError as error:  # its message has the nearest names
         raise InputError(f"mteb has no such task ({error.args[0]})") from error
-    loaded = load_as_sentence_transformer(model, device=device, batch_size=batch_size)
+    opened = open_model(model, device=device, batch_size=batch_size)
+    if isinstance(opened, RankEncoder):
+        loaded = opened.to_sentence_transformer()
+    else:
+        assert opened.model is not None  # it was opened by name
+        loaded = opened.model
+        if opened.prompt:
+            loaded.prompts, loaded.default_prompt_name = {"given": opened.prompt}, "given"
     found = []
     for task in chosen:
         name = task.metadata.name
@@ -46,7 +51,12 @@ def run_mteb(
             made = mteb.evaluate(
                 loaded, task, cache=None, show_progress_bar=False, encode_kwargs={"batch_size": batch_size}
             ).task_results[0]
-        except (OSError, ConnectionError, ValueError, RuntimeError) as error:  # mostly: no data, no network
+        except (
+            OSError,
+            ConnectionError,
+            ValueError,
+            RuntimeError,
+        ) as error:  # mostly missing data or network
             raise InputError(f"mteb could not run {name}: {first_line(error)}") from error
         if output is not None:
             target = Path(output) / "mteb" / _folder_name(model) / f"{file_name(name)}.json"
@@ -60,25 +70,9 @@ def run_mteb(
     return found
 
 
-def load_as_sentence_transformer(
-    model: str | Path, *, device: str | None = None, batch_size: int = 32
-) -> SentenceTransformer:
-    """Return a model that was given by name as a SentenceTransformer whose cosine is its similarity."""
-    from rankencoder.model import RankEncoder, open_model
-
-    opened = open_model(model, device=device, batch_size=batch_size)
-    if isinstance(opened, RankEncoder):
-        return opened.to_sentence_transformer()
-    assert opened.model is not None
-    if opened.prompt:
-        opened.model.prompts = {"given": opened.prompt}
-        opened.model.default_prompt_name = "given"
-    return opened.model
-
-
 def _folder_name(model: str | Path) -> str:
-    """Return a name for a model's results that models in other folders do not have."""
+    """Return a distinct folder name for a model's results."""
     folder = Path(model).resolve()
-    return (
-        f"{file_name(folder.name)}-{digest([str(folder)])[:8]}" if folder.exists() else file_name(str(model))
-    )
+    if not folder.exists():
+        return file_name(str(model))
+    return f"{file_name(folder.name)}-{digest([str(folder)])[:8]}"

@@ -1,8 +1,8 @@
-"""`RankTransformer`: rank vectors for scikit-learn, of vectors from anywhere."""
+"""`RankTransformer`: rank vectors for scikit-learn pipelines."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,16 +10,14 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from rankencoder.blend import blend_vectors, blended_dimension, check_rank_weight
-from rankencoder.forms import fit_form
-
-if TYPE_CHECKING:
-    from rankencoder.forms import Form
+from rankencoder.encoders import unit
+from rankencoder.forms import Form, fit_form
 
 
 class RankTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Turn vectors into vectors whose cosine blends rank similarity and cosine (Eq. 7).
 
-    :param rank_weight: λ of Eq. 7, from 0 (cosine alone) to 1 (ranks alone).
+    :param rank_weight: λ of Eq. 7, from 0 (cosine only) to 1 (ranks only).
     :param form: "exact", "compact" or "linear" (see `RankEncoder`).
     :param dim: Dimensions of the compact form, 256 by default.
     :param power: Power of the linear form.
@@ -30,7 +28,7 @@ class RankTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
     >>> reference = rng.normal(size=(1000, 16))
     >>> transformer = RankTransformer(rank_weight=0.3).fit(reference)
     >>> vectors = transformer.transform(rng.normal(size=(2, 16)))
-    >>> vectors.shape  # 256 of the compact form, and the 16
+    >>> vectors.shape  # 256 of the compact form, plus the 16
     (2, 272)
     """
 
@@ -72,7 +70,4 @@ class RankTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEst
 
 
 def _unit(rows: np.ndarray) -> torch.Tensor:
-    rows = np.array(rows, order="C", copy=True)
-    # scaled first, so that very long rows do not overflow
-    rows /= np.maximum(np.abs(rows).max(axis=1, keepdims=True), np.finfo(rows.dtype).tiny)
-    return torch.nn.functional.normalize(torch.from_numpy(rows), dim=1)
+    return unit(torch.from_numpy(np.array(rows, order="C")))

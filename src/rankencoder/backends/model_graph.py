@@ -1,10 +1,13 @@
-"""A SentenceTransformer as one graph from tokens to vectors, which runs without torch."""
+"""Convert a SentenceTransformer to one graph from tokens to vectors, and run it without torch."""
 
 from __future__ import annotations
 
 import copy
 import logging
+import re
+import threading
 import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -12,23 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rankencoder.backends.sample_text import sample_sentences
 from rankencoder.errors import InputError, MissingExtraError, first_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from sentence_transformers import SentenceTransformer
 
 INPUTS = ("input_ids", "attention_mask")
 OUTPUT = "sentence_embedding"
 FILES = {"openvino": "model.xml", "onnx": "model.onnx"}
-_CALIBRATED_ON = 128  # sentences that ranges of activations are taken from
+Run = Callable[[dict[str, Any]], torch.Tensor]
+_CALIBRATION = 128  # sentences to measure the ranges of activations on
 _OPSET = 17
 
 
 class _Whole(torch.nn.Module):
-    """All modules of a SentenceTransformer, pooling included, as a function of two tensors."""
+    """All modules of a SentenceTransformer, including pooling, as a function of two tensors."""
 
     def __init__(self, model: SentenceTransformer) -> None:
         super().__init__()
@@ -48,9 +49,9 @@ class _Whole(torch.nn.Module):
 
 
 def write_graph(model: SentenceTransformer, format: str, folder: Path, *, int8: bool = False) -> Path:
-    """Write the graph of a model to a folder, and return its file.
+    """Convert a model to a graph in a folder, and return its file.
 
-    :param int8: Round weights and activations to 8 bits, activations by what sentences make of them.
+    :param int8: Quantize weights and activations to 8 bits.
     :raises InputError: If the model cannot be converted.
     """
     path = folder / FILES[format]
@@ -60,7 +61,7 @@ def write_graph(model: SentenceTransformer, format: str, folder: Path, *, int8: 
             write(model, path, int8)
     except ImportError as error:
         raise MissingExtraError(f"{format}{' in int8' * int8} needs {error.name}", format) from error
-    except Exception as error:  # whatever converters raise at a model that they do not know
+    except Exception as error:  # converters raise anything for an unknown model
         raise InputError(f"this model cannot be converted to {format}: {first_line(error)}") from error
     return path
 
@@ -79,8 +80,10 @@ def _write_openvino(model: SentenceTransformer, path: Path, int8: bool) -> None:
     if int8:
         import nncf
 
-        data, kind = nncf.Dataset(_calibration(model)), nncf.ModelType.TRANSFORMER
-        made = nncf.quantize(made, data, model_type=kind, subset_size=_CALIBRATED_ON)
+        found = (model.preprocess([sentence]) for sentence in manual_sentences(_CALIBRATION))
+        data = [{name: features[name].cpu().numpy() for name in INPUTS} for features in found]
+        kind = nncf.ModelType.TRANSFORMER
+        made = nncf.quantize(made, nncf.Dataset(data), model_type=kind, subset_size=_CALIBRATION)
     openvino.save_model(made, path, compress_to_fp16=False)
 
 
@@ -97,7 +100,7 @@ def _write_onnx(model: SentenceTransformer, path: Path, int8: bool) -> None:
         output_names=[OUTPUT],
         dynamic_axes={**dict.fromkeys(INPUTS, axes), OUTPUT: {0: "sentences"}},
         opset_version=_OPSET,
-        dynamo=False,  # the new exporter needs one more package, and fixes shapes that depend on tokens
+        dynamo=False,  # the new exporter needs another package, and freezes shapes that depend on tokens
     )
     if int8:
         from onnxruntime.quantization import quantize_dynamic
@@ -105,15 +108,9 @@ def _write_onnx(model: SentenceTransformer, path: Path, int8: bool) -> None:
         quantize_dynamic(path, path, per_channel=True, op_types_to_quantize=["MatMul"])
 
 
-def _calibration(model: SentenceTransformer) -> list[dict[str, Any]]:
-    """Return the tokens of some sentences, one by one."""
-    found = (model.preprocess([sentence]) for sentence in sample_sentences(_CALIBRATED_ON))
-    return [{name: features[name].cpu().numpy() for name in INPUTS} for features in found]
-
-
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Hide what converters tell their authors."""
+    """Silence the converters."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
@@ -122,3 +119,47 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logging.disable(before)
+
+
+def open_openvino(graph: Path, precision: str, threads: int) -> Run:
+    """Return a thread-safe function that runs a graph with OpenVINO, each call on one thread."""
+    import openvino
+
+    hint = "bf16" if precision == "bf16" else "f32"
+    settings = {"INFERENCE_PRECISION_HINT": hint, "NUM_STREAMS": threads, "INFERENCE_NUM_THREADS": threads}
+    compiled = openvino.Core().compile_model(graph, "CPU", settings)
+    own = threading.local()
+
+    def run(batch: dict[str, Any]) -> torch.Tensor:
+        if not hasattr(own, "request"):
+            own.request = compiled.create_infer_request()
+        found = own.request.infer({name: batch[name].numpy() for name in INPUTS}, share_inputs=True)
+        return torch.from_numpy(found[OUTPUT])
+
+    return run
+
+
+def open_onnx(graph: Path, precision: str, threads: int) -> Run:
+    """Return a thread-safe function that runs a graph with ONNX Runtime, each call on one thread."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+
+    def run(batch: dict[str, Any]) -> torch.Tensor:
+        return torch.from_numpy(session.run([OUTPUT], {name: batch[name].numpy() for name in INPUTS})[0])
+
+    return run
+
+
+OPEN = {"openvino": open_openvino, "onnx": open_onnx}
+
+
+def manual_sentences(number: int = 1000) -> list[str]:
+    """Return distinct sentences of 5 to 30 words from Python's manual, which is always installed."""
+    from pydoc_data.topics import topics
+
+    text = re.sub(r"[*`_|^=+-]{2,}|\s+", " ", " ".join(topics[name] for name in sorted(topics)))
+    found = dict.fromkeys(part for part in re.split(r"(?<=[.:;]) ", text) if 4 <= part.count(" ") < 30)
+    return list(found)[:: max(1, len(found) // number)][:number]
