@@ -287,7 +287,7 @@ def test_saved_pairs_that_are_damaged(corpus, tmp_path):
     found.save(tmp_path / "found", overwrite=True)
     path = tmp_path / "found" / "pairs.safetensors"
     path.write_bytes(path.read_bytes()[:-4] + b"1234")
-    with pytest.raises(InputError, match="is damaged: it is not what was saved; search the corpus again"):
+    with pytest.raises(InputError, match="is damaged: its checksum differs; search the corpus again"):
         Duplicates.load(tmp_path / "found")
     (tmp_path / "found" / "manifest.json").unlink()
     with pytest.raises(InputError, match="no manifest"):

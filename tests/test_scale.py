@@ -13,7 +13,7 @@ import pytest
 
 from rankencoder.errors import InputError
 from rankencoder.io import files
-from rankencoder.io.corpus import Sentence, read_sentences, read_slice
+from rankencoder.io.corpus import Sentence, read_sentences
 from rankencoder.io.files import cut
 from rankencoder.io.sampling import Sampler, sample_sentences
 from rankencoder.scale.cluster import RayCluster
@@ -147,7 +147,7 @@ def test_samples_of_slices_are_the_sample_of_the_whole(tmp_path, monkeypatch, se
     path.write_text("\n".join([*sentences, "", *sentences[:100], "x" * 9000]))
     together = Sampler(50, 7)
     for part in reversed(cut(path)):
-        together.merge(Sampler(50, 7).add(read_slice(part)))
+        together.merge(Sampler(50, 7).add(read_sentences(part)))
     assert together.sample() == sample_sentences(read_sentences(path), 50, 7)
     assert together.sample().counts["duplicates"] == 100
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from rankencoder.io.corpus import MAX_CHARS, read_slice
+from rankencoder.io.corpus import MAX_CHARS, read_sentences
 from rankencoder.io.files import Place, Slice
 from rankencoder.io.read_options import ReadOptions
 from rankencoder.io.sampling import Sample, Sampler
@@ -36,4 +36,4 @@ def sample_with_ray(
 
 
 def _draw(part: Slice, *, size: int, seed: int, column: str | ReadOptions | None, max_chars: int) -> Sampler:
-    return Sampler(size, seed).add(read_slice(part, column=column, max_chars=max_chars))
+    return Sampler(size, seed).add(read_sentences(part, column=column, max_chars=max_chars))

@@ -8,7 +8,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import NamedTuple
 
-from rankencoder.io.corpus import LONGEST, Sentence, read_slice, usable_sentences
+from rankencoder.io.corpus import LONGEST, Sentence, read_sentences, usable_sentences
 from rankencoder.io.files import Place, Slice, cut, fingerprint, is_address, list_files
 from rankencoder.io.read_options import ReadOptions
 from rankencoder.scale.cluster import RayCluster
@@ -63,7 +63,7 @@ def read_pieces(
     :param invalid: What to do with empty and over-long sentences (see `usable_sentences`).
     """
     counts = {"skipped": 0}
-    sentences = read_slice(given.slice, column=column, max_chars=LONGEST, with_columns=with_columns)
+    sentences = read_sentences(given.slice, column=column, max_chars=LONGEST, with_columns=with_columns)
     rows = usable_sentences(sentences, counts, invalid)
     for number in count():
         part = list(islice(rows, size))
