@@ -388,7 +388,7 @@ def test_documents_without_ids_are_named_by_file_and_line(tmp_path):
         "Three is alone.": (f"{name}:2", 0),
     }
     plain = RankIndex.build(letters, ["a"], tmp_path / "plain")
-    with pytest.raises(InputError, match="has no passages of documents: set `split` when you index"):
+    with pytest.raises(InputError, match="has no documents: index with `split`"):
         plain.search("a", documents=True)
 
 

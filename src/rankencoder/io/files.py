@@ -95,13 +95,16 @@ def file_system(place: Place) -> tuple[Any, str]:
         raise InputError(f"cannot reach {place}: {error}") from error
 
 
-def whereabouts(place: Place) -> PurePosixPath:
-    """Return the canonical path of a place, to test whether one place contains another."""
-    fs, path = file_system(place)
-    protocol = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
-    if protocol not in ("file", "local"):
-        return PurePosixPath(f"/{protocol}:", path.strip("/"))
-    return PurePosixPath(Path(path).resolve().as_posix())
+def check_apart(source: Place, target: Place) -> None:
+    """Raise an error if a target is its input, lies in it or contains it."""
+    places = []
+    for fs, path in map(file_system, (source, target)):
+        protocol = fs.protocol if isinstance(fs.protocol, str) else fs.protocol[0]
+        local = protocol in ("file", "local")
+        places.append(Path(path).resolve() if local else Path(f"/{protocol}:", path.strip("/")))
+    read, written = places
+    if read == written or read in written.parents or written in read.parents:
+        raise InputError(f"{target} overlaps with the input {source}: write it somewhere else")
 
 
 def list_files(place: Place) -> list[Place]:
