@@ -69,7 +69,7 @@ def test_columns_are_chosen_or_asked_for(tmp_path):
     assert texts(path, column="body") == ["y"]
     with pytest.raises(InputError, match=r"Set `column` to one of title \(e\.g\. 'x'\), body \(e\.g\. 'y'\)"):
         texts(path)
-    with pytest.raises(InputError, match="no column 'text'; there is title, body"):
+    with pytest.raises(InputError, match="no column 'text'; choose from title, body"):
         texts(path, column="text")
 
 

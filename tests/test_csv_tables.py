@@ -173,6 +173,15 @@ def test_compressed_tables_and_patterns(tmp_path):
         read(tmp_path / "a.csv.zst")
 
 
+def test_patterns_keep_relative_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("b.txt", "a.txt"):
+        write(tmp_path, "a sentence\n", name)
+    assert [row.source for row in read_sentences("*.txt")] == ["a.txt", "b.txt"]
+    with pytest.raises(InputError, match="no such file or folder"):
+        list(read_sentences("*.csv"))
+
+
 def test_nested_keys(tmp_path):
     line = '{"ticket": {"id": 7, "body": "How?"}, "day": "2026-01-01", "tags": ["a"]}\n'
     path = write(tmp_path, line, "a.jsonl")
@@ -186,7 +195,7 @@ def test_nested_keys(tmp_path):
     assert (row.text, row.columns, row.types["n"]) == ("How?", {"n": 1}, pa.int16())
     assert [row.text for row in read_sentences(tmp_path / "a.parquet", column="ticket.body")] == ["How?"]
     for name in ("a.jsonl", "a.parquet"):
-        with pytest.raises(InputError, match=r"no column 'ticket\.title'; there is ticket, "):
+        with pytest.raises(InputError, match=r"no column 'ticket\.title'; choose from ticket, "):
             read(tmp_path / name, column="ticket.title")
 
 
@@ -229,8 +238,8 @@ def test_the_only_column_of_text_is_taken(tmp_path):
         ("q.csv", b"id,text\n1,caf\xe9\n", "line 2: not UTF-8 .* convert the file, e.g. with iconv"),
         ("q.csv", b'id,text\n1,a\n"2\n\n",b\n3,c,d\n', "line 6: 3 columns, but the header has 2"),
         ("q.csv", b"1;Who is it?\n2;How?;3\n", "line 2: 3 columns, but the first row has 2"),
-        ("q.csv", b"id,price\n1,2.5\n", r"no column holds text; there is id \(e\.g\. '1'\), price"),
-        ("q.jsonl", b'{"id": 1, "n": 2}\n', "line 1: no column holds text; there is id"),
+        ("q.csv", b"id,price\n1,2.5\n", r"no column holds text, among id \(e\.g\. '1'\), price"),
+        ("q.jsonl", b'{"id": 1, "n": 2}\n', "line 1: no column holds text, among id"),
         (
             "q.csv",
             b"title;body\nOne;How are you today my friends of old?\n",

@@ -245,7 +245,7 @@ def test_records_of_several_columns():
         (4, "verbatim"),
     ]
     assert found.records.skipped == 1
-    with pytest.raises(InputError, match="line 1: no column 'bdy'; there is body, n"):
+    with pytest.raises(InputError, match="line 1: no column 'bdy'; choose from body, n"):
         find_duplicates(rows, letters, column=["title", "bdy"])
 
 
@@ -364,7 +364,7 @@ def test_command(run_cli, tiny_saved, tmp_path):
     assert "of the model's reference corpus" in out
     code, out, _ = run_cli("duplicates", path, "--model", tiny_saved, "--threshold", "0.8", "--groups")
     assert "different" in out.splitlines()[0]
-    assert "(and 1 times more): A river breaks" in out
+    assert "(and 1 more): A river breaks" in out
     assert [line.split()[0] for line in out.splitlines()[1:3]] == ["keep", "remove"]
     code, out, _ = run_cli("duplicates", path, "--model", tiny_saved, "--threshold", "0.8", "--json")
     value = json.loads(out)

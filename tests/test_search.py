@@ -221,7 +221,7 @@ def test_own_ids_replace(tmp_path):
         ("it's", "a river", 2),
     }
     assert index.search("a river", 1)[0].score == pytest.approx(1, abs=1e-5)
-    with pytest.raises(InputError, match="line 1: no column 'key'; there is text"):
+    with pytest.raises(InputError, match="line 1: no column 'key'; choose from text"):
         index.add([{"text": "x"}], id_column="key")
     with pytest.raises(InputError, match="line 1: no id in column 'key'"):
         index.add([{"text": "x", "key": None}], id_column="key")

@@ -10,6 +10,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from glob import glob
 from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
@@ -113,10 +114,13 @@ def list_files(place: Place) -> list[Place]:
     found: list[Place]
     with _errors_of(place):
         if not fs.exists(path):
-            matching = sorted(fs.glob(path)) if set("*?[") & set(str(place)) else []
-            if not matching:
+            if is_address(place):
+                found = [fs.unstrip_protocol(file) for file in fs.glob(path)]
+            else:
+                found = list(map(Path, glob(str(place), recursive=True)))
+            if not found:
                 raise FileNotFoundError
-            return [fs.unstrip_protocol(file) if is_address(place) else Path(file) for file in matching]
+            return sorted(found)
         if not fs.isdir(path):
             return [place]
         if is_address(place):

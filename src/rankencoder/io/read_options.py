@@ -66,7 +66,7 @@ def find(row: Mapping[str, Any], name: str, place: str, known: set[str] | None =
         if not isinstance(value, Mapping) or key not in value:
             if known and name in known:
                 return None
-            raise InputError(f"{place}: no column {name!r}; there is {', '.join(map(str, row))}")
+            raise InputError(f"{place}: no column {name!r}; choose from {', '.join(map(str, row))}")
         value = value[key]
     if known is not None:
         known.add(name)
@@ -103,7 +103,7 @@ def choose_column(examples: Mapping[str, Any], texts: list[str], column: str | N
     if len(texts) == 1:
         return texts[0]
     if not texts:
-        raise InputError(f"{place}: no column holds text; there is {_listed(examples)}")
+        raise InputError(f"{place}: no column holds text, among {_listed(examples)}")
     raise InputError(f"{place}: which column holds the sentences? Set `column` to one of {_listed(examples)}")
 
 

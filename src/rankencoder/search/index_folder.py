@@ -16,7 +16,7 @@ from rankencoder.errors import InputError
 from rankencoder.io.manifest import check_manifest, write_manifest
 from rankencoder.io.storage import (
     check_kinds,
-    missing,
+    check_not_interrupted,
     new_file,
     read_json,
     read_tensors,
@@ -88,7 +88,9 @@ class IndexFolder:
     def read(self) -> tuple[About, np.ndarray]:
         """Read the configuration and the model's fingerprint."""
         if not self.exists():
-            raise InputError(f"{missing(self.config)}: index a corpus first")
+            check_not_interrupted(self.path)
+            what = "no index in" if self.path.exists() else "no such folder:"
+            raise InputError(f"{what} {self.path}: index a corpus first")
         stored = read_json(self.config, _FORMAT, advice="make the index again")
         texts = {name: str for name in ("model", "table") if stored.get(name) is not None}
         check_kinds(stored, self.config, name=str, dimension=int, **texts)

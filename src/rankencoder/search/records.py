@@ -115,6 +115,6 @@ def _join(row: Sentence, more: Sequence[str]) -> str | None:
     if row.text is None or not (more and (row.text or columns)):
         return row.text
     if missing := [name for name in more if name not in columns]:
-        raise InputError(f"{row.place}: no column {missing[0]!r}; there is {', '.join(columns) or 'none'}")
+        raise InputError(f"{row.place}: no column {missing[0]!r}; choose from {', '.join(columns) or 'none'}")
     text = "\n".join(str(value).strip() for value in (row.text, *map(columns.get, more)) if value)
     return text if len(text) <= LONGEST else None
