@@ -18,7 +18,7 @@ from rankencoder.io.files import cut
 from rankencoder.io.sampling import Sampler, sample_sentences
 from rankencoder.scale.cluster import RayCluster
 from rankencoder.scale.cluster_encoding import encode_with_ray
-from rankencoder.scale.pieces import Numbered, Output, Piece, find_slices, read_pieces
+from rankencoder.scale.pieces import NumberedSlice, Output, Piece, find_slices, read_pieces
 from rankencoder.vector_files import make_table, vector_schema
 
 SCHEMA = vector_schema(4)
@@ -126,7 +126,7 @@ def test_reading_in_pieces(tmp_path):
     path = tmp_path / "in.txt"
     path.write_text("a\n\nb\nc\nd\n" + "x" * 20_000 + "\n")
     (part,) = cut(path)
-    pieces = list(read_pieces(Numbered(5, part), invalid="skip", size=2))
+    pieces = list(read_pieces(NumberedSlice(5, part), invalid="skip", size=2))
     assert [[row.text for row in made.rows] for made in pieces] == [["a", "b"], ["c", "d"], []]
     assert [row.line for made in pieces for row in made.rows] == [1, 3, 4, 5]
     assert [(made.name, made.skipped) for made in pieces] == [
@@ -135,9 +135,9 @@ def test_reading_in_pieces(tmp_path):
         ("part-000005-00002", 1),
     ]
     finished = frozenset(["part-000005-00000"])
-    assert list(read_pieces(Numbered(5, part, finished), invalid="skip", size=2)) == pieces[1:]
+    assert list(read_pieces(NumberedSlice(5, part, finished), invalid="skip", size=2)) == pieces[1:]
     with pytest.raises(InputError, match="line 2: the sentence is empty; .*`skip_invalid`"):
-        list(read_pieces(Numbered(5, part)))
+        list(read_pieces(NumberedSlice(5, part)))
 
 
 def test_samples_of_slices_are_the_sample_of_the_whole(tmp_path, monkeypatch, sentences):

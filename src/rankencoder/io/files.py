@@ -157,27 +157,20 @@ def open_file(place: Place) -> Iterator[IO[bytes]]:
         with _errors_of(place):
             # not by fsspec, which cannot open pipes
             opened = fs.open(path, "rb") if is_address(place) else open(path, "rb")  # noqa: SIM115
-            file = stack.enter_context(opened)
-            _check_kind(place, file)
-            suffix = PurePosixPath(path).suffix
+            file, suffix = stack.enter_context(opened), PurePosixPath(path).suffix
             if unpack := _COMPRESSED.get(suffix):
                 file = stack.enter_context(unpack(file))
+            elif hasattr(file, "peek"):
+                head = file.peek(16)
+                for first, (what, advice) in _FOREIGN.items():
+                    if head.startswith(first):
+                        raise InputError(f"{place} is {what}: {advice}")
         try:
             yield file
         except (EOFError, LZMAError, zlib.error, OSError) as error:
             if isinstance(error, OSError) and (error.errno is not None or suffix not in _COMPRESSED):
                 raise  # an error of the disk or network
             raise InputError(f"{place} is not a complete {suffix} file: {error}") from error
-
-
-def _check_kind(place: Place, file: Any) -> None:
-    """Raise an error for a file whose first bytes are not those of text."""
-    if PurePosixPath(place).suffix in _COMPRESSED:
-        return
-    head = file.peek(16) if hasattr(file, "peek") else b""
-    for first, (what, advice) in _FOREIGN.items():
-        if head.startswith(first):
-            raise InputError(f"{place} is {what}: {advice}")
 
 
 @contextmanager

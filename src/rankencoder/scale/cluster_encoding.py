@@ -20,7 +20,7 @@ from rankencoder.io.storage import absolute
 from rankencoder.model import RankEncoder, open_model
 from rankencoder.progress import Progress
 from rankencoder.scale.cluster import RayCluster
-from rankencoder.scale.pieces import PIECE, Note, Numbered, Output, Piece, find_slices, read_pieces
+from rankencoder.scale.pieces import PIECE, Note, NumberedSlice, Output, Piece, find_slices, read_pieces
 from rankencoder.text_fit import with_tokenizer
 from rankencoder.vector_files import PART, make_table, source_stamp
 
@@ -70,7 +70,7 @@ def encode_with_ray(
     for note in notes:
         finished[note.slice].append(note.name)
     slices = enumerate(find_slices(cluster, source))
-    items = [Numbered(number, part, frozenset(finished[number])) for number, part in slices]
+    items = [NumberedSlice(number, part, frozenset(finished[number])) for number, part in slices]
     invalid = "skip" if skip_invalid else "stop"
     read = partial(read_pieces, column=reading, with_columns=True, invalid=invalid, size=PIECE)
     shipped = Shipped(cluster.ray, model, **pinned)

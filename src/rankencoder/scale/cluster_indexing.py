@@ -11,7 +11,7 @@ from rankencoder.io.read_options import ReadOptions
 from rankencoder.progress import Progress
 from rankencoder.scale.cluster import RayCluster
 from rankencoder.scale.cluster_encoding import Shipped, same_everywhere
-from rankencoder.scale.pieces import Numbered, Piece, find_slices, read_pieces
+from rankencoder.scale.pieces import NumberedSlice, Piece, find_slices, read_pieces
 from rankencoder.search.index_rows import Row, RowWatch, changed, distinct, make_rows
 from rankencoder.search.rank_index import COUNTS, RankIndex
 from rankencoder.search.table import LanceRows
@@ -49,7 +49,7 @@ def index_with_ray(
     if index.about.model is None:
         raise InputError(f"{index.about.name!r} is only in memory: a cluster cannot load it; save it first")
     counts, watch = dict.fromkeys(COUNTS, 0), RowWatch()
-    slices = [Numbered(number, part) for number, part in enumerate(find_slices(cluster, corpus))]
+    slices = [NumberedSlice(number, part) for number, part in enumerate(find_slices(cluster, corpus))]
     options = with_tokenizer(ReadOptions.of(column, id_column), index.model)
     id_column = options.id_name if options.id and not options.split else None
     read = partial(read_pieces, column=options, with_columns=True, invalid="keep", size=_PIECE)

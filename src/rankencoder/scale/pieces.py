@@ -43,7 +43,7 @@ class Piece:
         return f"part-{self.slice:06d}-{self.number:05d}"
 
 
-class Numbered(NamedTuple):
+class NumberedSlice(NamedTuple):
     """A slice with its number and the names of its finished pieces."""
 
     number: int
@@ -62,7 +62,7 @@ def find_slices(cluster: RayCluster, corpus: Place) -> list[Slice]:
 
 
 def read_pieces(
-    given: Numbered,
+    given: NumberedSlice,
     *,
     column: str | ReadOptions | None = None,
     with_columns: bool = False,
