@@ -213,7 +213,7 @@ def _read_jsonl(lines: Iterable[Sentence]) -> _Rows:
         try:
             yield json.loads(row.text) if row.text.strip() else None, row.line
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{row.place}: not JSON ({error})") from error
+            raise InputError(f"{row.place}: not JSON ({getattr(error, 'msg', error)})") from error
 
 
 def _read_csv(path: Place, options: ReadOptions, with_columns: bool) -> Iterator[Sentence]:
