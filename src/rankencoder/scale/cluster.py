@@ -41,7 +41,9 @@ class RayCluster:
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
             os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # others are raised
             try:
-                _check_reachable(self.address)
+                host, _, port = self.address.removeprefix("ray://").rpartition(":")
+                if port.isdigit():  # Ray itself would wait for minutes and then exit
+                    socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
                 self.ray.init(address=self.address, log_to_driver=False, logging_level="ERROR")
             except (OSError, RuntimeError, ValueError) as error:
                 raise InputError(
@@ -118,13 +120,6 @@ class RayCluster:
                 if isinstance(value, _Fault):
                     raise value.error
                 yield value
-
-
-def _check_reachable(address: str) -> None:
-    """Check that something listens at an address: Ray would wait for minutes and then exit."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if port.isdigit():
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 class _Box:
