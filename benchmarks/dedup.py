@@ -25,8 +25,7 @@ import numpy as np
 
 from rankencoder.io.storage import write_json
 from rankencoder.provenance import provenance
-from rankencoder.search.calibration import SENTENCES, Calibration
-from rankencoder.search.pair_threshold import default_similarity
+from rankencoder.search.calibration import SENTENCES, Calibration, default_similarity
 
 ROOT = Path(__file__).parents[1]
 DATA = ROOT.parent / "shared" / "data"

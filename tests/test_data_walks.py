@@ -222,7 +222,7 @@ def test_options_that_make_no_sense(tiny_folder, tmp_path, run_cli):
     for options, message in (
         ((), "Set --column to one of a (e.g. 'x y'), b (e.g. 'z w')"),
         (("--delimiter", "ab"), "--delimiter is one character, or tab, not 'ab'"),
-        (("--column", "a", "--keep", "c"), "a.csv, line 2: no column 'c'; there is a, b"),
+        (("--column", "a", "--keep", "c"), "a.csv, line 2: no column 'c'; choose from a, b"),
         (("--column", "a", "--split", "pages"), "cannot split by 'pages': use 'sentences'"),
         (("--column", "a", "--split", "9999-tokens"), "reads 64 tokens: set --split to 64-tokens or fewer"),
     ):
@@ -234,6 +234,23 @@ def test_options_that_make_no_sense(tiny_folder, tmp_path, run_cli):
     RankIndex.build(letters, ["a"], tmp_path / "index")
     code, _, err = run_cli("search", tmp_path / "index", "x", "-o", tmp_path / "hits.csv")
     assert (code, "already exists: choose another name or set --overwrite" in err) == (2, True)
+
+
+def test_columns_that_do_not_fit_are_named(tiny_folder, tmp_path, run_cli):
+    names = [f"column{i}" for i in range(8)]
+    rows = [{"text": f"sentence {i}", **dict.fromkeys(names, "x" * 30)} for i in range(3)]
+    RankIndex.build(str(tiny_folder), rows, tmp_path / "index")
+    code, out, _ = run_cli("search", tmp_path / "index", "a sentence")
+    table, _, hidden = out.partition("columns that do not fit: ")
+    assert code == 0
+    assert table.split("\n")[0].split()[-4:] == names[:4]
+    assert hidden == f"{', '.join(names[4:])} (see --json or -o)\n"
+
+
+def test_no_index(tmp_path, run_cli, tiny_saved):
+    for folder, message in ((tmp_path / "none", "no such folder: "), (tiny_saved, "no index in ")):
+        code, _, err = run_cli("search", folder, "x")
+        assert (code, err) == (2, f"error: {message}{folder}: index a corpus first\n")
 
 
 def test_what_is_listed_can_be_written(tiny_saved, tmp_path, run_cli):
@@ -388,7 +405,7 @@ def test_documents_without_ids_are_named_by_file_and_line(tmp_path):
         "Three is alone.": (f"{name}:2", 0),
     }
     plain = RankIndex.build(letters, ["a"], tmp_path / "plain")
-    with pytest.raises(InputError, match="has no passages of documents: set `split` when you index"):
+    with pytest.raises(InputError, match="has no documents: index with `split`"):
         plain.search("a", documents=True)
 
 

@@ -14,9 +14,8 @@ from conftest import letters
 from rankencoder import RankIndex, find_duplicates
 from rankencoder.errors import InputError
 from rankencoder.search import similar_pairs as module
-from rankencoder.search.calibration import Calibration
+from rankencoder.search.calibration import Calibration, default_similarity
 from rankencoder.search.near_duplicates import Duplicates
-from rankencoder.search.pair_threshold import default_similarity
 
 WORDS = [
     "anchor",
@@ -90,7 +89,7 @@ def test_threshold_as_a_share_of_random_pairs(corpus):
     assert len(found.pairs) == pytest.approx(every / 1000, rel=0.2)
     assert texts_of(found) == expected_pairs(corpus, found.threshold)
     assert all(pair.percentile >= 99.8 for pair in found.pairs)
-    with pytest.raises(InputError, match="99.99999% is finer than"):
+    with pytest.raises(InputError, match="99.99999% is too fine for"):
         find_duplicates(corpus, letters, threshold="99.99999%")
 
 
@@ -174,7 +173,7 @@ def test_which_of_a_group_stays():
     assert {rule: found.representatives(rule)[0].tolist() for rule in RULES} == expected
     expected = {"first": [-1, 0, -1, -1], "longest": [-1, 0, -1, -1], "central": [1, -1, 1, -1]}
     assert {rule: chain.representatives(rule)[0].tolist() for rule in RULES} == expected
-    with pytest.raises(InputError, match="no rule 'last' to choose by: give first, longest, central"):
+    with pytest.raises(InputError, match="unknown rule 'last': choose from first, longest, central"):
         found.representatives("last")
 
 
@@ -208,7 +207,7 @@ def test_leakage_between_two_corpora(corpus, tmp_path, indexed):
     row = next(row for row in removed if row["text"] == corpus[5])
     assert (row["duplicate_reason"], row["duplicate_of"]) == ("leakage", corpus[5])
     assert row["source"].startswith("test ")
-    with pytest.raises(InputError, match="groups are of one corpus"):
+    with pytest.raises(InputError, match="no groups between two corpora"):
         found.groups()
     with pytest.raises(InputError, match="too few usable sentences to compare: 0; give at least 1"):
         find_duplicates(corpus, letters, against=[""])
@@ -246,7 +245,7 @@ def test_records_of_several_columns():
         (4, "verbatim"),
     ]
     assert found.records.skipped == 1
-    with pytest.raises(InputError, match="line 1: no column 'bdy'; there is body, n"):
+    with pytest.raises(InputError, match="line 1: no column 'bdy'; choose from body, n"):
         find_duplicates(rows, letters, column=["title", "bdy"])
 
 
@@ -263,7 +262,7 @@ def test_rethresholding_equals_searching_again(corpus, threshold, tmp_path):
     assert len(found.pairs) < len(again.pairs)  # the first is as it was
     some = find_duplicates(corpus, letters, threshold=0.95, hold=1000)
     assert len(some.candidates) == pytest.approx(1000, rel=0.05)
-    with pytest.raises(InputError, match="threshold 0.3000 is too low: only pairs from similarity 0"):
+    with pytest.raises(InputError, match="threshold 0.3000 is too low: only pairs of at least 0"):
         some.at(0.3)
 
 
@@ -275,7 +274,7 @@ def test_too_many_pairs_raise_the_floor_but_never_the_threshold(corpus, monkeypa
     assert 0 < len(found.pairs) < 1000 < len(found.candidates) <= 2000
     assert found.at(found.floor).to_dict() == every.at(found.floor).to_dict()
     assert len(found.candidates) == len(every.at(found.floor).pairs)
-    with pytest.raises(InputError, match="more than 1,000 pairs are that similar"):
+    with pytest.raises(InputError, match="more than 1,000 pairs: choose a higher"):
         find_duplicates(corpus, letters, threshold=0.3, most=1000)
 
 
@@ -287,7 +286,7 @@ def test_saved_pairs_that_are_damaged(corpus, tmp_path):
     found.save(tmp_path / "found", overwrite=True)
     path = tmp_path / "found" / "pairs.safetensors"
     path.write_bytes(path.read_bytes()[:-4] + b"1234")
-    with pytest.raises(InputError, match="is damaged: it is not what was saved; search the corpus again"):
+    with pytest.raises(InputError, match="is damaged: its checksum differs; search the corpus again"):
         Duplicates.load(tmp_path / "found")
     (tmp_path / "found" / "manifest.json").unlink()
     with pytest.raises(InputError, match="no manifest"):
@@ -351,7 +350,7 @@ def test_bad_thresholds(threshold, corpus):
 def test_too_little_to_compare():
     with pytest.raises(InputError, match="too few usable sentences to compare: 1"):
         find_duplicates(["one", "one", ""], letters)
-    with pytest.raises(InputError, match="which model"):
+    with pytest.raises(InputError, match="no model"):
         find_duplicates(["one", "two"])
 
 
@@ -365,7 +364,7 @@ def test_command(run_cli, tiny_saved, tmp_path):
     assert "of the model's reference corpus" in out
     code, out, _ = run_cli("duplicates", path, "--model", tiny_saved, "--threshold", "0.8", "--groups")
     assert "different" in out.splitlines()[0]
-    assert "(and 1 times more): A river breaks" in out
+    assert "(and 1 more): A river breaks" in out
     assert [line.split()[0] for line in out.splitlines()[1:3]] == ["keep", "remove"]
     code, out, _ = run_cli("duplicates", path, "--model", tiny_saved, "--threshold", "0.8", "--json")
     value = json.loads(out)
@@ -373,7 +372,7 @@ def test_command(run_cli, tiny_saved, tmp_path):
     assert value["threshold"] == 0.8
     code, out, err = run_cli("duplicates", path)
     assert (code, out) == (2, "")
-    assert err.startswith("error: which model?")
+    assert err.startswith("error: no model:")
     code, _, err = run_cli("duplicates", tmp_path / "none.txt", "--model", tiny_saved)
     assert (code, err.count("\n")) == (2, 1)
 
@@ -424,7 +423,7 @@ def test_command_for_leakage(run_cli, tiny_saved, tmp_path):
     assert (tmp_path / "kept.csv").read_text("utf-8") == '"text"\n"It rains"\n'
     code, out, err = run_cli(*given, "--groups")
     assert (code, out) == (2, "")
-    assert err.startswith("error: groups are of one corpus")
+    assert err.startswith("error: there are no groups between two corpora")
 
 
 def test_saved_pairs_are_read_without_torch(tmp_path, corpus):

@@ -289,7 +289,7 @@ def test_search_finds_what_the_index_does(open_page, index, sentences):
     expect(hits).to_have_count(5)
     wanted = page.locator("#hits .re-wanted")
     for where, told in (
-        ("yaer=3", "no column of the index: did you mean 'year'?"),
+        ("yaer=3", "the index has no such column; did you mean 'year'?"),
         ('{"year": ', "Cannot filter by"),
         ("year=1", "No sentence passes the filter"),
     ):

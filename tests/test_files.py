@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from rankencoder.errors import InputError
 from rankencoder.io import files
-from rankencoder.io.corpus import read_sentences, read_slice
+from rankencoder.io.corpus import read_sentences
 from rankencoder.io.files import cut, fingerprint, list_files
 from rankencoder.vector_files import encode_file
 
@@ -32,7 +32,7 @@ def memory():
 
 
 def in_slices(place, **settings):
-    return [row for part in cut(place) for row in read_slice(part, **settings)]
+    return [row for part in cut(place) for row in read_sentences(part, **settings)]
 
 
 @given(
@@ -101,7 +101,7 @@ def test_addresses_that_cannot_be(memory, tmp_path):
     with pytest.raises(InputError, match="cannot reach nowhere://a/b: Protocol not known"):
         list_files("nowhere://a/b")
     memory.pipe("/folder/a.pdf", b"")
-    with pytest.raises(InputError, match="memory://folder holds no file to read sentences from"):
+    with pytest.raises(InputError, match="no file of sentences in memory://folder"):
         list_files("memory://folder")
     (tmp_path / "bad.parquet").write_bytes(b"PAR1")
     with pytest.raises(InputError, match="bad.parquet is not a readable Parquet file"):

@@ -370,5 +370,5 @@ def test_a_calibration_of_no_numbers_is_refused(change, tmp_path):
 
     valid = {"pairs": 3, "source": "x", "similarities": [0.5], "shares": [0.5], "highest": 0.9}
     Calibration.from_dict(valid, tmp_path)
-    with pytest.raises(InputError, match="delete it, it is made again"):
+    with pytest.raises(InputError, match="delete it to measure again"):
         Calibration.from_dict({**valid, **change}, tmp_path)

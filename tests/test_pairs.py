@@ -32,7 +32,7 @@ def test_pairs_without_scores(tmp_path):
     with pytest.raises(InputError, match=r"a\.tsv, line 2: expected 2 columns, got 3"):
         list(read_pairs(tmp_path / "a.tsv"))
     (tmp_path / "a.tsv").write_text("a\tb\na\t" + "x" * 100_000)
-    with pytest.raises(InputError, match=r"a\.tsv, line 2: the line is far too long"):
+    with pytest.raises(InputError, match=r"a\.tsv, line 2: the line is too long"):
         list(read_pairs(tmp_path / "a.tsv"))
 
 
@@ -114,9 +114,9 @@ def test_quoted_line_breaks_in_csv(tmp_path):
         ("a.tsv", "1\ta\tb\n2\ta\t \n", "line 2: sentence2 is empty"),
         ("a.tsv", "1\ta\tb\n\t\t\n", "line 2: the score '' is not"),
         ("a.tsv", "score\tsentence_a\tsentence2\n", "line 1: .* there is no column sentence1$"),
-        ("a.tsv", "a b c\n", "line 1: expected a score or a header; 'a b c' is no number"),
+        ("a.tsv", "a b c\n", "line 1: expected a score or a header: 'a b c' is not a number"),
         ("a.tsv", "1\ta\tb\n2\ta\t" + "x" * 20_000, "line 2: sentence 1 has 20,000 characters"),
-        ("a.tsv", "1\ta\tb\n2\ta\t" + "x" * 100_000, "line 2: the line is far too long"),
+        ("a.tsv", "1\ta\tb\n2\ta\t" + "x" * 100_000, "line 2: the line is too long"),
         ("a.csv", '1,a,b\n2,"a,b\n3,a,b\n', r"a\.csv, line 3: unexpected end of data"),
         ("a.csv", "1,a,b\n2,a,b,c\n", "line 2: expected 3 columns, got 4"),
         ("a.jsonl", '{"score": 1, "sentence1": "a"}', "line 1: expected a JSON object with .*sentence2"),
@@ -141,7 +141,7 @@ def test_missing_and_damaged(tmp_path):
         with pytest.raises(InputError, match="no such file"):
             read(tmp_path / "a.tsv")
     (tmp_path / "a.tsv.gz").write_text("1\ta\tb\n")
-    with pytest.raises(InputError, match=r"not a whole \.gz file"):
+    with pytest.raises(InputError, match=r"not a complete \.gz file"):
         read_scored_pairs(tmp_path / "a.tsv.gz")
 
 

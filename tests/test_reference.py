@@ -159,5 +159,5 @@ def test_begun_work_is_resumed_on_other_hardware_and_dropped_for_another_encoder
 
     build(elsewhere)
     assert len(seen) < 10
-    with pytest.warns(UserWarning, match="begun work on .*model is dropped: it was done with another model"):
+    with pytest.warns(UserWarning, match="unfinished parts of .*model are deleted"):
         build(lambda batch: callable_encoder(batch) + 0.5)

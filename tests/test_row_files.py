@@ -46,7 +46,7 @@ def test_no_rows(tmp_path, suffix):
 
 
 def test_what_cannot_be_written(tmp_path):
-    with pytest.raises(InputError, match=r"name it \.parquet, \.jsonl or \.csv"):
+    with pytest.raises(InputError, match=r"use \.parquet, \.jsonl or \.csv"):
         write_rows(tmp_path / "a.xlsx", ROWS)
     assert not list(tmp_path.iterdir())
     with pytest.warns(UserWarning, match="column 'id' holds values of several types: it is written as text"):

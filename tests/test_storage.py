@@ -40,7 +40,7 @@ def test_folders_of_others_are_never_overwritten(tmp_path):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter").write_text("years of work")
     with (
-        pytest.raises(InputError, match="is no output of rankencoder"),
+        pytest.raises(InputError, match="is not from rankencoder"),
         new_folder(tmp_path / "thesis", overwrite=True),
     ):
         pass
@@ -127,7 +127,7 @@ def test_parts_of_other_work_are_dropped(tmp_path):
             path.write_text(str(number))
     parts.path(1).unlink()
     assert finished(Parts(tmp_path / "t", {"a": 1})) == [0, 2]
-    with pytest.warns(UserWarning, match="begun work on .* is dropped"):
+    with pytest.warns(UserWarning, match="unfinished parts of .* are deleted"):
         assert finished(Parts(tmp_path / "t", {"a": 2})) == []
     assert names(tmp_path) == []  # work that never wrote a part leaves nothing behind
     with parts.write(0) as path:

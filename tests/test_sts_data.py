@@ -183,8 +183,8 @@ def test_traps_of_senteval(sts13, tmp_path):
         ("input", "a\tb\nc\n\nd\te\n", r"input\.OnWN\.txt, line 2: expected 2 columns, got 1"),
         ("input", "a\tb\nc\td\te\n\nd\te\n", r"input\.OnWN\.txt, line 2: expected 2 columns, got 3"),
         ("input", "a\tb\nc\t \n\nd\te\n", r"input\.OnWN\.txt, line 2: sentence2 is empty"),
-        ("input", "a\tb\nc\t" + "x" * 90_000 + "\n\nd\te\n", r"OnWN\.txt, line 2: the line is far too long"),
-        ("input", "a\tb\nc\td\0\n\nd\te\n", r"OnWN\.txt, line 2: holds a NUL"),
+        ("input", "a\tb\nc\t" + "x" * 90_000 + "\n\nd\te\n", r"OnWN\.txt, line 2: the line is too long"),
+        ("input", "a\tb\nc\td\0\n\nd\te\n", r"OnWN\.txt, line 2: a NUL byte"),
     ],
 )
 def test_damaged_senteval_files(sts13, tmp_path, kind, text, message):

@@ -334,7 +334,7 @@ def test_a_run_is_not_overwritten_by_mistake(train, tmp_path, run_cli, corpus_fi
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.tex").write_text("years of work")
-    with pytest.raises(InputError, match="no output of rankencoder"):
+    with pytest.raises(InputError, match="not from rankencoder"):
         train("mine", overwrite=True)
     assert (mine / "thesis.tex").exists()
 

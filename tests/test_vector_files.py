@@ -171,7 +171,7 @@ def test_bad_requests(tiny_saved, text_file, tmp_path):
         encode_file(tiny_saved, tmp_path / "nowhere.txt", tmp_path / "w.npy")
     with pytest.raises(InputError, match="no such folder"):
         encode_file(tmp_path / "nowhere", text_file, tmp_path / "w.npy")
-    with pytest.raises(InputError, match="lies in"):
+    with pytest.raises(InputError, match="overlaps with the input"):
         encode_file(tiny_saved, tmp_path, tmp_path / "deeper" / "w.npy")
     assert sorted(os.listdir(tmp_path)) == ["empty.txt", "in.txt", "v.npy"]
 

@@ -22,7 +22,7 @@ from rankencoder.io.corpus import (
     read_sentences,
     usable_sentences,
 )
-from rankencoder.io.files import Place, fingerprint, is_address, list_files, whereabouts
+from rankencoder.io.files import Place, check_apart, fingerprint, is_address, list_files
 from rankencoder.io.parts import Parts, clear_leftover_parts, clear_parts, join_vectors
 from rankencoder.io.read_options import ReadOptions
 from rankencoder.io.row_files import as_cells, as_text, carried_arrays, plain, to_json
@@ -122,9 +122,7 @@ def _check_target(target: Path, source: Place, overwrite: bool) -> None:
         check_free(about_file(target), overwrite=overwrite)
     if target.is_dir():
         raise InputError(f"{target} is a folder: give the name of a file to write")
-    read, written = whereabouts(source), whereabouts(target)
-    if read == written or read in written.parents:
-        raise InputError(f"{target} is or lies in {source}, the input: write it elsewhere")
+    check_apart(source, target)
 
 
 def about_file(vectors: Path) -> Path:

@@ -87,7 +87,7 @@ def build(
     source: Any = corpus
     with connected(ray, None) as cluster:
         if cluster is not None:
-            from rankencoder.scale.cluster_sampling import sample_with_ray
+            from rankencoder.scale.pieces import sample_with_ray
             from rankencoder.text_fit import with_tokenizer
 
             options = with_tokenizer(reading, loaded)

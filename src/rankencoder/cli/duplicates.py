@@ -149,7 +149,7 @@ def _print_groups(found: Duplicates, show: int, rule: str) -> None:
         console().print(f"{number} documents" if found.records.has_passages else title, markup=False)
         for i in sorted(group, key=lambda i: best[i] >= 0):
             first, *more = places[i]
-            times = f" (and {len(more)} times more)" if more else ""
+            times = f" (and {len(more)} more)" if more else ""
             fate = "remove" if best[i] >= 0 else "keep  "
             console().print(f"  {fate}  {first}{times}: {found.sentences[i]}", markup=False)
 

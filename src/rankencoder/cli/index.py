@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +26,8 @@ from rankencoder.io.read_options import DEFAULTS, ReadOptions
 if TYPE_CHECKING:
     from rankencoder.search.hits import Hit
     from rankencoder.search.rank_index import RankIndex
+
+_TEXT = 30  # characters that a hit's text has at least
 
 
 @reads_corpus
@@ -148,7 +151,15 @@ def _print_hits(opened: RankIndex, hits: list[Hit]) -> None:
         meaning = [calibration.percent(hit.score) if calibration else ""]
         if hit.probability is not None:
             meaning.insert(0, f"{hit.probability:.2f}")
-        rows.append((f"{hit.score:.4f}", *meaning, *([hit.id] if own else []), hit.text, *values))
-    headings = [*["P(same)", "random pairs below"][-len(meaning) :], *(["id"] if own else [])]
-    more = (Column(name, no_wrap=True) for name in columns)
-    print_table(rows, "score", *headings, Column("text", min_width=30), *more)
+        rows.append([f"{hit.score:.4f}", *meaning, *([str(hit.id)] if own else []), hit.text, *values])
+    headings = ["score", *["P(same)", "random pairs below"][-len(meaning) :], *(["id"] if own else [])]
+    # whole columns only: rich would cut them, or leave them out without a word
+    names = [*headings, "", *columns]
+    widths = [max(map(len, cells)) + 2 for cells in zip(names, *rows, strict=True)]
+    first, widths[len(headings)] = len(headings) + 1, _TEXT
+    fitting = max(0, sum(total <= console().width for total in accumulate(widths)) - first)
+    more = (Column(name, no_wrap=True) for name in columns[:fitting])
+    shown = (row[: first + fitting] for row in rows)
+    print_table(shown, *headings, Column("text", min_width=_TEXT), *more)
+    if hidden := ", ".join(columns[fitting:]):
+        console().print(f"columns that do not fit: {hidden} (see --json or -o)", markup=False)

@@ -97,13 +97,6 @@ class DistillConfig(RunSettings):
         False, "Exit with an error if the student ends no nearer to its teachers.", RUNNING, common=True
     )
 
-<<<<<<< HEAD
-=======
-    def inputs(self) -> list[tuple[str, str]]:
-        """Return the inputs to read, by the names of their settings."""
-        return [*super().inputs(), ("student", self.student), *(("teacher", name) for name in self.teacher)]
-
->>>>>>> h-core
     @model_validator(mode="after")
     def _check(self) -> DistillConfig:
         if self.weight and len(self.weight) != len(self.teacher):
@@ -136,25 +129,13 @@ class GivenDistillation(GivenSettings):
         return self.resolve("encoder")
 
     def resolve(self, kind: Kind) -> DistillConfig:
-<<<<<<< HEAD
-        """Return all settings: what was given, else the recipe's choice or the default."""
+        """Return all settings: explicit ones, else those of the recipe, else the defaults."""
         return validate({**RECIPES[kind], **self.values}, DistillConfig)
 
 
 def read_distillation(values: Mapping[str, Any], file: str | Path | None = None) -> GivenDistillation:
-    """Return the settings of a file and those given, which go before; None stands for "not given"."""
-    return GivenDistillation(read_values(DistillConfig, values, file))
-=======
-        """Return all settings: explicit ones, else those of the recipe, else the defaults."""
-        return DistillConfig.model_construct(**validate({**RECIPES[kind], **self.values}, DistillConfig, {}))
-
-
-def read_distillation(values: Mapping[str, Any], file: str | Path | None = None) -> GivenDistillation:
     """Merge explicit values, where None means "not given", over the settings of a file."""
-    chosen, places = merge_settings(values, file)
-    found = validate(chosen, DistillConfig, places)
-    return GivenDistillation({name: found[name] for name in DistillConfig.model_fields if name in found})
->>>>>>> h-core
+    return GivenDistillation(read_values(DistillConfig, values, file))
 
 
 def default_text(name: str) -> str:

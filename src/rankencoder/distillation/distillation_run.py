@@ -49,14 +49,9 @@ from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.io.manifest import check_manifest, write_manifest
 from rankencoder.io.storage import new_folder
-<<<<<<< HEAD
 from rankencoder.training.loop.evaluators import make_evaluator
-=======
-from rankencoder.training.checks import check_batches, check_machine
-from rankencoder.training.loop.dev_evaluator import make_evaluator
->>>>>>> h-core
 from rankencoder.training.loop.stage import StageResult, train_stage, training_arguments
-from rankencoder.training.plan import check_batches
+from rankencoder.training.plan import check_batches, check_machine
 from rankencoder.training.run_folder import new_run
 from rankencoder.training.run_outputs import new_record, write_record
 from rankencoder.training.run_settings import is_in_memory

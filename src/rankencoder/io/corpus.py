@@ -1,4 +1,4 @@
-"""Sentences out of files, folders, data sets and iterables, one at a time and never all in memory."""
+"""Read sentences from files, folders, datasets and iterables, one at a time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rankencoder.errors import InputError
-from rankencoder.io.csv_tables import CsvTable, recognize
+from rankencoder.io.csv_tables import CsvTable, detect_dialect
 from rankencoder.io.files import (
     Place,
     Slice,
@@ -27,15 +27,15 @@ from rankencoder.io.files import (
 )
 from rankencoder.io.files import Sentence as Sentence
 from rankencoder.io.passages import split_passages
-from rankencoder.io.read_options import ReadOptions, carried, choose_column, find, first_values
+from rankencoder.io.read_options import ReadOptions, choose_column, find, first_values, kept_columns
 from rankencoder.progress import Progress
 
-SAMPLE = 10_000  # sentences that the number of all is estimated by
-MAX_CHARS = 2000  # of a sentence that a reference corpus takes in
-LONGEST = 10_000  # characters of a text that is encoded at all; encoders read its first few hundred tokens
+SAMPLE = 10_000  # sentences read to estimate the number of all
+MAX_CHARS = 2000  # of a sentence in a reference corpus
+LONGEST = 10_000  # characters of a text to encode; encoders read its first few hundred tokens
 LOG = logging.getLogger(__name__)
-_LONGEST_ROW = 16 * 2**20  # bytes of a row or a document: only its passages are encoded
-_Rows = Iterator[tuple[Any, int]]  # values, and the lines that they are from
+_LONGEST_ROW = 16 * 2**20  # bytes of a row, or of a document that is split into passages
+_Rows = Iterator[tuple[Any, int]]  # values and their line numbers
 
 
 def read_sentences(
@@ -51,24 +51,22 @@ def read_sentences(
     :param corpus: A path to a text file (one sentence a line), ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet``
         file, the text ones also as ``.gz``, ``.bz2``, ``.xz`` or ``.zst``; a folder of such files, or a
         pattern such as ``tickets-*.csv``; a ``datasets`` dataset; or any iterable of strings or mappings.
-        Files and folders may also be fsspec's addresses, such as ``s3://bucket/folder``.
+        Files and folders may also be addresses for fsspec, such as ``s3://bucket/folder``. Or one `Slice`.
     :param column: The column or key that holds the sentence, or all `ReadOptions`; by default "text",
         "sentence", the only one, or the only one that holds text.
     :param max_chars: A longer sentence is yielded without its text.
     :param progress: Show a progress bar.
-    :param with_columns: Also yield what else a row holds.
-    :raises InputError: If a file cannot be read as what its name says; with file and line.
+    :param with_columns: Also yield the other columns of a row.
+    :raises InputError: If a file does not have the format that its name says; with file and line.
     """
     rows: Iterator[Sentence]
     options = ReadOptions.of(column)
-    if isinstance(corpus, (str, Path)):
-        files = list_files(corpus)
-        rows = chain.from_iterable(_read_file(Slice(f), options, max_chars, with_columns) for f in files)
+    if isinstance(corpus, (str, Path, Slice)):
+        parts = [corpus] if isinstance(corpus, Slice) else map(Slice, list_files(corpus))
+        rows = chain.from_iterable(_read_file(part, options, max_chars, with_columns) for part in parts)
     elif isinstance(corpus, Mapping) or hasattr(corpus, "columns"):
-        names = ", ".join(map(str, corpus)) if isinstance(corpus, Mapping) else "a column"
-        raise InputError(
-            f"this {type(corpus).__name__} is not one list of sentences: choose from it ({names})"
-        )
+        names = f"one of {', '.join(map(str, corpus))}" if isinstance(corpus, Mapping) else "a column"
+        raise InputError(f"this {type(corpus).__name__} is not one list of sentences: choose {names}")
     elif isinstance(corpus, Iterable):
         source = "dataset" if hasattr(corpus, "column_names") else "the given sentences"
         rows = _sentences(((value, line) for line, value in enumerate(corpus, start=1)), source, options)
@@ -78,14 +76,22 @@ def read_sentences(
         )
     if progress:
         rows = Progress(estimate_sentences(corpus, options), desc="Reading").over(rows)
-    yield from _finished(rows, options, max_chars, with_columns)
+    if options.source is not None:
+        rows = (row._replace(source=options.source) for row in rows)
+    for row in split_passages(rows, options) if options.split else rows:
+        text = row.text
+        if text is not None:
+            text = text.strip()
+            check_unicode(text, row.place)
+        short = text is None or len(text) <= max_chars
+        yield row._replace(text=text if short else None, columns=row.columns if with_columns else None)
 
 
 def estimate_sentences(corpus: Any, column: Any = None) -> int | None:
-    """Return about how many sentences local files hold, by the first `SAMPLE` of each; None if unknown."""
+    """Estimate the number of sentences in local files from the first `SAMPLE` of each; None if unknown."""
     if not isinstance(corpus, (str, Path)) or is_address(corpus):
         return None
-    LOG.disabled = True  # how a file is read is logged when the work comes to it, errors too
+    LOG.disabled = True  # the work itself logs how each file is read, and its errors
     try:
         return sum(_estimate(file, column) for file in list_files(corpus))
     except (InputError, OSError):
@@ -108,45 +114,18 @@ def _estimate(file: Place, column: Any) -> int:
         with open_file(file) as opened:
             whole, read = os.path.getsize(file), sum(map(len, islice(opened, rows[-1].line)))
     else:
-        raise InputError(f"{file} is compressed: how much text it holds is not known")
+        raise InputError(f"{file} is compressed: its amount of text is unknown")
     return int(float(f"{number * whole / read:.2g}"))
 
 
-def read_slice(
-    part: Slice,
-    *,
-    column: str | ReadOptions | None = None,
-    max_chars: int = MAX_CHARS,
-    with_columns: bool = False,
-) -> Iterator[Sentence]:
-    """Yield the sentences of one slice of a file, just as `read_sentences` would yield them."""
-    options = ReadOptions.of(column)
-    return _finished(_read_file(part, options, max_chars, with_columns), options, max_chars, with_columns)
-
-
-def _finished(
-    rows: Iterator[Sentence], options: ReadOptions, max_chars: int, with_columns: bool
-) -> Iterator[Sentence]:
-    """Name, split, strip and check sentences."""
-    if options.source is not None:
-        rows = (row._replace(source=options.source) for row in rows)
-    for row in split_passages(rows, options) if options.split else rows:
-        text = row.text
-        if text is not None:
-            text = text.strip()
-            check_unicode(text, row.place)
-        short = text is None or len(text) <= max_chars
-        yield row._replace(text=text if short else None, columns=row.columns if with_columns else None)
-
-
 def check_sentences(sentences: str | Iterable[str]) -> list[str]:
-    """Return sentences as a list, or raise an error for the first that cannot be encoded."""
+    """Return sentences as a list; raise an error for the first that cannot be encoded."""
     checked = [sentences] if isinstance(sentences, str) else list(sentences)
     for i, text in enumerate(checked):
         if not isinstance(text, str):
             raise InputError(f"sentence {i} is not a string but {type(text).__name__}")
         if not text.strip():
-            raise InputError(f"sentence {i} is empty: drop it, an empty sentence has no meaning to encode")
+            raise InputError(f"sentence {i} is empty: drop it, there is nothing to encode")
         if len(text) > LONGEST:
             raise InputError(
                 f"sentence {i} has {len(text):,} characters, more than {LONGEST:,}: split it into sentences"
@@ -160,8 +139,8 @@ def usable_sentences(
 ) -> Iterator[Sentence]:
     """Yield the sentences that can be encoded.
 
-    :param counts: Where those that are not are counted, as "skipped".
-    :param invalid: What is done with empty and over-long sentences: "stop", "skip" or "keep".
+    :param counts: Its "skipped" counts the others.
+    :param invalid: What to do with empty and over-long sentences: "stop", "skip" or "keep".
     """
     for row in rows:
         if row.text or invalid == "keep":
@@ -189,11 +168,11 @@ def check_unicode(text: str, place: str) -> None:
 def _read_file(part: Slice, options: ReadOptions, max_chars: int, with_columns: bool) -> Iterator[Sentence]:
     path, suffix = part.path, bare_suffix(part.path)
     name = options.source or str(path)
-    with_columns = with_columns or options.split is not None  # passages have their document's id
+    with_columns = with_columns or options.split is not None  # passages carry their document's id
     if not with_columns:
         options = replace(options, id=None, keep=())
     if suffix == ".json":
-        raise InputError(f"{path}: a .json file is not read line by line; write one object a line, as .jsonl")
+        raise InputError(f"{path}: a .json file cannot be streamed: write one object per line, as .jsonl")
     with _growth_noticed(path):
         if suffix == ".parquet":
             yield from _read_parquet(part, options, with_columns)
@@ -221,8 +200,8 @@ def _growth_noticed(path: Place) -> Iterator[None]:
         raise InputError(f"{error} (the file changed while it was read: try again)") from error
     if size() != before:
         warnings.warn(
-            f"{path} changed while it was read, from {before:,} to {size():,} bytes: run this again for the "
-            "rows that were added",
+            f"{path} changed while it was read, from {before:,} to {size():,} bytes: run this again to read "
+            "the added rows",
             stacklevel=2,
         )
 
@@ -230,17 +209,15 @@ def _growth_noticed(path: Place) -> Iterator[None]:
 def _read_jsonl(lines: Iterable[Sentence]) -> _Rows:
     for row in lines:
         if row.text is None:
-            raise InputError(
-                f"{row.place}: longer than {_LONGEST_ROW // 2**20} MB, which is no row of a table"
-            )
+            raise InputError(f"{row.place}: the line is longer than {_LONGEST_ROW // 2**20} MB: split it")
         try:
             yield json.loads(row.text) if row.text.strip() else None, row.line
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{row.place}: not JSON ({error})") from error
+            raise InputError(f"{row.place}: not JSON ({getattr(error, 'msg', error)})") from error
 
 
 def _read_csv(path: Place, options: ReadOptions, with_columns: bool) -> Iterator[Sentence]:
-    dialect = recognize(path, options)
+    dialect = detect_dialect(path, options)
     if dialect is None:
         return
     table = CsvTable(path, dialect, options, typed=with_columns)
@@ -281,7 +258,7 @@ def _sentences(
     chosen: str | None = None,
     types: dict[str, Any] | None = None,
 ) -> Iterator[Sentence]:
-    """Yield the sentences of rows and strings, empty ones of nulls; count these."""
+    """Yield the sentences of rows and strings, nulls as empty ones; log how many are empty."""
     seen = empty = 0
     known = set[str]()
     for value, line in rows:
@@ -290,7 +267,7 @@ def _sentences(
             if chosen is None:
                 texts = [name for name, cell in value.items() if isinstance(cell, str)]
                 chosen = choose_column(value, texts, options.column, place)
-            columns = carried(value, chosen, options, place, known)
+            columns = kept_columns(value, chosen, options, place, known)
             value = find(value, chosen, place, known)
         if value is not None and not isinstance(value, str):
             raise InputError(f"{place}: expected a string, got {type(value).__name__}")

@@ -1,4 +1,4 @@
-"""CSV files, read by pyarrow block by block: delimiter, quoting, header and types are recognized."""
+"""CSV files, read by pyarrow block by block. Delimiter, quoting, header and types are detected."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import chain, count
+from itertools import chain, count, islice
 from typing import Any, NamedTuple
 
 from rankencoder.errors import InputError
@@ -16,8 +16,8 @@ from rankencoder.io.read_options import TEXT_COLUMNS, ReadOptions, choose_column
 from rankencoder.io.storage import import_pyarrow
 
 _DELIMITERS = (",", ";", "\t", "|")
-_SAMPLE = 2**16  # bytes that a file's dialect is recognized by
-_BLOCK = 2**20  # bytes that are read at a time, and the longest row
+_SAMPLE = 2**16  # bytes to detect a file's dialect from
+_BLOCK = 2**20  # bytes to read at a time, and the longest row
 _NULLS = ("", "NA", "N/A", "n/a", "NULL", "null", "NaN", "nan", "None")  # in columns that do not hold text
 _NAME = re.compile(r"[\w #%€$&./:()-]{0,40}")
 _DAY, _TIME = r"\d{4}-\d{2}-\d{2}", r"\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?"
@@ -34,22 +34,22 @@ _VALUE = re.compile("|".join(f"({pattern})" for pattern in _KINDS.values()))
 
 
 class Dialect(NamedTuple):
-    """How a CSV file is written, and its first rows."""
+    """The format of a CSV file, and its first rows."""
 
     delimiter: str
     quoted: bool
     header: bool
     names: list[str]
     rows: list[list[str]]
-    is_whole: bool  # whether these are all of its rows
+    is_whole: bool  # whether the first rows are all rows
 
     def __str__(self) -> str:
         sign = "tab" if self.delimiter == "\t" else repr(self.delimiter)
         return f"{sign}, {'header' if self.header else 'no header'}, {len(self.names)} columns"
 
 
-def recognize(place: Place, options: ReadOptions) -> Dialect | None:
-    """Return how a CSV file is written, or None if it is empty."""
+def detect_dialect(place: Place, options: ReadOptions) -> Dialect | None:
+    """Return the format of a CSV file, or None if it is empty."""
     size, rows = _SAMPLE, list[list[str]]()
     given = {"tab": "\t", "\\t": "\t"}.get(options.delimiter or "", options.delimiter)
     if given is not None and (len(given) != 1 or given in '"\r\n' or not given.isascii()):
@@ -70,12 +70,12 @@ def recognize(place: Place, options: ReadOptions) -> Dialect | None:
     names = [f"column_{i}" for i in range(1, len(rows[0]) + 1)]
     if header:
         names = [cell.strip() or name for cell, name in zip(rows[0], names, strict=True)]
-        names = _distinct(names)
+        names = _unique(names)
     return Dialect(delimiter, quoted, header, names, rows, whole)
 
 
-def _distinct(names: list[str]) -> list[str]:
-    """Number the names that come again."""
+def _unique(names: list[str]) -> list[str]:
+    """Number repeated names."""
     found = dict[str, None]()
     for name in names:
         free = (f"{name}_{number}" for number in count(2) if f"{name}_{number}" not in {*names, *found})
@@ -95,14 +95,14 @@ def _records(sample: str, whole: bool, *dialect: Any, strict: bool = False) -> l
 
 
 def _delimiter(sample: str, whole: bool) -> str:
-    """Return what cuts all rows into the same number of cells, or else the first row into most."""
+    """Return the delimiter that gives all rows the same number of cells, or else the first row the most."""
     widths = {sign: [len(row) for row in _records(sample, whole, sign, True)] or [0] for sign in _DELIMITERS}
     even = [sign for sign, found in widths.items() if found[0] > 1 and len({*found}) == 1]
     return max(even or _DELIMITERS, key=lambda sign: widths[sign][0])
 
 
 def _has_quotes(sample: str, whole: bool) -> bool:
-    """Return whether cells between tabs are quoted: stray quotes would merge lines."""
+    """Return whether cells between tabs are quoted; with stray quotes, quoting would merge lines."""
     try:
         rows = _records(sample, whole, "\t", True, strict=True)
     except csv.Error:
@@ -119,7 +119,7 @@ def _has_header(rows: list[list[str]], column: str | None) -> bool:
     cells = [(cell, found) for cell, found in zip(first, below, strict=True) if cell]
     if any(_VALUE.fullmatch(cell) or cell in found for cell, found in cells):
         return False
-    if len(first) == 1:  # texts alone: a name is shorter than they are
+    if len(first) == 1:  # only text: a name is shorter than that
         lengths = sorted(len(text.split()) for text in below[0])
         return bool(lengths) and len(first[0].split()) < min(3, lengths[len(lengths) // 2])
     has_values = any(found and all(map(_VALUE.fullmatch, found)) for _, found in cells)
@@ -130,7 +130,7 @@ def _has_header(rows: list[list[str]], column: str | None) -> bool:
 
 
 def _check_text(place: Place) -> None:
-    """Refuse the first line that is not UTF-8."""
+    """Raise an error for the first line that is not UTF-8."""
     for _ in read_lines(Slice(place), _BLOCK):
         pass
 
@@ -138,7 +138,7 @@ def _check_text(place: Place) -> None:
 class CsvTable:
     """A CSV file, its text column and the types of the others.
 
-    :param typed: Whether to find the types, which reads the whole file once; otherwise all is text.
+    :param typed: Whether to detect types, which reads the whole file once; otherwise every column is text.
     """
 
     def __init__(self, place: Place, dialect: Dialect, options: ReadOptions, *, typed: bool) -> None:
@@ -156,7 +156,7 @@ class CsvTable:
             self.types[identity] = self.string
 
     def _find_types(self, names: set[str]) -> dict[str, Any]:
-        """Return the types that all values of a column have, of those that do not hold text."""
+        """Return the type of each column whose values all have one other than text."""
         pa, _ = import_pyarrow()
         import pyarrow.compute as pc
 
@@ -170,7 +170,7 @@ class CsvTable:
         return {name: _type(left[0]) for name, left in kinds.items() if left and name in filled}
 
     def rows(self, names: list[str]) -> Iterator[tuple[dict[str, Any], int]]:
-        """Yield some columns of each row, empty text being null, and the line that it ends in."""
+        """Yield some columns of each row, with empty text as null, and the row's last line."""
         import pyarrow.compute as pc
 
         texts = [name for name, kind in self.types.items() if kind == self.string]
@@ -224,24 +224,23 @@ class CsvTable:
             self._check_quotes(last.slice(len(last) - 1).to_pylist()[0].values())
 
     def _check_quotes(self, row: Iterable[Any]) -> None:
-        """Refuse a quote that is never closed: the last row then has all lines that follow in one cell."""
+        """Raise an error for a quote that is never closed: a cell of the last row holds all later lines."""
         if not self.dialect.quoted or not any("\n" in str(cell) for cell in row):
             return
         found, start, end = [""], 0, 0
-        with open_file(self.place) as file, suppress(csv.Error):
-            lines = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
-            reader = _reader(chain(lines, ["\n", "x"]), self.dialect.delimiter, True)
-            for cells in reader:
-                found, start, end = cells, end, reader.line_num
-            if found[-1].endswith("\nx"):
-                start += 1 + sum(cell.count("\n") for cell in found[:-1])
-                raise InputError(f"{self.place}: the quote that begins in line {start} is never closed")
+        with suppress(csv.Error):
+            for cells, line in self._numbered_rows(["\n", "x"]):
+                found, start, end = cells, end, line
+        if found[-1].endswith("\nx"):
+            start += 1 + sum(cell.count("\n") for cell in found[:-1])
+            raise InputError(f"{self.place}: the quote that begins in line {start} is never closed")
 
     def _explain(self, error: Exception, refused: list[Any]) -> str:
         if refused:
             first, width = "header" if self.dialect.header else "first row", len(self.dialect.names)
-            place = f"{self.place}, line {self._line(refused[0].number)}"
-            return f"{place}: {refused[0].actual_columns} columns, but the {first} has {width}"
+            line = next(islice(self._numbered_rows(), refused[0].number - 1, None), ([], 0))[1]
+            found = refused[0].actual_columns
+            return f"{self.place}, line {line}: {found} columns, but the {first} has {width}"
         if "straddl" in str(error):
             return (
                 f"{self.place}: a row is longer than 1 MB; is the quoting right? Write long texts as .jsonl"
@@ -249,14 +248,13 @@ class CsvTable:
         _check_text(self.place)
         return f"{self.place}: {error}"
 
-    def _line(self, number: int) -> int:
-        """Return the line that a row ends in."""
+    def _numbered_rows(self, more: Iterable[str] = ()) -> Iterator[tuple[list[str], int]]:
+        """Yield the cells of each row and its last line; `more` lines follow the file."""
         with open_file(self.place) as file:
             lines = io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline="")
-            reader = _reader(lines, self.dialect.delimiter, self.dialect.quoted)
-            for _ in range(number):
-                next(reader, None)
-            return int(reader.line_num)
+            reader = _reader(chain(lines, more), self.dialect.delimiter, self.dialect.quoted)
+            for cells in reader:
+                yield cells, reader.line_num
 
 
 def _type(kind: str) -> Any:

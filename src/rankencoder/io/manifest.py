@@ -1,4 +1,4 @@
-"""``manifest.json``: size and SHA-256 of every file of a saved folder, checked when it is loaded."""
+"""``manifest.json``: the size and SHA-256 of each file of a saved folder, checked on load."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ MANIFEST = "manifest.json"
 
 
 def write_manifest(folder: Path, files: Iterable[Path] | None = None) -> None:
-    """Write the manifest of a folder, once all of its files are written.
+    """Write the manifest of a folder, after all of its files.
 
-    :param files: The files of the folder that do not change after this; by default all of them.
+    :param files: The files that will not change later; by default all of the folder.
     """
     entries = folder_entries(folder, files)
     with new_file(folder / MANIFEST) as path:
@@ -23,7 +23,7 @@ def write_manifest(folder: Path, files: Iterable[Path] | None = None) -> None:
 
 
 def folder_entries(folder: Path, files: Iterable[Path] | None = None) -> dict[str, dict[str, Any]]:
-    """Return what a manifest says of the files of a folder, by default of all."""
+    """Return the manifest entries of files of a folder, by default of all."""
     given = (path for path in folder.rglob("*") if path.is_file()) if files is None else files
     listed = {path.relative_to(folder).as_posix(): path for path in given if path != folder / MANIFEST}
     return {name: file_entry(listed[name]) for name in sorted(listed)}
@@ -36,11 +36,11 @@ def check_manifest(
     advice: str = "build it again",
     known: dict[str, Any] | None = None,
 ) -> bool:
-    """Check that the files of a folder are those that were saved.
+    """Check that the files of a folder are undamaged.
 
-    :param skip: Do not check files of this sub-folder.
+    :param skip: A subfolder not to check.
     :param advice: What to do about a damaged folder.
-    :param known: What is known of a folder without a manifest: entries, or as earlier versions SHA-256 alone.
+    :param known: Entries for a folder without a manifest; earlier versions stored SHA-256 alone.
     :return: Whether there is a manifest; folders of earlier versions have none.
     """
     exists = (folder / MANIFEST).exists()
@@ -55,10 +55,10 @@ def check_manifest(
         if not path.is_file():
             raise InputError(f"{path} is missing: {advice}")
         if entry not in (found := file_entry(path), found["sha256"]):
-            raise InputError(f"{path} is damaged: it is not what was saved; {advice}")
+            raise InputError(f"{path} is damaged: its checksum differs; {advice}")
     return exists
 
 
 def file_entry(path: Path) -> dict[str, Any]:
-    """Return what a manifest says of a file."""
+    """Return the manifest entry of a file."""
     return {"size": path.stat().st_size, "sha256": file_digest(path)}

@@ -1,4 +1,4 @@
-"""Pairs of sentences out of files, with or without scores."""
+"""Read pairs of sentences from files, with or without scores."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import math
 import reprlib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ _SICK_HEADER = ("pair_ID", "sentence_A", "sentence_B", "relatedness_score")
 _Row = tuple[list[Any], str]  # cells and place
 
 DEV_FILES = {"stsb": "STS/STSBenchmark/sts-dev.csv", "sickr": "SICK/SICK_trial.txt"}
-"""The field's dev sets by name: their files in SentEval's folder ``downstream``."""
+"""Standard dev sets by name: their files in SentEval's folder ``downstream``."""
 
 
 class Pair(NamedTuple):
@@ -35,7 +36,7 @@ class Pair(NamedTuple):
 
 
 class ScoredPair(NamedTuple):
-    """Two sentences and how similar people find them."""
+    """Two sentences and their gold similarity."""
 
     a: str
     b: str
@@ -43,21 +44,21 @@ class ScoredPair(NamedTuple):
 
 
 def read_pairs(path: str | Path) -> Iterator[Pair]:
-    """Yield the pairs of a file: two columns, or what `read_scored_pairs` reads, whose scores are skipped."""
+    """Yield the pairs of a file of two columns, or of one for `read_scored_pairs`, without the scores."""
     for cells, place in _read_rows(Path(path), _KEYS):
         with located(place):
             yield _check_pair(*cells)
 
 
 def read_scored_pairs(path: str | Path, *, check: bool = True) -> list[ScoredPair]:
-    """Return the pairs of a file with their gold scores, such as those of STS.
+    """Return the pairs of a file with their gold scores, such as those of the STS sets.
 
     A ``.jsonl`` file has the keys "score", "sentence1" and "sentence2"; a ``.csv`` file, or any other of
     tab-separated columns, has these columns in this order or a header that names them. SentEval's tables of
-    STS-B (``sts-dev.csv``) and SICK (``SICK_trial.txt``) are read as they are. Blank lines are skipped.
+    STS-B (``sts-dev.csv``) and SICK (``SICK_trial.txt``) work too. Blank lines are skipped.
 
     :param path: The file, plain or as ``.gz``, ``.bz2`` or ``.xz``.
-    :param check: Refuse pairs that nothing can correlate with.
+    :param check: Require at least two pairs and two different scores, as correlations do.
     """
     rows = _read_rows(Path(path), _SCORED_KEYS)
     pairs = [make_pair(a, b, score, place) for (score, a, b), place in rows]
@@ -72,16 +73,12 @@ def read_scored_pairs(path: str | Path, *, check: bool = True) -> list[ScoredPai
 
 def read_weights(path: str | Path, number: int) -> np.ndarray:
     """Return the column "weight" of a file of pairs: how many pairs each stands for; 1 without the column."""
-    first, _ = next(read_pair_lines(Path(path)), ("", ""))
-    suffix = bare_suffix(Path(path))
-    if suffix in (".jsonl", ".ndjson"):
-        names = json.loads(first or "{}")
-    else:
-        names = next(csv.reader([first])) if suffix == ".csv" else first.rstrip("\r\n").split("\t")
-    if "weight" not in [name.strip() for name in names]:
-        return np.ones(number)
-    weights = np.ones(number)
-    for i, (cells, place) in enumerate(_read_rows(Path(path), ("weight",))):
+    weights, rows = np.ones(number), _read_rows(Path(path), ("weight",))
+    try:
+        first = [next(rows)]
+    except (InputError, KeyError, StopIteration):  # no such column
+        return weights
+    for i, (cells, place) in enumerate(chain(first, rows)):
         weight = _number(cells[0])
         if weight is None or not 0 < weight < math.inf:
             raise InputError(f"{place}: the weight {reprlib.repr(cells[0])} is not a positive number")
@@ -90,7 +87,7 @@ def read_weights(path: str | Path, number: int) -> np.ndarray:
 
 
 def make_pair(a: Any, b: Any, score: Any, place: str) -> ScoredPair:
-    """Return a pair whose sentences and score were checked, with its place for errors."""
+    """Return a pair after checking its sentences and score; errors name its place."""
     with located(place):
         number = _number(score)
         if number is None or not math.isfinite(number):
@@ -108,13 +105,13 @@ def _number(value: Any) -> float | None:
 def _check_pair(a: Any, b: Any) -> Pair:
     for key, sentence in zip(_KEYS, (a, b), strict=True):
         if isinstance(sentence, str) and not sentence.strip():
-            raise InputError(f"{key} is empty: drop the pair, an empty sentence has no meaning to encode")
+            raise InputError(f"{key} is empty: drop the pair, there is nothing to encode")
     check_sentences([a, b])
     return Pair(a, b)
 
 
 def _read_rows(path: Path, keys: tuple[str, ...]) -> Iterator[_Row]:
-    """Yield what a file has under some keys, row by row."""
+    """Yield the cells of some columns, row by row."""
     if not path.is_file():
         raise InputError(f"no such file: {path}")
     suffix = bare_suffix(path)
@@ -130,12 +127,12 @@ def read_pair_lines(path: Path) -> Iterator[tuple[str, str]]:
     """Yield each line and its place."""
     for row in read_lines(Slice(path), 8 * LONGEST):
         if row.text is None:
-            raise InputError(f"{row.place}: the line is far too long for two sentences")
+            raise InputError(f"{row.place}: the line is too long for two sentences")
         yield row.text, row.place
 
 
 def _is_senteval_sick(path: Path) -> bool | None:
-    """Say by its first line whether a file is SentEval's table of SICK; None if it is not STS-B's either."""
+    """Return whether a file is SentEval's table of SICK, or else of STS-B; None if it is neither."""
     first, _ = next(read_pair_lines(path), ("", ""))
     cells = first.split("\t")
     if tuple(cells[:4]) == _SICK_HEADER:
@@ -145,7 +142,7 @@ def _is_senteval_sick(path: Path) -> bool | None:
 
 
 def senteval_rows(path: Path, *, is_sick: bool, keys: tuple[str, ...] = _SCORED_KEYS) -> Iterator[_Row]:
-    """Yield what SentEval's table of STS-B, or with a header of SICK, has under some keys, row by row."""
+    """Yield the cells of some columns of SentEval's table of STS-B or SICK, row by row."""
     columns = _SICK_COLUMNS if is_sick else _STSB_COLUMNS
     for number, (text, place) in enumerate(read_pair_lines(path)):
         cells = text.split("\t")  # at tabs only: stray quotes would merge lines
@@ -188,7 +185,7 @@ def _csv_rows(path: Path) -> Iterator[_Row]:
 
 
 def _choose_columns(rows: Iterator[_Row], keys: tuple[str, ...]) -> Iterator[_Row]:
-    """Yield the cells under some keys; the first row may be a header, and there may be scores to skip."""
+    """Yield the cells of some columns. The first row may be a header; without one, scores may come first."""
     columns, width = list(range(len(keys))), len(keys)
     for i, (cells, place) in enumerate(rows):
         if i == 0:
@@ -199,7 +196,7 @@ def _choose_columns(rows: Iterator[_Row], keys: tuple[str, ...]) -> Iterator[_Ro
             if keys == _SCORED_KEYS and _number(cells[0]) is None:
                 missing = " or ".join(key for key in keys if key not in names)
                 raise InputError(
-                    f"{place}: expected a score or a header; {reprlib.repr(cells[0])} is no number, and "
+                    f"{place}: expected a score or a header: {reprlib.repr(cells[0])} is not a number, and "
                     f"there is no column {missing}"
                 )
             if keys == _KEYS and len(cells) == len(_SCORED_KEYS) and _number(cells[0]) is not None:

@@ -1,4 +1,4 @@
-"""Resumable work: finished parts are kept beside the target until all are there."""
+"""Resumable work: finished parts are kept beside the target until all are finished."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from rankencoder.io.storage import check_kinds, new_file, read_json, write_json
 class Parts:
     """The finished parts of one piece of work, listed with its key in a manifest.
 
-    :param target: The file or folder that the parts will become; they are kept in ``.NAME.parts`` beside it.
-    :param key: What the work depends on. Parts of work with another key are dropped, with a warning.
+    :param target: The file or folder to make; the parts are kept in ``.NAME.parts`` beside it.
+    :param key: What the work depends on. Parts with another key are deleted, with a warning.
     """
 
     def __init__(self, target: str | Path, key: dict[str, Any]) -> None:
@@ -37,7 +37,7 @@ class Parts:
             return
         if begun:
             warnings.warn(
-                f"begun work on {target} is dropped: it was done with another model, input or settings",
+                f"unfinished parts of {target} are deleted: they are of another model, input or settings",
                 stacklevel=3,
             )
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -47,13 +47,13 @@ class Parts:
         return self.folder / f"part-{number:06d}"
 
     def is_finished(self, number: int) -> bool:
-        """Return whether a part is there, as it was written."""
+        """Return whether a part is complete and undamaged."""
         path = self.path(number)
         return path.is_file() and self._files.get(path.name) == file_entry(path)
 
     @contextmanager
     def write(self, number: int) -> Iterator[Path]:
-        """Give a file name to write a part to; it counts as finished when the block ends without an error."""
+        """Yield a file name for a part, which is finished if the block succeeds."""
         with new_file(self.path(number)) as path:
             yield path
             self._files[self.path(number).name] = file_entry(path)
@@ -62,9 +62,9 @@ class Parts:
 
 
 def join_vectors(paths: list[Path], target: Path, dtype: str, dimension: int) -> None:
-    """Write parts that are raw rows of numbers as one ``.npy`` file.
+    """Join parts of raw rows as one ``.npy`` file.
 
-    It is written, not mapped: a full disk is then an error, where a mapped file would end the process.
+    The file is written, not mapped: a full disk would kill a process that writes to a mapped file.
     """
     rows = sum(path.stat().st_size for path in paths) // (np.dtype(dtype).itemsize * dimension)
     header = {"descr": dtype, "fortran_order": False, "shape": (rows, dimension)}
@@ -75,12 +75,12 @@ def join_vectors(paths: list[Path], target: Path, dtype: str, dimension: int) ->
 
 
 def clear_parts(target: str | Path) -> None:
-    """Delete the parts beside a target, once that is written."""
+    """Delete the parts of a finished target."""
     shutil.rmtree(parts_folder(target), ignore_errors=True)
 
 
 def clear_leftover_parts(target: str | Path) -> None:
-    """Delete parts older than their target: the process was killed after it wrote the target."""
+    """Delete parts older than their target, left by a process that was killed after writing it."""
     target, folder = Path(target).resolve(), parts_folder(target)
     if target.exists() and folder.exists():
         newest = max((path.stat().st_mtime_ns for path in folder.iterdir()), default=0)
@@ -89,6 +89,6 @@ def clear_leftover_parts(target: str | Path) -> None:
 
 
 def parts_folder(target: str | Path) -> Path:
-    """Return where the parts of a target are kept: beside it, out of sight."""
+    """Return the hidden folder beside a target that holds its parts."""
     target = Path(target).resolve()
     return target.with_name(f".{target.name}.parts")

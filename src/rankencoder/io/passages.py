@@ -1,4 +1,4 @@
-"""Long texts as passages: sentences, or windows of tokens, with their document and position."""
+"""Split long texts into passages: sentences or windows of tokens, with their document and position."""
 
 from __future__ import annotations
 
@@ -11,16 +11,12 @@ from rankencoder.errors import InputError, MissingExtraError
 from rankencoder.io.files import Sentence
 from rankencoder.io.read_options import ReadOptions
 
-PASSAGE = (
-    "id",
-    "document",
-    "passage",
-    "passages",
-)  # columns of a passage: the last two are position and number
+# columns of a passage; the last two are its position and the number of its document's passages
+PASSAGE = ("id", "document", "passage", "passages")
 
 
 def split_passages(rows: Iterator[Sentence], options: ReadOptions) -> Iterator[Sentence]:
-    """Yield the passages of texts, each with its document: the id of its row, or file and line."""
+    """Yield the passages of texts, each with its document: the row's id, or file and line."""
     split = make_splitter(options.split)
     for row in rows:
         columns = dict(row.columns or {})
@@ -29,31 +25,25 @@ def split_passages(rows: Iterator[Sentence], options: ReadOptions) -> Iterator[S
             document = f"{row.source}:{row.line}"
         for name in PASSAGE[1:]:
             if name in columns:
-                raise InputError(f"{row.place}: column {name!r} is one that `split` makes: rename it")
+                raise InputError(f"{row.place}: `split` adds a column {name!r}: rename yours")
+        types = None
+        if row.types is not None:
+            types = {name: kind for name, kind in row.types.items() if name not in PASSAGE}
+            if options.id_name in row.types:
+                types["document"] = row.types[options.id_name]
         pieces = [piece for piece in map(str.strip, split(row.text)) if piece] if row.text else [row.text]
         for number, piece in enumerate(pieces):
             own = dict(zip(PASSAGE, (f"{document}#{number}", document, number, len(pieces)), strict=True))
-            yield row._replace(text=piece, columns={**columns, **own}, types=_types(row, options))
-
-
-def _types(row: Sentence, options: ReadOptions) -> dict[str, Any] | None:
-    """Return the types of a passage's columns, of which the document has that of the row's id."""
-    if row.types is None:
-        return None
-    types = {name: kind for name, kind in row.types.items() if name not in PASSAGE}
-    own = row.types.get(options.id_name)
-    return {**types, "document": own} if own is not None else types
+            yield row._replace(text=piece, columns={**columns, **own}, types=types)
 
 
 def make_splitter(split: Any) -> Callable[[str], list[str]]:
-    """Return a function that splits a text, as `ReadOptions` names it."""
+    """Return the function that a `split` of `ReadOptions` names."""
     if callable(split):
         return split  # type: ignore[no-any-return]
     kind, _, language = str(split).partition(":")
     if re.fullmatch(r"\d+-tokens", str(split)):
-        raise InputError(
-            f"{split!r} needs the tokenizer of a model, which is not known here: use 'sentences'"
-        )
+        raise InputError(f"{split!r} needs a model's tokenizer, and there is no model here: use 'sentences'")
     if kind != "sentences":
         raise InputError(f"cannot split by {split!r}: use 'sentences', 'sentences:de' or '128-tokens'")
     try:
@@ -64,17 +54,17 @@ def make_splitter(split: Any) -> Callable[[str], list[str]]:
 
 
 class TokenWindows:
-    """Splits texts into windows of tokens, at the ends of words.
+    """Split texts into windows of tokens, between words.
 
-    :param tokenizer: A model's, of the library tokenizers.
-    :param size: Tokens of a window, with those that the model adds.
+    :param tokenizer: A model's tokenizer, of the library tokenizers.
+    :param size: Tokens of a window, including special tokens.
     """
 
     def __init__(self, tokenizer: Any, size: int) -> None:
         self.tokenizer = tokenizer
         self.size = size - tokenizer.num_special_tokens_to_add(False)
         if self.size < 1:
-            raise InputError(f"a passage of {size} tokens has no room for text: give more")
+            raise InputError(f"a passage of {size} tokens has no room for text: choose more tokens")
 
     def __call__(self, text: str) -> list[str]:
         """Return the passages of a text."""

@@ -1,4 +1,4 @@
-"""How a corpus is read: which column holds the sentences, what comes along, and how long texts are split."""
+"""Options for reading a corpus: the text column, columns to keep, CSV format, splitting."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 from rankencoder.errors import InputError, shorten
 
 TEXT_COLUMNS = ("text", "sentence")
-_SHOWN = 20  # columns that an error lists
+_SHOWN = 20  # columns in an error
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How to read a corpus. Every function that takes a ``column`` takes this in its place.
+    """How to read a corpus. Every function with a ``column`` takes these options in its place.
 
-    :param column: The column or key that holds the sentences, ``ticket.body`` being a key within a key. By
-        default "text", "sentence", the only column, or the only one that holds text.
-    :param id: The column that holds the ids.
-    :param keep: The columns to carry along; None for all of them.
-    :param delimiter: What separates the cells of a CSV file; None to recognize it, like ``header``.
+    :param column: The column or key of the sentences; ``ticket.body`` is a nested key. By default "text",
+        "sentence", the only column, or the only one that holds text.
+    :param id: The column of the ids.
+    :param keep: The columns to keep; None for all of them.
+    :param delimiter: The delimiter of a CSV file; None to detect it, like ``header``.
     :param header: Whether the first row of a CSV file names its columns.
     :param split: Split long texts: "sentences", "sentences:de" for another language than English,
         "128-tokens", or a function from a text to its passages.
-    :param source: What to call the corpus, in place of its files' names.
+    :param source: A name for the corpus, in place of its files' names.
     """
 
     column: str | None = None
@@ -37,19 +37,18 @@ class ReadOptions:
 
     @classmethod
     def of(cls, column: str | Sequence[str] | ReadOptions | None, id: str | None = None) -> ReadOptions:
-        """Return the options that were given, or those of a column's name, perhaps with another id."""
+        """Return options as they are, or the options of a column's name; with this id, if given."""
         if not isinstance(column, ReadOptions):
             column = cls(column if column is None or isinstance(column, str) else ",".join(column))
-        options = column
-        return replace(options, id=id or options.id)
+        return replace(column, id=id or column.id)
 
     @property
     def id_name(self) -> str:
-        """The name that the ids come along by."""
+        """The name of the id column in the output."""
         return (self.id or "id").replace(".", "_")
 
     def key(self) -> dict[str, Any] | str | None:
-        """Return what work depends on, as JSON holds it."""
+        """Return the options as JSON, to tell whether begun work can be resumed."""
         given = {name: value for name, value in vars(self).items() if value is not None}
         return self.column if given.keys() <= {"column"} else {name: str(given[name]) for name in given}
 
@@ -58,26 +57,26 @@ DEFAULTS = ReadOptions()
 
 
 def find(row: Mapping[str, Any], name: str, place: str, known: set[str] | None = None) -> Any:
-    """Return the value of a column, or of a key within a key.
+    """Return the value of a column or nested key.
 
-    :param known: The columns that earlier rows had: null where this row lacks one.
+    :param known: The columns of earlier rows, which this row may lack.
     """
     value: Any = row
     for key in [name] if name in row else name.split("."):
         if not isinstance(value, Mapping) or key not in value:
             if known and name in known:
                 return None
-            raise InputError(f"{place}: no column {name!r}; there is {', '.join(map(str, row))}")
+            raise InputError(f"{place}: no column {name!r}; choose from {', '.join(map(str, row))}")
         value = value[key]
     if known is not None:
         known.add(name)
     return value
 
 
-def carried(
+def kept_columns(
     row: Mapping[str, Any], text: str, options: ReadOptions, place: str, known: set[str]
 ) -> dict[str, Any]:
-    """Return the columns of a row that come along with its text; ``ticket.id`` comes as ``ticket_id``."""
+    """Return the columns to keep beside the text; ``ticket.id`` becomes ``ticket_id``."""
     columns = dict(row) if options.keep is None else {}
     if options.id is None and "id" in row:
         columns["id"] = row["id"]
@@ -88,7 +87,7 @@ def carried(
 
 
 def choose_column(examples: Mapping[str, Any], texts: list[str], column: str | None, place: str) -> str:
-    """Return the column that holds the sentences.
+    """Return the name of the text column.
 
     :param examples: A value of each column, or None.
     :param texts: The columns that hold text.
@@ -104,7 +103,7 @@ def choose_column(examples: Mapping[str, Any], texts: list[str], column: str | N
     if len(texts) == 1:
         return texts[0]
     if not texts:
-        raise InputError(f"{place}: no column holds text; there is {_listed(examples)}")
+        raise InputError(f"{place}: no column holds text, among {_listed(examples)}")
     raise InputError(f"{place}: which column holds the sentences? Set `column` to one of {_listed(examples)}")
 
 

@@ -1,4 +1,4 @@
-"""Rows of any columns as a Parquet, JSONL or CSV file."""
+"""Write rows of any columns as Parquet, JSONL or CSV."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ ROW_FORMATS = (".parquet", ".jsonl", ".csv")
 def write_rows(path: Path, rows: list[dict[str, Any]], *, overwrite: bool = False) -> None:
     """Write rows to a ``.parquet``, ``.jsonl`` or ``.csv`` file, whole or not at all.
 
-    :param rows: A dictionary each; keys that a row lacks are null. JSONL holds dates as ISO strings, bytes
-        as base64 and NaN as null; lists and dictionaries are JSON in CSV.
-        A column with values of several types is written as text, with a warning.
-    :raises InputError: If the file exists, or its suffix is another.
+    :param rows: Dictionaries; missing keys are null. In JSONL, dates are ISO strings, bytes base64 and NaN
+        null; in CSV, lists and dictionaries are JSON. A column of several types is written as text, with a
+        warning.
+    :raises InputError: If the file exists or has another suffix.
     """
     check_row_file(path, overwrite=overwrite)
     with new_file(path) as temporary:
@@ -31,29 +31,25 @@ def write_rows(path: Path, rows: list[dict[str, Any]], *, overwrite: bool = Fals
                 file.writelines(to_json(row) + "\n" for row in rows)
             return
         names = list(dict.fromkeys(name for row in rows for name in row))
-        columns = {name: [row.get(name) for row in rows] for name in names}
+        pa, pq = import_pyarrow()
+        table = pa.table({name: to_array(name, [row.get(name) for row in rows]) for name in names})
         if path.suffix.lower() == ".parquet":
-            import_pyarrow()[1].write_table(_to_table(columns), temporary)
+            pq.write_table(table, temporary)
         else:
             from pyarrow.csv import write_csv
 
-            write_csv(as_cells(_to_table(columns)), temporary)
+            write_csv(as_cells(table), temporary)
 
 
 def check_row_file(path: Path, *, overwrite: bool = False) -> None:
     """Check that `write_rows` can write a file, before the work that makes its rows."""
     if path.suffix.lower() not in ROW_FORMATS:
-        raise InputError(f"cannot write {path}: name it {', '.join(ROW_FORMATS[:-1])} or {ROW_FORMATS[-1]}")
+        raise InputError(f"cannot write {path}: use {', '.join(ROW_FORMATS[:-1])} or {ROW_FORMATS[-1]}")
     check_free(path, overwrite=overwrite)
 
 
-def _to_table(columns: dict[str, list[Any]]) -> Any:
-    arrays = {name: to_array(name, values) for name, values in columns.items()}
-    return import_pyarrow()[0].table(arrays)
-
-
 def to_json(value: Any) -> str:
-    """Return a value as one line of JSON, what it cannot hold by the rules of `plain`."""
+    """Return a value as one line of JSON, converted by `plain` where necessary."""
     try:
         return json.dumps(value, ensure_ascii=False, allow_nan=False, default=plain)
     except ValueError:  # NaN or infinity
@@ -61,7 +57,7 @@ def to_json(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Return what JSON can hold: dates as ISO text, bytes as base64, what is no number as None."""
+    """Return a value that JSON can hold: dates as ISO strings, bytes as base64, NaN and infinity as None."""
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float):
@@ -86,7 +82,7 @@ def as_cells(table: Any) -> Any:
 
 
 def to_array(name: str, values: list[Any], kind: Any = None) -> Any:
-    """Return the values of a column as an Arrow array; where their types differ, as text."""
+    """Return the values of a column as an Arrow array, or as text if their types differ."""
     if (array := fit_array(values, kind)) is not None:
         return array
     warnings.warn(f"column {name!r} holds values of several types: it is written as text", stacklevel=3)
@@ -94,7 +90,7 @@ def to_array(name: str, values: list[Any], kind: Any = None) -> Any:
 
 
 def fit_array(values: list[Any], kind: Any = None) -> Any:
-    """Return values as an Arrow array, or None where the type would change one of them."""
+    """Return values as an Arrow array, or None if that would change one of them."""
     pa, _ = import_pyarrow()
     try:
         array = pa.array(values, kind)
@@ -104,7 +100,7 @@ def fit_array(values: list[Any], kind: Any = None) -> Any:
 
 
 def same(a: Any, b: Any) -> bool:
-    """Compare two values; NaN equals itself here, and a key that is missing null."""
+    """Compare two values. Here NaN equals NaN, and a missing key null."""
     if isinstance(a, dict) and isinstance(b, dict):
         return all(same(a.get(name), b.get(name)) for name in a.keys() | b.keys())
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
@@ -113,7 +109,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def as_text(values: list[Any]) -> Any:
-    """Return values as an Arrow array of text, JSON where they are none."""
+    """Return values as an Arrow array of strings; what is not text becomes JSON."""
     text = [
         value if value is None or isinstance(value, str) else to_json(value) for value in map(plain, values)
     ]
@@ -121,7 +117,7 @@ def as_text(values: list[Any]) -> Any:
 
 
 def carried_arrays(rows: list[Sentence]) -> dict[str, Any]:
-    """Return the columns that came along with sentences, in the types of their files."""
+    """Return the columns of sentences as Arrow arrays, with the types of their files."""
     names = dict.fromkeys(name for row in rows for name in row.columns or ())
     found = {}
     for name in names:

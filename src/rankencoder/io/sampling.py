@@ -1,4 +1,4 @@
-"""A seeded sample of distinct sentences from a stream of any length, in one pass."""
+"""A seeded sample of distinct sentences from a stream, in one pass."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EXACT_DISTINCT = 1_000_000
 
 
 class Sample(NamedTuple):
-    """Distinct sentences, and counts of what was seen; beyond a million, duplicates are estimated."""
+    """Distinct sentences, and counts of the stream; beyond a million sentences, duplicates are estimated."""
 
     sentences: list[str]
     counts: dict[str, int | bool]
@@ -23,8 +23,8 @@ class Sample(NamedTuple):
 def sample_sentences(sentences: Iterable[Sentence], size: int, seed: int) -> Sample:
     """Draw a uniform sample of the distinct sentences of a stream.
 
-    Each sentence has a seeded hash, and the sample is the ``size`` sentences with the smallest ones: the same
-    sentences whatever their order, in one pass, in memory for the sample and a million hashes.
+    Each sentence has a seeded hash, and the sample is the ``size`` sentences with the smallest hashes: the
+    same sentences in whatever order. Memory holds the sample and at most a million hashes.
 
     >>> stream = [Sentence(text, "memory", 1) for text in ("a", "b", "a", "", "c")]
     >>> drawn = sample_sentences(stream, size=2, seed=42)
@@ -35,7 +35,7 @@ def sample_sentences(sentences: Iterable[Sentence], size: int, seed: int) -> Sam
 
 
 class Sampler:
-    """A sample in the making; samplers of several streams can be put together (see `sample_sentences`)."""
+    """Draws a sample as `sample_sentences` does; samplers of several streams can be merged."""
 
     def __init__(self, size: int, seed: int) -> None:
         if not -(2**63) <= seed < 2**63:
@@ -47,7 +47,7 @@ class Sampler:
         self._distinct: set[int] = set()
 
     def add(self, sentences: Iterable[Sentence]) -> Sampler:
-        """Take sentences into account."""
+        """Add the sentences of a stream."""
         for sentence in sentences:
             self.seen += 1
             if sentence.text is None:
@@ -55,14 +55,15 @@ class Sampler:
             elif not sentence.text:
                 self.empty += 1
             else:
-                value = _hash(sentence.text, self.key)
+                digest = hashlib.blake2b(sentence.text.encode(), digest_size=8, key=self.key).digest()
+                value = int.from_bytes(digest, "big")
                 if len(self._distinct) < _EXACT_DISTINCT:
                     self._distinct.add(value)
                 self._keep(value, sentence.text)
         return self
 
     def merge(self, other: Sampler) -> None:
-        """Take all sentences of another stream into account, sampled with the same size and seed."""
+        """Add the sentences of another sampler of the same size and seed."""
         self.seen += other.seen
         self.empty += other.empty
         self.overlong += other.overlong
@@ -84,21 +85,13 @@ class Sampler:
             self._kept.add(value)
 
     def sample(self) -> Sample:
-        """Return the sample of what was seen so far."""
+        """Return the sample of all sentences so far."""
         usable = self.seen - self.empty - self.overlong
-        estimated = len(self._distinct) >= _EXACT_DISTINCT and len(self._heap) == self.size
         # a sample that is not full holds all distinct sentences
-        most = max(len(self._distinct), len(self._heap))
-        number = _estimate_distinct(self._heap) if estimated else most
+        number = max(len(self._distinct), len(self._heap))
+        estimated = len(self._distinct) >= _EXACT_DISTINCT and len(self._heap) == self.size
+        if estimated:  # from the largest of the k smallest hashes (KMV sketch)
+            number = round((self.size - 1) * 2**64 / -self._heap[0][0])
         texts = [text for _, text in sorted(self._heap, reverse=True)]
         counts = {"seen": self.seen, "empty": self.empty, "overlong": self.overlong}
         return Sample(texts, {**counts, "duplicates": max(0, usable - number), "estimated": estimated})
-
-
-def _hash(text: str, key: bytes) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8, key=key).digest(), "big")
-
-
-def _estimate_distinct(heap: list[tuple[int, str]]) -> int:
-    """Estimate the number of distinct sentences from the largest of the k smallest hashes (KMV sketch)."""
-    return round((len(heap) - 1) * 2**64 / -heap[0][0])

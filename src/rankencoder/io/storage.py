@@ -1,4 +1,4 @@
-"""Folders of safetensors and JSON that are written whole or not at all."""
+"""Atomic writes of files and folders; checked reads of JSON, safetensors and .npy."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ import numpy as np
 from rankencoder.errors import InputError, MissingExtraError
 
 CONFIG = "rankencoder.json"  # of a saved RankEncoder
-RUN = "rankencoder-run.json"  # the record of a training
-RESULT = "_rankencoder.json"  # of a result of many files; readers of Parquet pass over its name
-FOUND = "duplicates.json"  # of found near-duplicates
+RUN = "rankencoder-run.json"  # of a training run
+RESULT = "_rankencoder.json"  # of a result of many files; Parquet readers ignore such names
+FOUND = "duplicates.json"  # of near-duplicates
 _ADDRESS = re.compile(r"(^|/)(s3|gs|gcs|az|abfs|adl|hf|https?|ftp|hdfs|memory|file):(?=/)")
 _ADVICE = "build it again"  # what to do about a damaged file
 _TORCH_WRITES = re.compile(r"inline_container|PytorchStreamWriter|iostream error")
@@ -55,7 +55,7 @@ def new_file(target: str | Path) -> Iterator[Path]:
     try:
         with write_errors_named(target):
             temporary.touch()
-            mode = temporary.stat().st_mode  # of any new file; some libraries write for the owner alone
+            mode = temporary.stat().st_mode  # the default; some libraries write for the owner alone
             yield temporary
             temporary.chmod(mode)
             _sync(temporary)
@@ -66,7 +66,7 @@ def new_file(target: str | Path) -> Iterator[Path]:
 
 
 def _temporary(target: Path) -> Path:
-    """Return a temporary name beside a target, and delete what dead processes left there."""
+    """Return a temporary name beside a target; delete those of dead processes."""
     target.parent.mkdir(parents=True, exist_ok=True)
     host = platform.node()
     for path in target.parent.glob(f".{glob.escape(target.name)}.{glob.escape(host)}-*.new"):
@@ -90,7 +90,7 @@ def _is_running(process: int) -> bool:
 
 @contextmanager
 def write_errors_named(target: Path) -> Iterator[None]:
-    """Raise write errors of any library as one OSError that names the target."""
+    """Raise write errors of all libraries as an OSError that names the target."""
     from safetensors import SafetensorError
 
     try:
@@ -103,32 +103,32 @@ def write_errors_named(target: Path) -> Iterator[None]:
 
 
 def check_local(target: str | Path) -> None:
-    """Refuse an address as a target: as a path it would make a folder named "s3:"."""
+    """Raise an error for an address as a target: as a path it would become a folder named "s3:"."""
     if found := _ADDRESS.search(Path(target).as_posix()):
         raise InputError(
-            f"{found[0].lstrip('/')}//… is an address, and only encoding on a Ray cluster writes to one: "
-            "give a folder or file"
+            f"{found[0].lstrip('/')}//… is an address, which only encoding on a Ray cluster can write: "
+            "give a local file or folder"
         )
 
 
 def check_free(target: str | Path, *, overwrite: bool, training: bool = False) -> Path:
-    """Return the resolved target, if nothing there would be lost.
+    """Return the resolved target after checking that nothing would be lost.
 
-    :param training: Whether a training may be overwritten.
+    :param training: Whether a training run may be overwritten.
     """
     check_local(target)
     target = Path(target).resolve()
     if target.exists() and not overwrite:
         raise InputError(f"{target} already exists: choose another name or set `overwrite`")
     if (target / RUN).exists() and not training:
-        raise InputError(f"{target} holds a training, which would be lost: choose another name")
+        raise InputError(f"{target} holds a training run, which is never overwritten: choose another name")
     if target.is_dir() and any(target.iterdir()) and not any((target / name).exists() for name in _OURS):
-        raise InputError(f"{target} is no output of rankencoder: it is not overwritten, choose another name")
+        raise InputError(f"{target} is not from rankencoder and never overwritten: choose another name")
     return target
 
 
 def replace_folder(temporary: Path, target: Path) -> None:
-    """Replace a target by a finished folder."""
+    """Replace a target with a finished folder."""
     previous = previous_folder(target)
     if target.is_dir():
         shutil.rmtree(previous, ignore_errors=True)
@@ -146,7 +146,7 @@ def replace_folder(temporary: Path, target: Path) -> None:
 
 
 def previous_folder(target: Path) -> Path:
-    """Return where a folder is moved while another one replaces it."""
+    """Return where a folder is kept while another replaces it."""
     return target.with_name(f".{target.name}.previous")
 
 
@@ -176,21 +176,21 @@ def _sync(path: Path) -> None:
 
 
 def cache_root(*parts: str) -> Path:
-    """Return ``$RANKENCODER_CACHE``, ``$XDG_CACHE_HOME/rankencoder`` or its default, or a folder in it."""
+    """Return the cache folder, or a folder in it."""
     if given := os.environ.get("RANKENCODER_CACHE"):
         return Path(given, *parts)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "rankencoder", *parts)
 
 
 def data_folder() -> Path:
-    """Return where fetched data lives: ``$RANKENCODER_DATA``, or a folder of the cache."""
+    """Return the folder of downloaded data: ``$RANKENCODER_DATA``, or a folder of the cache."""
     if chosen := os.environ.get("RANKENCODER_DATA"):
         return Path(chosen).expanduser()
     return cache_root("data")
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as JSON, never holding all of it as text."""
+    """Write a value as JSON, without holding all of the text in memory."""
     with open(path, "w", encoding="utf-8") as file:
         json.dump(value, file, ensure_ascii=False, indent=2)
         file.write("\n")
@@ -209,7 +209,7 @@ def read_json(path: Path, version: int | None = None, *, advice: str = _ADVICE) 
 
 @contextmanager
 def damage_named(path: Path, what: str, *errors: type[Exception], advice: str = _ADVICE) -> Iterator[None]:
-    """Raise read errors as one that names the damaged file, and what to do."""
+    """Raise read errors as one that names the damaged file and says what to do."""
     try:
         yield
     except FileNotFoundError:
@@ -221,7 +221,7 @@ def damage_named(path: Path, what: str, *errors: type[Exception], advice: str = 
 
 
 def check_kinds(stored: dict[str, Any], path: Path, **kinds: type) -> dict[str, Any]:
-    """Return the contents of a file if the named values have these types."""
+    """Return the content of a file after checking the types of some values."""
     from pydantic import TypeAdapter, ValidationError
 
     for name, kind in kinds.items():
@@ -245,19 +245,19 @@ def read_tensors(path: Path) -> dict[str, np.ndarray]:
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    with damage_named(path, "a whole safetensors file", SafetensorError):
+    with damage_named(path, "a complete safetensors file", SafetensorError):
         return dict(load_file(path))
 
 
 def read_array(path: Path, mmap_mode: Literal["r"] | None = None) -> np.ndarray:
     """Read an array of a ``.npy`` file, never a pickled one."""
-    with damage_named(path, "a whole .npy file", Exception):  # numpy's parser of the header raises anything
+    with damage_named(path, "a complete .npy file", Exception):  # numpy's header parser raises anything
         found: np.ndarray = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
     return found
 
 
 def missing(path: Path) -> str:
-    """Return the message for a missing file of a saved folder."""
+    """Return the error message for a missing file of a saved folder."""
     check_not_interrupted(path.parent)
     if not path.parent.exists():
         return f"no such folder: {path.parent}"
@@ -265,7 +265,7 @@ def missing(path: Path) -> str:
 
 
 def check_not_interrupted(folder: Path) -> None:
-    """Check that a missing folder was not lost in an interrupted save."""
+    """Raise an error for a folder that an interrupted save left under another name."""
     folder = folder.resolve()
     previous = previous_folder(folder)
     if not folder.exists() and previous.is_dir():
@@ -283,7 +283,7 @@ def import_pyarrow() -> tuple[Any, Any]:
 
 
 def absolute(name: Any) -> Any:
-    """Return the absolute path of what exists; hub names stay as they are.
+    """Return the absolute path of a file or folder; hub names stay as they are.
 
     >>> absolute("~/no/such/folder"), absolute("bert-base-uncased"), absolute(None)
     ('~/no/such/folder', 'bert-base-uncased', None)

@@ -1,4 +1,4 @@
-"""Vectors on disk by sentence, so that none is computed, or paid for, twice."""
+"""A cache of vectors on disk, by sentence."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from rankencoder.io.storage import new_file
 
 
 def sentence_key(sentence: str) -> bytes:
-    """Return the digest that a sentence's vector is stored by."""
+    """Return the cache key of a sentence: a digest."""
     return hashlib.sha256(sentence.encode("utf-8", "surrogatepass")).digest()[:16]
 
 
 class StoredVectors:
-    """The vectors of one encoder in a folder; in memory are only their keys.
+    """The cached vectors of one encoder, in a folder; memory holds only their keys.
 
-    Files are added, named by their digest, and never changed, so several processes can share the folder. A
-    damaged file is deleted; its sentences are encoded again.
+    Files are named by their digest and never changed, so processes can share the folder. A damaged file is
+    deleted, and its sentences are encoded again.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -39,7 +39,7 @@ class StoredVectors:
         return self._places.keys()
 
     def read(self, keys: Iterable[bytes]) -> dict[bytes, np.ndarray]:
-        """Return the vectors that are stored, by key."""
+        """Return the stored vectors among these keys."""
         from safetensors.numpy import load_file
 
         wanted: dict[Path, list[bytes]] = {}
@@ -54,7 +54,7 @@ class StoredVectors:
         return found
 
     def add(self, keys: Sequence[bytes], rows: np.ndarray) -> None:
-        """Store vectors, one a key."""
+        """Store one vector per key."""
         from safetensors.numpy import save
 
         array = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(len(keys), -1)

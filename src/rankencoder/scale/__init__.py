@@ -1,5 +1,4 @@
-"""Past one machine: encoding, indexing and building a reference corpus on a Ray cluster.
+"""Encode, index and sample on a Ray cluster.
 
-The functions are in modules of their own, since machines that only read need not load what encodes:
-`cluster_encoding`, `cluster_indexing` and `cluster_sampling`.
+`pieces` is a module of its own so that machines that only read do not import encoders.
 """

@@ -1,4 +1,4 @@
-"""A Ray cluster, and streams of work on it: Ray Data does all that is hard."""
+"""A Ray cluster, and streams of work on it through Ray Data."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ from typing import Any
 
 from rankencoder.errors import InputError, MissingExtraError, first_line
 
-_READING = 0.25  # of a CPU: reading mostly waits
-_ENCODING = 0.75  # so that each CPU has an encoder, and a reader that feeds it
+_READING = 0.25  # of a CPU; reading mostly waits
+_ENCODING = 0.75  # of a CPU, so that each has an encoder and a reader
 
 
 class RayCluster:
-    """A Ray cluster to work on, to be used in a ``with`` block.
+    """A Ray cluster, for a ``with`` block.
 
-    :param address: Its address, such as "10.0.0.1:6379"; "auto" for the one that this machine belongs to;
-        "local" for one of this machine alone, which is started and ended with the work. Where Ray is running
-        in this process already, that is used.
-    :param workers: How many encoders to run at the same time: by default one for each GPU, or one for each
-        CPU where there is none.
+    :param address: Its address, such as "10.0.0.1:6379"; "auto" for the cluster of this machine; "local" to
+        start one on this machine alone, for this block. Ray in this process, if started, is used instead.
+    :param workers: How many encoders to run at once: by default one per GPU, or one per CPU without GPUs.
     """
 
     def __init__(self, address: str = "local", *, workers: int | None = None) -> None:
@@ -38,17 +36,19 @@ class RayCluster:
         self._started = False
 
     def __enter__(self) -> RayCluster:
-        logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors come as exceptions too
+        logging.getLogger("ray.data").setLevel(logging.CRITICAL)  # errors are raised too
         if not self.ray.is_initialized():
             os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-            os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # the rest comes as exceptions
+            os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # others are raised
             try:
-                _check_reachable(self.address)
+                host, _, port = self.address.removeprefix("ray://").rpartition(":")
+                if port.isdigit():  # Ray itself would wait for minutes and then exit
+                    socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
                 self.ray.init(address=self.address, log_to_driver=False, logging_level="ERROR")
             except (OSError, RuntimeError, ValueError) as error:
                 raise InputError(
                     f"no Ray cluster at {self.address!r} ({first_line(error)}): start one with "
-                    "`ray start --head`, or use this machine alone: local"
+                    "`ray start --head`, or use this machine alone with local"
                 ) from error
             self._started = True
         return self
@@ -60,18 +60,18 @@ class RayCluster:
 
     @property
     def gpus(self) -> int:
-        """How many GPUs there are."""
+        """The number of GPUs."""
         return int(self.ray.cluster_resources().get("GPU", 0))
 
     @property
     def workers(self) -> int:
-        """How many encoders run at the same time: a reader needs its share of the CPUs, or all would wait."""
+        """How many encoders run at once, leaving a share of the CPUs for reading."""
         cpus = float(self.ray.cluster_resources().get("CPU", 1))
         wanted = self._workers or self.gpus or int(cpus)
         return max(1, min(wanted, int((cpus - _READING) / _ENCODING)))
 
     def map(self, items: list[Any], function: Callable[[Any], Any]) -> Iterator[Any]:
-        """Yield a function of each item, as it comes."""
+        """Yield a function's result for each item, unordered."""
         done = self._dataset(items).flat_map(
             lambda row: _read(lambda item: [function(item)], row), num_cpus=_READING
         )
@@ -86,13 +86,13 @@ class RayCluster:
         device: str | None = None,
         ordered: bool = False,
     ) -> Iterator[Any]:
-        """Yield what workers make of all that is read; memory stays bounded, and lost workers are replaced.
+        """Yield what workers make of the pieces of items. Memory is bounded, and lost workers are replaced.
 
-        :param items: What to read, each in a task of its own, such as slices of files.
+        :param items: What to read, such as slices of files; each is a task of its own.
         :param read: Yields the pieces of an item.
-        :param worker: Makes a function of a piece out of the arguments, once in each worker process.
-        :param device: "cpu" leaves GPUs alone.
-        :param ordered: Yield in the order of the items, which may let workers wait.
+        :param worker: Makes the function of a piece from the arguments, once in each worker process.
+        :param device: "cpu" not to use GPUs.
+        :param ordered: Yield in the order of the items, for which workers may have to wait.
         """
         gpu = 1 if self.gpus and not (device or "").startswith("cpu") else 0
         pieces = self._dataset(items).flat_map(lambda row: _read(read, row), num_cpus=_READING)
@@ -122,29 +122,22 @@ class RayCluster:
                 yield value
 
 
-def _check_reachable(address: str) -> None:
-    """Make sure that somebody listens at an address: Ray itself would wait for minutes, and then exit."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if port.isdigit():
-        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
-
-
 class _Box:
-    """Anything, as one value of a row that Ray does not look into."""
+    """A value of any type, opaque to Ray."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 class _Fault:
-    """What went wrong because of the input: it travels as a value, since Ray wraps what is raised."""
+    """An input error as a value, since Ray wraps exceptions."""
 
     def __init__(self, error: Exception) -> None:
         self.error = (OSError if isinstance(error, OSError) else InputError)(str(error))
 
 
 def _read(read: Callable[[Any], Iterable[Any]], row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each thing that is read; after a fault, that."""
+    """Yield a row for each piece, and one for an input error."""
     try:
         for piece in read(row["item"].value):
             yield {"item": _Box(piece)}
@@ -153,7 +146,7 @@ def _read(read: Callable[[Any], Iterable[Any]], row: dict[str, Any]) -> Iterator
 
 
 class _Worker:
-    """Works on one piece after another, with what it makes at the first."""
+    """Works on pieces, with a function that it makes for the first."""
 
     def __init__(self, make: Callable[..., Callable[[Any], Any]], *arguments: Any) -> None:
         self.make, self.arguments = make, arguments
@@ -170,7 +163,7 @@ class _Worker:
 
 @contextmanager
 def _ray_errors() -> Iterator[None]:
-    """Say in one line what Ray, or code on one of its machines, did not like."""
+    """Raise errors of Ray, and of code on its machines, as one line."""
     from ray.exceptions import RayError, RayTaskError
 
     try:
@@ -180,5 +173,5 @@ def _ray_errors() -> Iterator[None]:
         while isinstance(cause, RayTaskError) and isinstance(cause.cause, Exception):
             cause = cause.cause
         last = (str(cause).strip() or type(cause).__name__).splitlines()[-1]
-        what = f"the work on Ray ended: {last}"
-        raise InputError(f"{what} (is the same rankencoder on each machine of the cluster?)") from error
+        what = f"the work on Ray failed: {last}"
+        raise InputError(f"{what} (do all machines have the same version of rankencoder?)") from error

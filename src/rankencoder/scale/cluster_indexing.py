@@ -1,4 +1,4 @@
-"""Sentences made searchable with a cluster: it reads and encodes, and one process writes the table."""
+"""`index_with_ray`: a cluster reads and encodes a corpus, and one process writes the index."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from rankencoder.io.files import Place
 from rankencoder.io.read_options import ReadOptions
 from rankencoder.progress import Progress
 from rankencoder.scale.cluster import RayCluster
-from rankencoder.scale.pieces import Numbered, Piece, find_slices, read_pieces
-from rankencoder.scale.shipped import Shipped, same_everywhere
+from rankencoder.scale.cluster_encoding import Shipped, same_everywhere
+from rankencoder.scale.pieces import NumberedSlice, Piece, find_slices, read_pieces
 from rankencoder.search.index_rows import Row, RowWatch, changed, distinct, make_rows
 from rankencoder.search.rank_index import COUNTS, RankIndex
 from rankencoder.search.table import LanceRows
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rankencoder.backends.opening import Opening
 
-_PIECE = 2048  # sentences that are encoded and committed together, as without a cluster
+_PIECE = 2048  # sentences to encode and commit together, as without a cluster
 
 
 def index_with_ray(
@@ -35,28 +35,28 @@ def index_with_ray(
     progress: bool = False,
     **opening: Unpack[Opening],
 ) -> dict[str, int]:
-    """Add sentences that are not there yet, as `RankIndex.add` does, but encoded on a Ray cluster.
+    """Add new sentences, as `RankIndex.add` does, but encode them on a Ray cluster.
 
-    Machines that can read the index' table (on a shared disk or at an address) do not encode what is in it;
-    others encode all that they read. Each part is on disk before the next is written.
+    Machines that can read the index's table (on a shared disk or at an address) skip known sentences; others
+    encode everything. Each part is on disk before the next is written.
 
-    :param index: One whose model is on disk or on the hub.
-    :param corpus: A file, a folder, or an address that fsspec knows.
+    :param index: An index whose model is on disk or on the hub.
+    :param corpus: A file, a folder, or an address for fsspec.
     :param cluster: In its ``with`` block.
-    :param column: As for `RankIndex.add`, like ``id_column``, ``progress`` and what is returned.
-    :raises InputError: If the corpus is at fault. What was added before that stays.
+    :param column: As for `RankIndex.add`, like ``id_column``, ``progress`` and the result.
+    :raises InputError: If the corpus is invalid. What was added before is kept.
     """
     if index.about.model is None:
-        raise InputError(f"{index.about.name!r} is not on disk: machines of a cluster cannot load it")
+        raise InputError(f"{index.about.name!r} is only in memory: a cluster cannot load it; save it first")
     counts, watch = dict.fromkeys(COUNTS, 0), RowWatch()
-    slices = [Numbered(number, part) for number, part in enumerate(find_slices(cluster, corpus))]
+    slices = [NumberedSlice(number, part) for number, part in enumerate(find_slices(cluster, corpus))]
     options = with_tokenizer(ReadOptions.of(column, id_column), index.model)
     id_column = options.id_name if options.id and not options.split else None
     read = partial(read_pieces, column=options, with_columns=True, invalid="keep", size=_PIECE)
     model = Shipped(cluster.ray, index.about.model, **same_everywhere(opening, index.model, cluster.gpus))
     arguments = (model, index.rows.uri, id_column)
     with Progress(desc="Indexing", show=progress) as bar:
-        # in order: of equal sentences the first counts, of equal ids the last
+        # in order: the first of equal texts and the last of equal ids count
         done = cluster.encode(
             slices, read, _RowEncoder, *arguments, device=opening.get("device"), ordered=True
         )
@@ -71,7 +71,7 @@ def index_with_ray(
 
 
 class _RowEncoder:
-    """Encodes the rows that are not in the table, on one of the machines."""
+    """Encodes the new rows, on one of the machines."""
 
     def __init__(self, model: Shipped, table: str, id_column: str | None) -> None:
         self.model, self.id_column = model.open(), id_column
@@ -81,7 +81,7 @@ class _RowEncoder:
             self.table = None
 
     def __call__(self, piece: Piece) -> tuple[list[Row], dict[str, int]]:
-        """Return all rows, those that are new with their vectors, and how many sentences were unusable."""
+        """Return all rows, the new ones with their vectors, and the counts of unusable sentences."""
         counts = {"empty": 0, "overlong": 0}
         rows = list(make_rows(piece.rows, self.id_column, counts))
         new = distinct(rows)

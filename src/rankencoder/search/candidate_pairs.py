@@ -1,4 +1,4 @@
-"""The pairs of a corpus or an index that are worth labeling."""
+"""Draw pairs of a corpus or index to label."""
 
 from __future__ import annotations
 
@@ -31,18 +31,17 @@ def draw_pool(
     progress: bool = False,
     **opening: Unpack[Opening],
 ) -> PairPool:
-    """Draw pairs of near sentences, to be labeled (see `PairPool`).
+    """Draw pairs of near sentences to label (see `PairPool`).
 
-    :param model: Whatever `rankencoder.model.open_model` opens.
-    :param corpus: What `rankencoder.io.corpus.read_sentences` reads; or an index of the model, or its folder:
-        there the vectors are known.
-    :param name: What to call the model.
+    :param model: A model for `rankencoder.model.open_model`.
+    :param corpus: A corpus for `rankencoder.io.corpus.read_sentences`, an index of the model, or its folder.
+    :param name: A name for the model.
     :param opening: How to run a model that is loaded by name, as for `open_model`.
     """
     opened = open_model(model, **opening)
     if isinstance(corpus, (str, Path)) and (Path(corpus) / CONFIG).exists():
         corpus = RankIndex.load(corpus, opened)
-        _ = corpus.model  # checked: it must be the one that the index was made with
+        _ = corpus.model  # raises an error if the index was made with another
     if isinstance(corpus, RankIndex):
         records, vectors = Records.read_index(corpus)
     else:

@@ -1,4 +1,4 @@
-"""Filters on the columns of an index: a small JSON form, translated to SQL.
+"""Filters on the columns of an index, in a small JSON form that becomes SQL.
 
 | form                                   | keeps the rows where                        |
 |----------------------------------------|---------------------------------------------|
@@ -33,7 +33,7 @@ _EXAMPLE = '{"year": {"gte": 2020}}'
 
 
 def parse_filter(texts: Iterable[str]) -> dict[str, Any]:
-    """Read filters that a person typed, and join them.
+    """Parse filters and join them.
 
     :param texts: JSON objects, or comparisons such as ``lang=en`` and ``year >= 2020``.
 
@@ -66,11 +66,11 @@ def _parse(text: str) -> dict[str, Any]:
     try:
         return dict(json.loads(text))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"cannot filter by {shorten(text)!r}, which is no JSON ({error})") from error
+        raise InputError(f"cannot filter by {shorten(text)!r}: not JSON ({error})") from error
 
 
 def _number(text: str) -> Any:
-    """Return a number as such: as text it would be compared letter by letter."""
+    """Return a number if the text is one: strings compare letter by letter."""
     with suppress(ValueError):
         return float(text) if not text.lstrip("-").isdigit() else int(text)
     return text
@@ -82,8 +82,8 @@ def to_sql(where: Mapping[str, Any], schema: Any) -> str:
     Text is converted to the type of its column, so that ``{"year": "2020"}`` works and dates can be written
     as ``"2020-12-31"``.
 
-    :param where: Columns and what they must be (see the module).
-    :param schema: The Arrow schema of the columns that may be used.
+    :param where: Conditions by column (see the module).
+    :param schema: The Arrow schema of the columns.
 
     >>> import pyarrow as pa
     >>> schema = pa.schema({"year": pa.int64(), "lang": pa.string()})
@@ -96,20 +96,20 @@ def to_sql(where: Mapping[str, Any], schema: Any) -> str:
     for name, wanted in where.items():
         if name not in schema.names:
             known = nearest(str(name), schema.names)
-            raise InputError(f"cannot filter by {name!r}, no column of the index:{known}")
+            raise InputError(f"cannot filter by {name!r}: the index has no such column;{known}")
         conditions += _Column(name, schema.field(name).type).conditions(wanted)
     return " AND ".join(conditions)
 
 
 class _Column:
-    """A column that is filtered by, with its Arrow type."""
+    """The column of a condition, with its Arrow type."""
 
     def __init__(self, name: str, kind: Any) -> None:
         types = import_pyarrow()[0].types
         self.name, self.kind = name, kind
         self.quoted = f"`{name}`"
-        self.accepted: tuple[type, ...] = ()  # Python types of values that fit
-        self.described = f"{kind}, which only null can be compared with"
+        self.accepted: tuple[type, ...] = ()  # Python types of values
+        self.described = f"{kind}, which can only be compared with null"
         if types.is_string(kind) or types.is_large_string(kind):
             self.accepted, self.described = (str,), "text"
         elif types.is_boolean(kind):
@@ -125,7 +125,7 @@ class _Column:
         if not isinstance(wanted, Mapping):
             return [self.equals(wanted)]
         if not wanted:
-            raise InputError(f"cannot filter by {self.name!r}: {{}} holds no condition, such as {_EXAMPLE}")
+            raise InputError(f"cannot filter by {self.name!r}: {{}} has no condition, such as {_EXAMPLE}")
         return [self.condition(operator, value) for operator, value in wanted.items()]
 
     def condition(self, operator: str, value: Any) -> str:
@@ -139,7 +139,7 @@ class _Column:
             missing = "" if _has_none(value) else f"{self.quoted} IS NULL OR "
             return f"({missing}NOT {self.equals(value)})"
         known = nearest(str(operator), (*_COMPARISONS, "prefix", "not"))
-        raise InputError(f"cannot filter by {self.name!r}: {operator!r} is no operator:{known}")
+        raise InputError(f"cannot filter by {self.name!r}: no operator {operator!r};{known}")
 
     def equals(self, value: Any) -> str:
         if value is None:

@@ -15,10 +15,10 @@ from rankencoder.search.index_rows import NUMBER
 class Hit:
     """A sentence found by a search.
 
-    :param id: As it was given: text or a whole number.
-    :param score: Its similarity to the query, Eq. 7 for a RankEncoder.
-    :param percentile: The per cent of random pairs that this is higher than; None without a calibration.
-    :param probability: P(same): that it means the same as the query; None without labels (see `threshold`).
+    :param id: The id as it was given, a string or a whole number.
+    :param score: Its similarity to the query; of a RankEncoder, that of Eq. 7.
+    :param percentile: The percentage of random pairs below the score; None without a calibration.
+    :param probability: P(same), that it means the same as the query; None without labels (see `threshold`).
     """
 
     id: str | int
@@ -29,11 +29,11 @@ class Hit:
     probability: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold: dates as ISO text, bytes as base64, what is no number as None."""
+        """Return a dictionary for JSON (see `plain`)."""
         return {**asdict(self), "columns": plain(self.columns)}
 
     def to_row(self, query: str) -> dict[str, Any]:
-        """Return the hit as a row of a table; a column of its own called "score" is "score_" there."""
+        """Return the hit as a row of a table, where its own column "score" becomes "score_"."""
         row: dict[str, Any] = {"query": query, "id": self.id, "text": self.text, "score": self.score}
         row["percentile"] = self.percentile
         row |= {} if self.probability is None else {"probability": self.probability}
@@ -48,7 +48,7 @@ class Hit:
     def of_row(
         cls, row: dict[str, Any], calibration: Calibration | None, curve: ThresholdCurve | None = None
     ) -> Hit:
-        """Make a hit of a row that a table's search returned."""
+        """Make a hit of a row that `LanceRows.search` found."""
         columns = dict(row)
         score = 1 - columns.pop("_distance")
         percentile = float(calibration.percentile(score)) if calibration else None

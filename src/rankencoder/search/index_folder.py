@@ -1,4 +1,4 @@
-"""The folder of an index: its configuration, the fingerprint of its model, one writer at a time."""
+"""The folder of an index: its configuration, its model's fingerprint, its lock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rankencoder.errors import InputError
 from rankencoder.io.manifest import check_manifest, write_manifest
 from rankencoder.io.storage import (
     check_kinds,
-    missing,
+    check_not_interrupted,
     new_file,
     read_json,
     read_tensors,
@@ -37,9 +37,9 @@ _FORMAT = 1
 class About:
     """The configuration of an index.
 
-    :param model: The path or hub name of its model; None for one that was only in memory.
-    :param name: The model's name, for people.
-    :param table: Where its table is, if not in the folder.
+    :param model: The path or hub name of its model; None for a model that was only in memory.
+    :param name: The model's display name.
+    :param table: The place of its table, if not the folder.
     """
 
     model: str | None
@@ -56,11 +56,11 @@ class IndexFolder:
         self.config = self.path / CONFIG
 
     def exists(self) -> bool:
-        """Say whether an index was made here."""
+        """Return whether there is an index."""
         return self.config.exists()
 
     def claim(self) -> None:
-        """Make the folder, unless it holds anything but an index."""
+        """Create the folder, unless it holds something other than an index."""
         begun = self.exists() or (self.path / _LOCK).exists()
         if self.path.exists() and not begun and (not self.path.is_dir() or any(self.path.iterdir())):
             raise InputError(f"{self.path} is not an index: choose another name")
@@ -68,7 +68,7 @@ class IndexFolder:
 
     @contextmanager
     def removed_if_empty(self) -> Iterator[None]:
-        """Remove a new folder if the block fails before anything was added."""
+        """Remove a new folder if the block fails before it adds anything."""
         was_there = self.path.exists()
         try:
             yield
@@ -78,17 +78,19 @@ class IndexFolder:
             raise
 
     def write(self, about: About, probe: np.ndarray) -> None:
-        """Write what the index is made with; `CONFIG` makes the folder an index, so it comes after that."""
+        """Write the configuration and the model's fingerprint; `CONFIG` comes last, as it makes an index."""
         with new_file(self.path / _PROBE) as path:
             write_tensors(path, {"probe": probe})
         with new_file(self.config) as path:
             write_json(path, {"format": _FORMAT, "version": __version__, **asdict(about)})
-        write_manifest(self.path, [self.path / _PROBE])  # all else changes, also by hand: where the table is
+        write_manifest(self.path, [self.path / _PROBE])  # all other files may change
 
     def read(self) -> tuple[About, np.ndarray]:
         """Read the configuration and the model's fingerprint."""
         if not self.exists():
-            raise InputError(f"{missing(self.config)}: index a corpus first")
+            check_not_interrupted(self.path)
+            what = "no index in" if self.path.exists() else "no such folder:"
+            raise InputError(f"{what} {self.path}: index a corpus first")
         stored = read_json(self.config, _FORMAT, advice="make the index again")
         texts = {name: str for name in ("model", "table") if stored.get(name) is not None}
         check_kinds(stored, self.config, name=str, dimension=int, **texts)
@@ -97,17 +99,17 @@ class IndexFolder:
         return about, read_tensors(self.path / _PROBE)["probe"]
 
     def write_calibration(self, calibration: Calibration, rows: int) -> None:
-        """Store a calibration and the number of rows it was made of, if the folder is writable."""
+        """Store a calibration and its number of rows, if the folder is writable."""
         with suppress(OSError), new_file(self.path / _CALIBRATION) as path:
             write_json(path, {"rows": rows, **calibration.to_dict()})
 
     def read_calibration(self) -> tuple[Calibration, int] | None:
-        """Return the calibration and how many rows there were, if it was made yet."""
+        """Return the stored calibration and its number of rows, if there is one."""
         path = self.path / _CALIBRATION
         if not path.exists():
             return None
         stored = check_kinds(
-            {"rows": 0, **read_json(path, advice="delete it, it is made again")}, path, rows=int
+            {"rows": 0, **read_json(path, advice="delete it to measure again")}, path, rows=int
         )
         return Calibration.from_dict(stored, path), stored["rows"]
 

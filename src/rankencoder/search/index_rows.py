@@ -1,4 +1,4 @@
-"""Sentences as the rows of an index: ids, text and columns of any simple type."""
+"""Turn sentences into rows of an index: ids, text and columns of simple types."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from rankencoder.io.row_files import fit_array, same
 from rankencoder.io.storage import import_pyarrow
 
 OWN = ("id", "text", "vector")  # columns that every index has
-NUMBER = "_id"  # ids that are numbers, as numbers: "id" holds text
-_OTHER_ID = "id_"  # a column "id" where another holds the ids
+NUMBER = "_id"  # numeric ids as numbers; "id" holds text
+_OTHER_ID = "id_"  # a column "id" that does not hold the ids
 _TAKEN = (*OWN, "query_index")  # the last one is LanceDB's
-_WATCHED = 2**20  # ids that are held as a dictionary; beyond, each takes 16 bytes
+_WATCHED = 2**20  # ids in a dictionary; beyond that, each takes 16 bytes of an array
 _SAME_ID = "id {}; the last row of each id is kept"
 _SAME_TEXT = "text with other columns {}; the first row is kept: set `id_column` to keep both"
-_FORBIDDEN = ".`*"  # they have a meaning in LanceDB's queries
+_FORBIDDEN = ".`*"  # special in LanceDB's queries
 
 
 @dataclass
 class Row:
     """A sentence to index.
 
-    :param named: Whether its id was given, and is not the hash of its text.
-    :param is_repeated: Whether another sentence with this text came before it.
+    :param named: Whether its id was given; otherwise it is the hash of the text.
+    :param is_repeated: Whether an earlier sentence has the same text.
     """
 
     id: str
@@ -46,8 +46,19 @@ class Row:
 
 
 def content_id(text: str) -> str:
-    """Return the id of a sentence that was given none: the hash of its text."""
+    """Return the id of a sentence without one: the hash of its text."""
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def watch_documents(sentences: Iterable[Sentence], emptied: dict[Any, None]) -> Iterator[Sentence]:
+    """Yield passages, and collect the documents without text, whose earlier passages are to be deleted."""
+    for row in sentences:
+        document = (row.columns or {}).get("document")
+        if row.text == "":
+            emptied[document] = None
+        else:
+            emptied.pop(document, None)
+        yield row
 
 
 def make_rows(
@@ -58,7 +69,7 @@ def make_rows(
 ) -> Iterator[Row]:
     """Yield a row for each usable sentence, and count the others.
 
-    :param id_column: The column that holds the ids; by default "id" where there is one.
+    :param id_column: The column of the ids; by default "id", if there is one.
     """
     renamed = 0
     for sentence, vector in zip(sentences, repeat(None) if vectors is None else vectors, strict=False):
@@ -84,7 +95,7 @@ def make_rows(
 
 
 def _given_id(columns: dict[str, Any], id_column: str | None, place: str) -> str | int | None:
-    """Return the id of a row; a column "id" is no other column then."""
+    """Return the id of a row, without its column "id"."""
     given = columns.pop("id", None) if id_column in (None, "id") else columns.get(id_column)
     if given is None and id_column is not None:
         raise InputError(f"{place}: no id in column {id_column!r}")
@@ -95,17 +106,17 @@ def _given_id(columns: dict[str, Any], id_column: str | None, place: str) -> str
 
 def _check_name(name: Any, place: str) -> None:
     if not isinstance(name, str):
-        raise InputError(f"{place}: the name of a column is text, not {name!r}")
+        raise InputError(f"{place}: a column's name must be a string, not {name!r}")
     check_unicode(name, place)
     if name in _TAKEN or not name or name.startswith("_") or any(sign in name for sign in _FORBIDDEN):
         raise InputError(
-            f"{place}: a column cannot be called {name!r} (not empty, no underscore first, none of "
-            f"{' '.join(_FORBIDDEN)}, not {', '.join(_TAKEN)}): rename it, or set `keep`"
+            f"{place}: an index cannot have a column {name!r} (empty, with a leading underscore, with one of "
+            f"{' '.join(_FORBIDDEN)}, or one of {', '.join(_TAKEN)}): rename it, or set `keep`"
         )
 
 
 def check_vectors(vectors: np.ndarray, dimension: int) -> np.ndarray:
-    """Return vectors if they are unit vectors of an index's dimension."""
+    """Return vectors after checking that they are unit vectors of an index's dimension."""
     if vectors.ndim != 2 or vectors.shape[1] != dimension:
         raise InputError(f"expected vectors of {dimension} dimensions, got an array of shape {vectors.shape}")
     if not np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3):
@@ -114,7 +125,7 @@ def check_vectors(vectors: np.ndarray, dimension: int) -> np.ndarray:
 
 
 def columns_of(rows: list[Row], known: Any) -> dict[str, Any]:
-    """Return the columns of rows as Arrow arrays, in the types of a known schema where it has them.
+    """Return the columns of rows as Arrow arrays, with the types of a known schema if it has them.
 
     A column without any value is left out unless it is known.
     """
@@ -128,7 +139,7 @@ def columns_of(rows: list[Row], known: Any) -> dict[str, Any]:
 def _array(name: str, kind: Any, rows: list[Row]) -> Any:
     values = [row.columns.get(name) for row in rows]
     own = [found for row in rows if (found := (row.types or {}).get(name)) is not None]
-    if kind is None and own:  # of a column that is new: the file's, as far as an index has it
+    if kind is None and own:  # a new column has the file's type, if an index can have it
         kind = getattr(own[0], "value_type", own[0]) if fit_array(values, own[0]) is not None else None
     if (fitting := fit_array(values, kind)) is not None:
         return fitting
@@ -145,7 +156,7 @@ def _array(name: str, kind: Any, rows: list[Row]) -> Any:
 
 
 def distinct(rows: list[Row]) -> list[Row]:
-    """Return the first of rows with the same text, and the last of those with the same id of their own."""
+    """Return the first of rows with the same text, and the last of rows with the same given id."""
     found: dict[str, Row] = {}
     for row in (row for row in rows if not row.is_repeated):
         if row.named or row.id not in found:
@@ -154,20 +165,19 @@ def distinct(rows: list[Row]) -> list[Row]:
 
 
 def changed(rows: list[Row], known: dict[str, dict[str, Any]]) -> list[Row]:
-    """Return the rows that are not in the index as they are."""
-    return [row for row in rows if row.id not in known or (row.named and not _is_as(row, known[row.id]))]
+    """Return the rows that are new or differ from those of the index."""
 
+    def is_known(row: Row) -> bool:
+        return same({"id": row.id, "text": row.text, **row.columns}, known[row.id])
 
-def _is_as(row: Row, known: dict[str, Any]) -> bool:
-    own = {"id": row.id, "text": row.text, **row.columns}
-    return all(same(own.get(name), known.get(name)) for name in own.keys() | known.keys())
+    return [row for row in rows if row.id not in known or (row.named and not is_known(row))]
 
 
 class RowWatch:
-    """Marks rows without id whose text came before, and counts repeated ids."""
+    """Marks rows without id that repeat a text, and counts repeated ids."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, int] = {}  # hashes of ids, and of the columns that a text first came with
+        self._seen: dict[int, int] = {}  # hashes of ids, and of the columns of a text's first row
         self._earlier = np.empty((2, 0), dtype=np.int64)  # the same as a sorted array
         self._counts = {_SAME_ID: 0, _SAME_TEXT: 0}
         self._first: dict[str, str] = {}
@@ -178,14 +188,19 @@ class RowWatch:
         self.warn()
 
     def mark(self, row: Row) -> Row:
-        """Return a row, marked if it has no id and its text came before."""
+        """Return a row, marked if it has no id and repeats a text."""
         columns = 0 if row.named else hash(repr(sorted(row.columns.items())))
         key = hash(row.id)
-        first = self._seen.get(key, self._find(key))
+        keys, found = self._earlier
+        at = int(np.searchsorted(keys, key))
+        first = int(found[at]) if at < len(keys) and keys[at] == key else self._seen.get(key)
         if first is None:
             self._seen[key] = columns
-            if len(self._seen) == _WATCHED:
-                self._pack()
+            if len(self._seen) == _WATCHED:  # move them to the array
+                new = np.array([[*self._seen], [*self._seen.values()]], dtype=np.int64)
+                both = np.concatenate([self._earlier, new], axis=1)
+                self._earlier = both[:, np.argsort(both[0])]
+                self._seen.clear()
             return row
         row.is_repeated = not row.named
         if row.named or first != columns:
@@ -194,20 +209,8 @@ class RowWatch:
             self._first.setdefault(kind, f"{row.id!r}, {row.place}" if row.named else row.place)
         return row
 
-    def _find(self, key: int) -> int | None:
-        keys, columns = self._earlier
-        at = int(np.searchsorted(keys, key))
-        return int(columns[at]) if at < len(keys) and keys[at] == key else None
-
-    def _pack(self) -> None:
-        """Move what is known from the dictionary to the array."""
-        new = np.array([[*self._seen], [*self._seen.values()]], dtype=np.int64)
-        both = np.concatenate([self._earlier, new], axis=1)
-        self._earlier = both[:, np.argsort(both[0])]
-        self._seen.clear()
-
     def warn(self) -> None:
-        """Say which rows replace others, and which are left out."""
+        """Warn about rows that replace others and rows that are left out."""
         for kind, first in self._first.items():
             number = self._counts[kind]
             rows = f"{number:,} rows repeat" if number > 1 else "1 row repeats"

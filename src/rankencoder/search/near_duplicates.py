@@ -1,4 +1,4 @@
-"""Sentences of a corpus, or of two, that are nearly the same."""
+"""Find near-duplicates within a corpus or between two."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from rankencoder.io.manifest import check_manifest, write_manifest
 from rankencoder.io.read_options import ReadOptions
 from rankencoder.io.row_files import to_json
 from rankencoder.io.storage import FOUND, new_folder, read_json, read_tensors, write_tensors
-from rankencoder.search.calibration import SENTENCES, Calibration
-from rankencoder.search.index_folder import CONFIG
-from rankencoder.search.pair_threshold import (
+from rankencoder.search.calibration import (
+    SENTENCES,
+    Calibration,
     default_similarity,
     parse_threshold,
     precise_threshold,
     similarity_at,
 )
+from rankencoder.search.index_folder import CONFIG
 from rankencoder.search.records import Record, Records
 from rankencoder.search.similar_pairs import Pairs, document_pairs, similar_pairs
 from rankencoder.text_fit import with_tokenizer
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from rankencoder.backends.opening import Running
 
-MOST = 10_000_000  # pairs that are held
+MOST = 10_000_000  # pairs in memory
 _FORMAT = 1
 
 
@@ -39,9 +40,9 @@ _FORMAT = 1
 class Duplicates:
     """The near-duplicates of a corpus.
 
-    :param candidates: The pairs from similarity ``floor`` on, for `at`.
-    :param threshold: The similarity from which on `pairs` are listed.
-    :param against: The other corpus, if the pairs are between two.
+    :param candidates: The pairs of at least similarity ``floor``, for `at`.
+    :param threshold: The lowest similarity of `pairs`.
+    :param against: The other corpus, for pairs between two.
     """
 
     records: Records
@@ -53,26 +54,26 @@ class Duplicates:
 
     @property
     def sentences(self) -> list[str]:
-        """The different sentences of the corpus."""
+        """The distinct sentences of the corpus."""
         return self.records.texts
 
     @property
     def places(self) -> list[list[str]]:
-        """Where each sentence is: "file, line 3", or its id in an index; several if it is repeated."""
+        """The places of each sentence: "file, line 3", or its id in an index."""
         return [[row.place for row in rows] for rows in self.records.units]
 
     @property
     def repeated(self) -> list[int]:
-        """The numbers of the sentences that are there several times, word for word."""
+        """The numbers of the sentences that occur several times verbatim."""
         return [number for number, places in enumerate(self.places) if len(places) > 1]
 
     @property
     def pairs(self) -> Pairs:
-        """The pairs at or above the threshold, most similar first; of two documents the nearest passages."""
+        """The pairs at or above the threshold, most similar first; for documents, their nearest passages."""
         return self._document_pairs(least=0.0)
 
     def _document_pairs(self, least: float = 0.5) -> Pairs:
-        """Return the pairs of `pairs` whose documents have a share of their passages in common."""
+        """Return `pairs` whose documents have at least a share of their passages in common."""
         pairs, other = self.candidates.above(self.threshold), self.against or self.records
         if not (self.records.has_passages or other.has_passages):
             return pairs
@@ -82,26 +83,28 @@ class Duplicates:
     def at(self, threshold: str | float) -> Duplicates:
         """Return the near-duplicates at another threshold, without comparing again.
 
-        :param threshold: A similarity (0.9) or a share of random pairs ("99.99%").
+        :param threshold: A similarity (0.9) or a percentile of random pairs ("99.99%").
         :raises InputError: If it is below ``floor``.
         """
         level = similarity_at(threshold, self.calibration)
         if level < self.floor:
-            held = f"only pairs from similarity {self.floor:.4f} on are held"
-            raise InputError(f"threshold {level:.4f} is too low: {held}; search the corpus again")
+            raise InputError(
+                f"threshold {level:.4f} is too low: only pairs of at least {self.floor:.4f} were saved; "
+                "search the corpus again"
+            )
         return replace(self, threshold=level)
 
     def groups(self) -> list[list[int]]:
-        """Return the sentences that are connected by pairs or are repeated, largest group first.
+        """Return groups of sentences that are connected by pairs or repeated, largest group first.
 
-        Two sentences of a group may be connected through others alone; see `representatives`. Documents are
+        Two sentences of a group may be connected only through others; see `representatives`. Documents are
         connected if half of the passages of each have a pair in the other.
         """
         from scipy.sparse import coo_array
         from scipy.sparse.csgraph import connected_components
 
         if self.against is not None:
-            raise InputError("groups are of one corpus; these pairs are between two")
+            raise InputError("there are no groups between two corpora: leave `against` out")
         pairs, of = self._document_pairs(), self.records.documents
         size = int(of.max()) + 1
         edges = (np.ones(len(pairs), dtype=bool), (of[pairs.a], of[pairs.b]))
@@ -114,15 +117,15 @@ class Duplicates:
         return sorted(together.values(), key=len, reverse=True)
 
     def representatives(self, rule: str = "first") -> tuple[np.ndarray, np.ndarray]:
-        """Choose the sentences that stay: no two of them are a pair, and each other one is a pair with one.
+        """Choose the sentences to keep: no two of them are a pair, and each other one pairs with one of them.
 
-        Between two corpora, the sentences without a pair stay. A document stays or goes as a whole (see
+        Between two corpora, sentences without a pair are kept. A document is kept or removed as a whole (see
         `groups`).
 
         :param rule: Which to choose first: the "first" in the corpus, the "longest", or the most "central",
             with the highest mean similarity to its group (pairs below the threshold count as 0).
-        :return: For each sentence the number of the most similar one that stays, or -1 if it stays itself;
-            and their similarity.
+        :return: For each sentence, the number of the most similar one that is kept, or -1 if it is kept
+            itself; and their similarity.
         """
         pairs, of = self._document_pairs(), self.records.documents
         size = int(of.max()) + 1
@@ -130,7 +133,7 @@ class Duplicates:
         if self.against is None:
             ends = np.column_stack([pairs.a, pairs.b])
             a, b, similarity = of[ends.ravel()], ends[:, ::-1].ravel(), np.repeat(similarity, 2)
-            stays = self._choose(rule, a, of[b], similarity)
+            stays = self._choose(rule, size, a, of[b], similarity)
             removed = ~stays[a] & stays[of[b]]
             a, b, similarity = a[removed], b[removed], similarity[removed]
         best, alike = np.full(size, -1), np.ones(size, dtype=np.float32)
@@ -138,17 +141,17 @@ class Duplicates:
         best[numbers], alike[numbers] = b[first], similarity[first]
         return best[of], alike[of]
 
-    def _choose(self, rule: str, a: np.ndarray, b: np.ndarray, similarity: np.ndarray) -> np.ndarray:
-        """Return which documents stay: those that are no pair with one that was chosen before."""
-        of = self.records.documents
-        size = int(of.max()) + 1
+    def _choose(
+        self, rule: str, size: int, a: np.ndarray, b: np.ndarray, similarity: np.ndarray
+    ) -> np.ndarray:
+        """Return which documents are kept: those without a pair among the ones chosen before."""
         worth: dict[str, Any] = {
             "first": np.zeros(size),
-            "longest": np.bincount(of, [len(text) for text in self.sentences]),
-            "central": np.bincount(a, similarity, size),  # in a group, sums are ordered as means are
+            "longest": np.bincount(self.records.documents, [len(text) for text in self.sentences]),
+            "central": np.bincount(a, similarity, size),  # in a group, sums have the order of means
         }
         if rule not in worth:
-            raise InputError(f"no rule {rule!r} to choose by: give {', '.join(worth)}")
+            raise InputError(f"unknown rule {rule!r}: choose from {', '.join(worth)}")
         order = np.argsort(a, kind="stable")
         neighbors, starts = b[order], np.searchsorted(a[order], np.arange(size + 1))
         stays = np.ones(size, dtype=bool)
@@ -158,12 +161,12 @@ class Duplicates:
         return stays
 
     def split(self, rule: str = "first") -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return the rows that stay and those that are removed, in their order, with all columns.
+        """Return the rows to keep and those to remove, in their order, with all columns.
 
         :param rule: As for `representatives`.
-        :return: Removed rows also have ``duplicate_place`` (where the row is), ``duplicate_reason``
-            ("verbatim", "near-duplicate" or "leakage"), ``duplicate_similarity``, ``duplicate_of`` (the text
-            that stays) and ``duplicate_of_place``.
+        :return: Removed rows also have ``duplicate_place`` (of the row), ``duplicate_reason`` ("verbatim",
+            "near-duplicate" or "leakage"), ``duplicate_similarity``, ``duplicate_of`` (the text that is kept)
+            and ``duplicate_of_place``.
         """
         best, alike = (values.tolist() for values in self.representatives(rule))
         numbers = {id(row): number for number, rows in enumerate(self.records.units) for row in rows}
@@ -188,7 +191,7 @@ class Duplicates:
         return kept, removed
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> None:
-        """Save the rows, and all pairs that are held, for `load` and `at`; dates become text."""
+        """Save the rows and all candidate pairs, for `load` and `at`; dates become strings."""
         about = {
             "format": _FORMAT,
             "threshold": self.threshold,
@@ -204,7 +207,7 @@ class Duplicates:
 
     @classmethod
     def load(cls, folder: str | Path) -> Duplicates:
-        """Load what `save` wrote."""
+        """Load near-duplicates from a folder that `save` wrote."""
         folder = Path(folder)
         about = read_json(folder / FOUND, version=_FORMAT)
         if not check_manifest(folder, advice="search the corpus again"):
@@ -216,19 +219,17 @@ class Duplicates:
 
     def to_rows(self) -> list[dict[str, Any]]:
         """Return the pairs as rows: similarity, percentile, place and columns of both (``a_``, ``b_``)."""
-        sides, found = {"a_": self.records, "b_": self.against or self.records}, []
+        a, b, found = self.records.units, (self.against or self.records).units, []
         for pair in self.pairs:
             row: dict[str, Any] = {"similarity": pair.similarity, "percentile": pair.percentile}
-            for (start, side), number in zip(sides.items(), (pair.a, pair.b), strict=True):
-                first = side.units[number][0]
-                row |= {
-                    start + name: value for name, value in {"place": first.place, **first.columns}.items()
-                }
+            for prefix, record in (("a_", a[pair.a][0]), ("b_", b[pair.b][0])):
+                columns = {"place": record.place, **record.columns}
+                row |= {prefix + name: value for name, value in columns.items()}
             found.append(row)
         return found
 
     def to_dict(self, rule: str = "first") -> dict[str, Any]:
-        """Return what JSON can hold."""
+        """Return a dictionary for JSON."""
         own, other = self.records.entry, (self.against or self.records).entry
         value: dict[str, Any] = {
             "sentences": len(self.sentences),
@@ -241,8 +242,8 @@ class Duplicates:
         }
         if self.against is None:
             best = self.representatives(rule)[0]
-            groups = [[{**own(i), "stays": bool(best[i] < 0)} for i in group] for group in self.groups()]
-            value["groups"] = groups
+            groups = self.groups()
+            value["groups"] = [[{**own(i), "stays": bool(best[i] < 0)} for i in group] for group in groups]
         return value
 
 
@@ -259,21 +260,22 @@ def find_duplicates(
     progress: bool = False,
     **opening: Unpack[Running],
 ) -> Duplicates:
-    """Find the sentences of a corpus that are nearly the same: each is compared with each.
+    """Find near-duplicates by comparing every sentence of a corpus with every other.
 
-    :param corpus: What `rankencoder.io.corpus.read_sentences` reads, a `RankIndex`, or the folder of one.
-    :param model: Whatever `rankencoder.model.open_model` opens; an index has its own.
-    :param threshold: A similarity (0.9), or the share of random pairs to be higher than ("99.99%"); by
-        default what one in a million unrelated pairs would reach, or higher where that gives more than one
-        pair a sentence; see `default_similarity`.
-    :param precision: Instead of a threshold: the precision to promise, by labels of the model or index (see
+    :param corpus: A corpus for `rankencoder.io.corpus.read_sentences`, a `RankIndex`, or its folder.
+    :param model: A model for `rankencoder.model.open_model`; an index has its own.
+    :param threshold: A similarity (0.9) or a percentile of random pairs ("99.99%"). By default the similarity
+        that one in a million unrelated pairs would reach, or higher where that gives more than one pair per
+        sentence; see `default_similarity`.
+    :param precision: Instead of a threshold: the guaranteed precision, by labels of the model or index (see
         `rankencoder.labels.fitted_curve.fit_curve`).
-    :param against: Another corpus or index: find pairs between the two alone, such as leaked test sentences.
-    :param column: The column that holds the sentences, or several, whose texts are joined by line breaks.
-    :param hold: About how many pairs to hold for `Duplicates.at`, if the threshold gives fewer.
-    :param most: The most pairs to hold.
+    :param against: Another corpus or index: find only pairs between the two, such as leaked test sentences.
+    :param column: The text column, or several, whose texts are joined by line breaks.
+    :param hold: About how many candidate pairs to keep for `Duplicates.at`, if the threshold gives fewer.
+    :param most: The most pairs to keep.
     :param opening: How to run a model that is loaded by name, as for `open_model`.
-    :raises InputError: If fewer than 2 sentences are usable, the threshold is none, or more pairs are found.
+    :raises InputError: If fewer than 2 sentences are usable, the threshold is invalid, or there are more than
+        ``most`` pairs.
 
     >>> def letters(texts):  # any function from strings to vectors is an encoder
     ...     return [[1 + text.count(c) for c in "aeiou"] for text in texts]
@@ -282,17 +284,16 @@ def find_duplicates(
     [('a banana', 'bananas')]
     """
     if threshold is not None:
-        parse_threshold(threshold)  # a wrong one is told before the work
+        parse_threshold(threshold)  # fail before the work
     sides = [corpus] if against is None else [corpus, against]
     records, vectors, calibration, owner = _encode(sides, model, column, progress, opening)
     if precision is not None:
         threshold = precise_threshold(owner, precision)
-    one_each = min(1.0, (3 - len(sides)) / len(vectors[-1]))  # the share of pairs that is one a sentence
-    level = (
-        similarity_at(threshold, calibration)
-        if threshold is not None
-        else default_similarity(calibration, one_each)
-    )
+    one_each = min(1.0, (3 - len(sides)) / len(vectors[-1]))  # the share of pairs that is one per sentence
+    if threshold is None:
+        level = default_similarity(calibration, one_each)
+    else:
+        level = similarity_at(threshold, calibration)
     share, lowest = one_each * hold / len(vectors[0]), level
     if share:
         held = -1.0 if share >= 1 else calibration.similarity_at(min(100 - 100 * share, calibration.finest))
@@ -307,7 +308,7 @@ def find_duplicates(
 def _encode(
     sides: list[Any], model: Any, column: Any, progress: bool, opening: Running
 ) -> tuple[list[Records], list[np.ndarray], Calibration, Any]:
-    """Return rows and vectors of each corpus or index, what similarities mean, and the model or index."""
+    """Return the rows and vectors of each corpus or index, their calibration, and the model or index."""
     from rankencoder.model import RankEncoder, open_model
     from rankencoder.search.rank_index import RankIndex
 
@@ -316,9 +317,9 @@ def _encode(
             sides[i] = RankIndex.load(side, model, **opening)
     indexes = [side for side in sides if isinstance(side, RankIndex)]
     if model is None and not indexes:
-        raise InputError("which model? Set `model` to a RankEncoder or an encoder (an index has its own)")
+        raise InputError("no model: set `model` to a RankEncoder or an encoder (an index has its own)")
     encoder: Any = None
-    if len(indexes) == 2:  # fails unless their models are the same
+    if len(indexes) == 2:  # fails unless they have the same model
         encoder = RankIndex.load(indexes[1].folder.path, indexes[0].model).model
     elif len(indexes) < len(sides):
         encoder = indexes[0].model if indexes else open_model(model, **opening)

@@ -1,4 +1,4 @@
-"""`RankIndex`: semantic search in sentences on disk."""
+"""`RankIndex`: semantic search over sentences on disk."""
 
 from __future__ import annotations
 
@@ -22,7 +22,6 @@ from rankencoder.labels.threshold_curve import STORED, ThresholdCurve, stored_cu
 from rankencoder.model import RankEncoder, open_model
 from rankencoder.progress import FASTER, Progress
 from rankencoder.search.calibration import REFERENCE, SENTENCES, Calibration
-from rankencoder.search.document_search import delete_left_passages, search_documents, watch_documents
 from rankencoder.search.hits import Hit
 from rankencoder.search.index_folder import About, IndexFolder
 from rankencoder.search.index_rows import (
@@ -34,6 +33,7 @@ from rankencoder.search.index_rows import (
     columns_of,
     distinct,
     make_rows,
+    watch_documents,
 )
 from rankencoder.search.table import LanceRows, import_lancedb
 from rankencoder.text_fit import TextFit, with_tokenizer
@@ -41,18 +41,18 @@ from rankencoder.text_fit import TextFit, with_tokenizer
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-_PART = 2048  # sentences that are encoded and committed together
-_GIVEN_PART = 32_768  # the same where vectors are given, and nothing is lost by an interruption
+_PART = 2048  # sentences to encode and commit together
+_GIVEN_PART = 32_768  # the same with given vectors, where an interruption costs nothing
 COUNTS = ("added", "replaced", "unchanged", "repeated", "empty", "overlong")
 
 
 class RankIndex:
-    """An index of sentences in a folder: a LanceDB table of unit vectors, with texts, ids and columns.
+    """An index of sentences in a folder: a LanceDB table of unit vectors with texts, ids and columns.
 
-    Open one with `build` (which makes it where there is none) or `load`. What is added is on disk when
-    `add` returns, and part by part before: there is nothing else to save.
+    Create or extend one with `build`, or open it with `load`. `add` commits part by part to disk, so
+    there is nothing else to save.
 
-    :param model: Its model, if not the stored one: that must be given where it was only in memory.
+    :param model: Its model, if not the stored one; required for a model that was only in memory.
     :param opening: How to run the stored model, as for `rankencoder.model.open_model`.
 
     >>> from tempfile import TemporaryDirectory
@@ -85,12 +85,12 @@ class RankIndex:
         table: str | None = None,
         **opening: Unpack[Opening],
     ) -> RankIndex:
-        """Make an empty index, or open the one that is there.
+        """Create an empty index, or open an existing one.
 
-        :param model: Whatever `rankencoder.model.open_model` opens; scores of a plain encoder are cosines.
+        :param model: A model for `rankencoder.model.open_model`; the scores of a plain encoder are cosines.
         :param table: Where to keep the table, if not in the folder, e.g. ``s3://bucket/folder``.
         :param opening: How to run a model that is loaded by name, as for `open_model`.
-        :raises InputError: If the index that is there was made with another model.
+        :raises InputError: If the existing index was made with another model.
         """
         check_model(model)
         import_lancedb()
@@ -101,19 +101,19 @@ class RankIndex:
         opened = open_model(model, **opening)
         with place.locked():
             if not place.exists():
-                path = None  # of what is only in memory
+                path = None  # of a model that is only in memory
                 if isinstance(model, (str, Path)):
                     name, prompt = split_prompt(str(model))
                     path = join_prompt(absolute(name), prompt)
                 probe = _as_encoder(opened).probe()
                 about = About(path, path or opened.name, probe.shape[1], table)
                 if len(LanceRows(table or str(place.path), about.dimension)):
-                    raise InputError(f"{table} has sentences of another index: choose another place")
+                    raise InputError(f"{table} holds sentences of another index: choose another place")
                 place.write(about, probe)
         index = cls(folder, opened)
         if table is not None and table != index.about.table:
             raise InputError(f"the table of {place.path} is in {index.about.table or 'it'}, not in {table}")
-        index.model  # noqa: B018  (checked now: the index may have been made with another)
+        index.model  # noqa: B018  (raises an error if the index was made with another)
         return index
 
     @classmethod
@@ -126,7 +126,7 @@ class RankIndex:
         table: str | None = None,
         **settings: Any,
     ) -> RankIndex:
-        """Make an index of a corpus, or add to the one that is there: `create`, `add` and `optimize`.
+        """Index a corpus, or add it to an existing index: `create`, `add` and `optimize`.
 
         :param settings: As for `create` and `add`.
         """
@@ -155,19 +155,17 @@ class RankIndex:
 
     @property
     def has_model(self) -> bool:
-        """Whether the model was given or can be loaded again."""
+        """Whether the model was given or can be loaded."""
         return self._source is not None or self.about.model is not None
 
     @property
     def model(self) -> RankEncoder | Encoder:
-        """The model, loaded when it is first needed; it must be the one that the index was made with."""
+        """The model, loaded on first use; it must be the one that made the index."""
         if self._model is None:
             owner = f"the index {self.folder.path} was made with {self.about.name!r}"
-            if not self.has_model:
-                raise InputError(
-                    f"{owner}, which is not on disk: give it to RankIndex.load(folder, model=...)"
-                )
             source: Any = self.about.model if self._source is None else self._source
+            if source is None:
+                raise InputError(f"{owner}, which is not on disk: use RankIndex.load(folder, model=...)")
             opened = open_model(source, **self._opening)
             _as_encoder(opened).check_probe(self._probe, owner, otherwise="make another index")
             self._model = opened
@@ -182,19 +180,19 @@ class RankIndex:
         vectors: np.ndarray | None = None,
         progress: bool = False,
     ) -> dict[str, int]:
-        """Add sentences that are not there yet; each part is on disk before the next is encoded.
+        """Add new sentences; each part is on disk before the next is encoded.
 
-        A sentence's id is the hash of its text, so that the same one is there once, with the columns that it
-        first came with. Where the rows have an "id" column, or ``id_column`` names one, that is the id, and a
-        row with a known id replaces the old one where it differs. Other processes may write at the same time.
+        By default a sentence's id is the hash of its text: each text is stored once, with its first columns.
+        If the rows have an "id" column, or ``id_column`` names one, a row replaces one of the same id. Other
+        processes may write at the same time.
 
-        :param corpus: What `read_sentences` reads; an iterable may also hold mappings of columns.
-        :param column: The column that holds the sentences, or all `ReadOptions`. Passages of a document that
-            is there already replace the earlier ones.
-        :param vectors: The sentences' unit vectors from the index's model, if they are there already: a row
-            for each sentence of the corpus, empty ones too.
+        :param corpus: A corpus for `read_sentences`; an iterable may also hold mappings of columns.
+        :param column: The text column, or all `ReadOptions`. The passages of a known document replace its
+            earlier ones.
+        :param vectors: Unit vectors from the index's model, if already computed: one for each sentence of the
+            corpus, even empty ones.
         :return: How many sentences were ``added``, ``replaced`` and so on (`COUNTS`).
-        :raises InputError: If the corpus is at fault. What was added before that stays.
+        :raises InputError: If the corpus is invalid. What was added before is kept.
         """
         counts, emptied = dict.fromkeys(COUNTS, 0), dict[Any, None]()
         options = ReadOptions.of(column, id_column)
@@ -205,7 +203,7 @@ class RankIndex:
         if vectors is not None:
             sentences = list(sentences)
             if len(sentences) != len(vectors):
-                raise InputError(f"{len(vectors)} vectors were given for {len(sentences)} sentences")
+                raise InputError(f"{len(vectors)} vectors for {len(sentences)} sentences: give one for each")
         fit = TextFit(self.model) if vectors is None else None
         id_column = options.id_name if options.id and not options.split else None
         rows = RowWatch().over(make_rows(sentences, id_column, counts, vectors))
@@ -221,7 +219,7 @@ class RankIndex:
         return counts
 
     def add_rows(self, part: list[Row], counts: dict[str, int], fit: TextFit | None = None) -> None:
-        """Commit those of some rows that are not there yet, and count them; encode those without a vector."""
+        """Commit new rows and count them; encode those without a vector."""
         pa, _ = import_pyarrow()
         rows = distinct(part)
         known = self.rows.find([row.id for row in rows]) if rows else {}
@@ -242,7 +240,7 @@ class RankIndex:
         with self.folder.locked():
             table = pa.table({**own, **columns_of(new, self.rows.table.schema)})
             self.rows.write(table, replace=any(row.named for row in new))
-            delete_left_passages(self.rows, new, known)
+            self.rows.delete_left_passages(new, known)
         replaced = sum(row.id in known for row in new)
         counts["replaced"] += replaced
         counts["added"] += len(new) - replaced
@@ -250,9 +248,9 @@ class RankIndex:
     def delete(
         self, ids: str | int | list[Any] | None = None, *, where: Mapping[str, Any] | None = None
     ) -> int:
-        """Delete sentences by their ids or by a filter (see `search`), and return how many."""
+        """Delete sentences by ids or by a filter (see `search`), and return their number."""
         if (ids is None) == (where is None):
-            raise InputError("give the ids to delete, or a filter (`where`)")
+            raise InputError("give either the ids to delete or a filter (`where`)")
         if where is None:
             given = [ids] if isinstance(ids, (str, int)) else list(ids or ())
             where = {"id": [str(identity) for identity in given]}
@@ -270,15 +268,15 @@ class RankIndex:
     ) -> Any:
         """Find the sentences nearest to a query.
 
-        :param query: A sentence or several, or their unit vectors from the index's model.
-        :param k: How many to find for each.
+        :param query: One or more sentences, or their unit vectors from the index's model.
+        :param k: The number of hits for each.
         :param where: A filter on id, text and columns, such as ``{"year": {"gt": 1990}, "lang": "en"}`` (see
             `rankencoder.search.filters`).
-        :param exact: Compare with every sentence. Below 100,000 of them that is done anyway; above, an
-            approximate index is used.
-        :param documents: Find k documents, each by its best passage; by default where there are passages.
+        :param exact: Compare with every sentence. Below 100,000 sentences every search is exact; above, it
+            uses an approximate index.
+        :param documents: Find k documents, each by its best passage; by default if there are passages.
         :return: A list of `Hit`, best first, for one sentence or vector; a list of such lists for several.
-        :raises InputError: If the query or the filter is at fault.
+        :raises InputError: If the query or the filter is invalid.
         """
         if k < 1:
             raise InputError(f"k must be at least 1, not {k}")
@@ -290,19 +288,16 @@ class RankIndex:
             vectors = self.model.encode(texts) if texts else np.zeros((0, self.about.dimension))
         grouped = self.has_passages if documents is None else documents
         if grouped and not self.has_passages:
-            raise InputError(f"{self.folder.path} has no passages of documents: set `split` when you index")
-        most, found = min(k, max(1, len(self))), []
-        if len(vectors) and grouped:
-            found = search_documents(self.rows, vectors, k, where, exact=exact)
-        elif len(vectors):
-            found = self.rows.search(vectors, most, where, exact=exact)
+            raise InputError(f"{self.folder.path} has no documents: index with `split` to search them")
+        search = self.rows.search_documents if grouped else self.rows.search
+        found = search(vectors, min(k, max(1, len(self))), where, exact=exact) if len(vectors) else []
         calibration, curve = self.calibration, self.curve
         hits = [[Hit.of_row(row, calibration, curve) for row in rows] for rows in found]
         return hits[0] if one else hits
 
     @cached_property
     def curve(self) -> ThresholdCurve | None:
-        """What labels say about thresholds, stored with the index or else with its model."""
+        """The precision and recall of thresholds, by labels of the index or else of its model."""
         own = self.folder.path
         name = self.about.model if self._model is None else self._model.name
         folder = own if (own / STORED).exists() else curve_folder(name)
@@ -310,7 +305,7 @@ class RankIndex:
 
     @property
     def calibration(self) -> Calibration | None:
-        """What scores mean; None while there are fewer than two sentences."""
+        """The calibration of scores; None with fewer than two sentences."""
         stored = self.folder.read_calibration()
         if stored is None:
             return self.calibrate()
@@ -319,7 +314,7 @@ class RankIndex:
         return self.calibrate() if is_stale else calibration
 
     def calibrate(self) -> Calibration | None:
-        """Measure what scores mean: on the model's reference corpus, or else on the index's sentences."""
+        """Calibrate scores on the model's reference corpus, or else on the index's sentences."""
         rows = len(self)
         source = self.about.model if self._source is None else self._source
         if isinstance(source, RankEncoder) or rankencoder_folder(source) is not None:
@@ -332,17 +327,17 @@ class RankIndex:
         return calibration
 
     def optimize(self) -> None:
-        """Put small files together, and from 100,000 sentences on make or refresh the approximate index.
+        """Compact small files and, from 100,000 sentences on, create or refresh the approximate index.
 
-        Nothing needs it: new sentences are found before, only more slowly when they are many.
+        This is optional: it only makes searches faster.
         """
         with self.folder.locked():
             self.rows.optimize()
-        _ = self.calibration  # measured now, if it must be, and not in the next search
+        _ = self.calibration  # measured now, not in the next search
 
 
 def _as_encoder(model: RankEncoder | Encoder) -> Encoder:
-    """Return a model as an encoder, whose vectors of the probe sentences are the index's fingerprint."""
+    """Return a model as an encoder, whose vectors of probe sentences are the index's fingerprint."""
     if isinstance(model, Encoder):
         return model
     encoder = Encoder(model.encode)

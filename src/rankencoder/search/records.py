@@ -1,4 +1,4 @@
-"""The rows of a corpus or an index, and the text of each that is compared."""
+"""The rows of a corpus or index, with the text of each to compare."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Record(NamedTuple):
-    """A row: the text that is compared, where it is ("file, line 3", or its id), and all columns."""
+    """A row: its text, its place ("file, line 3", or its id), and all columns."""
 
     text: str
     place: str
@@ -30,7 +30,7 @@ class Record(NamedTuple):
 class Records:
     """The usable rows of a corpus.
 
-    :param skipped: How many empty and over-long rows were left out.
+    :param skipped: The number of empty and over-long rows, which are left out.
     """
 
     rows: list[Record]
@@ -43,7 +43,7 @@ class Records:
 
     @cached_property
     def units(self) -> list[list[Record]]:
-        """The rows of each different text; a passage is one of its own."""
+        """The rows of each distinct text; each passage is a unit of its own."""
         if self.has_passages:
             return [[row] for row in self.rows]
         units: dict[str, list[Record]] = {}
@@ -53,12 +53,12 @@ class Records:
 
     @cached_property
     def texts(self) -> list[str]:
-        """The different texts."""
+        """The text of each unit."""
         return [rows[0].text for rows in self.units]
 
     @cached_property
     def documents(self) -> np.ndarray:
-        """The number of each text's document: its own where it is of none."""
+        """The number of each text's document; a text without one is a document itself."""
         known: dict[Any, int] = {}
         keys: list[Any] = [(None, i) for i in range(len(self.units))]
         if self.has_passages:
@@ -67,17 +67,17 @@ class Records:
         return np.array([known.setdefault(key, len(known)) for key in keys])
 
     def entry(self, number: int) -> dict[str, Any]:
-        """Return a text and its places, of a passage also its document and position."""
+        """Return a text and its places, and the document and position of a passage."""
         rows = self.units[number]
         of = {name: rows[0].columns.get(name) for name in PASSAGE[1:3]} if self.has_passages else {}
         return {"text": rows[0].text, "places": [row.place for row in rows], **of}
 
     @classmethod
     def read(cls, corpus: Any, column: str | Sequence[str] | ReadOptions | None = None) -> Records:
-        """Read what `read_sentences` reads.
+        """Read the rows of a corpus for `read_sentences`.
 
-        :param column: The column to compare, or several, joined by line breaks; or all options, with the
-            names of several columns separated by commas.
+        :param column: One or more columns, joined by line breaks; or all options, with commas between the
+            names of columns.
         """
         rows, skipped = [], 0
         options = ReadOptions.of(column)
@@ -93,7 +93,7 @@ class Records:
 
     @classmethod
     def read_index(cls, index: RankIndex) -> tuple[Records, np.ndarray]:
-        """Return the rows of an index, and the vectors of its different texts."""
+        """Return the rows of an index and the vectors of its units."""
         from rankencoder.search.index_rows import NUMBER
         from rankencoder.search.table import vectors_of
 
@@ -110,11 +110,11 @@ class Records:
 
 
 def _join(row: Sentence, more: Sequence[str]) -> str | None:
-    """Return a row's sentence with the text of more columns, or None if it is too long."""
+    """Return a row's text joined with more columns, or None if that is too long."""
     columns = row.columns or {}
     if row.text is None or not (more and (row.text or columns)):
         return row.text
     if missing := [name for name in more if name not in columns]:
-        raise InputError(f"{row.place}: no column {missing[0]!r}; there is {', '.join(columns) or 'none'}")
+        raise InputError(f"{row.place}: no column {missing[0]!r}; choose from {', '.join(columns) or 'none'}")
     text = "\n".join(str(value).strip() for value in (row.text, *map(columns.get, more)) if value)
     return text if len(text) <= LONGEST else None

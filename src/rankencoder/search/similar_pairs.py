@@ -1,4 +1,4 @@
-"""All pairs of vectors above a similarity, block by block."""
+"""Find all pairs of vectors above a similarity, block by block."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rankencoder.errors import InputError
 from rankencoder.progress import Progress
 from rankencoder.search.calibration import Calibration
 
-_BLOCK, _WIDTH = 1024, 8192  # rows and columns of similarities that are computed at once
+_BLOCK, _WIDTH = 1024, 8192  # rows and columns of similarities to compute at once
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class Pair:
     """Two near-duplicates.
 
     :param a: The number of a sentence in `Duplicates.sentences`.
-    :param b: A larger one; or, against another corpus, the number of a sentence there.
-    :param percentile: The per cent of random pairs that the similarity is higher than.
+    :param b: A larger number; or, against another corpus, the number of a sentence there.
+    :param percentile: The percentage of random pairs below the similarity.
     """
 
     a: int
@@ -69,10 +69,10 @@ def similar_pairs(
     most: int,
     progress: bool,
 ) -> tuple[Pairs, float]:
-    """Compare all unit vectors of one corpus with each other, or those of two.
+    """Compare all unit vectors of one corpus with each other, or those of two corpora.
 
-    :param floor: Hold pairs from here on, not only from the threshold; it rises if ``most`` are too few.
-    :return: The pairs, and the similarity from which on all are held.
+    :param floor: The lowest similarity of a pair to keep; it rises when there are more than ``most``.
+    :return: The pairs, and the similarity from which they are complete.
     :raises InputError: If more than ``most`` are at or above the threshold.
     """
     held: list[tuple[np.ndarray, ...]] = []
@@ -89,7 +89,7 @@ def similar_pairs(
             size += len(held[-1][0])
             above += int(np.count_nonzero(held[-1][2] >= np.float32(threshold)))
             if above > most:
-                raise InputError(f"more than {most:,} pairs are that similar: choose a higher threshold")
+                raise InputError(f"more than {most:,} pairs: choose a higher threshold")
             if size > 2 * most:
                 merged = [np.concatenate(values) for values in zip(*held, strict=True)]
                 level = np.nextafter(np.partition(merged[2], -most - 1)[-most - 1], np.float32(2))
@@ -102,11 +102,11 @@ def similar_pairs(
 
 
 def document_pairs(pairs: Pairs, of_a: np.ndarray, of_b: np.ndarray, *, is_one: bool, least: float) -> Pairs:
-    """Return pairs of documents, each by its nearest passages.
+    """Return the nearest passages of each pair of documents.
 
-    :param of_a: The document of each passage; `of_b` of the other corpus, or of the same (`is_one`).
-    :param least: The share of a document's passages that must have a pair in the other: of both, or between
-        two corpora of the first.
+    :param of_a: The document of each passage; `of_b` those of the other corpus, or of the same (`is_one`).
+    :param least: The share of passages that must have a pair in the other document, for both documents or,
+        between two corpora, for the first.
     """
     swap = is_one & (of_a[pairs.a] > of_b[pairs.b])
     a, b = np.where(swap, pairs.b, pairs.a), np.where(swap, pairs.a, pairs.b)
@@ -119,9 +119,9 @@ def document_pairs(pairs: Pairs, of_a: np.ndarray, of_b: np.ndarray, *, is_one: 
 
 
 def _share_matched(passages: np.ndarray, pairs: np.ndarray, documents: np.ndarray) -> np.ndarray:
-    """Return for each pair of passages the share of its document's passages that such pairs match.
+    """Return, for each pair of passages, the share of its document's passages that such pairs match.
 
-    :param pairs: The number of each pair's two documents.
+    :param pairs: The number of each pair's pair of documents.
     """
     matched = np.unique(np.column_stack([pairs, passages]), axis=0)[:, 0]
     found, counts = np.unique(matched, return_counts=True)

@@ -1,4 +1,4 @@
-"""The rows of an index as a LanceDB table, on local disk or object storage."""
+"""The rows of an index as a LanceDB table, on disk or object storage."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ import numpy as np
 
 from rankencoder.errors import InputError, MissingExtraError, first_line
 from rankencoder.search.filters import quote, to_sql
-from rankencoder.search.index_rows import NUMBER, OWN
+from rankencoder.search.index_rows import NUMBER, OWN, Row
 
 NAME = "rows"
-APPROXIMATE = 100_000  # rows from which on an approximate index is made; below, every search is exact
-_PARTITION = 8192  # rows of one partition of the approximate index
-_PROBES = 64  # partitions that are looked at: all of a small table, at least a quarter of a large one
-_ITERATIONS, _SAMPLE = 10, 64  # fewer than LanceDB has, whose training takes minutes even of small tables
-_COMMITS = 64  # after so many, twice as many and so on, small files are put together
-_KEPT = timedelta(minutes=10)  # old versions, for searches that are still at them
+APPROXIMATE = 100_000  # rows from which to build an approximate index; below, every search is exact
+_PARTITION = 8192  # rows per partition of the approximate index
+_PROBES = 64  # partitions to search: all of a small table, at least a quarter of a large one
+_ITERATIONS, _SAMPLE = 10, 64  # LanceDB's defaults take minutes even for small tables
+_COMMITS = 64  # commits before small files are compacted; then twice as many, and so on
+_KEPT = timedelta(minutes=10)  # of old versions, for searches that still read them
 
 
 class LanceRows:
     """A table of ids, texts, vectors and columns.
 
     :param uri: A folder, or an address such as ``s3://bucket/folder``.
-    :param dimension: Dimensions of a vector, to make the table where there is none.
+    :param dimension: The dimension of the vectors, to create a table that does not exist.
     """
 
     def __init__(self, uri: str, dimension: int | None = None) -> None:
         lancedb, pa = import_lancedb()
         self.uri = uri
         if dimension is None and "://" not in uri and not os.path.isdir(uri):
-            raise InputError(f"no table in {uri}: no such folder")  # LanceDB would make it
+            raise InputError(f"no table in {uri}: no such folder")  # LanceDB would create it
         with _lance_errors(f"cannot open the table in {uri}"):
-            # each look sees what other processes committed
+            # each read sees the commits of other processes
             database = lancedb.connect(uri, read_consistency_interval=timedelta(0))
             if dimension is not None:
                 fields = [pa.field("id", pa.string(), nullable=False), pa.field("text", pa.string())]
@@ -52,7 +52,7 @@ class LanceRows:
 
     @property
     def columns(self) -> list[str]:
-        """The names of the users' columns."""
+        """The names of the user's columns."""
         return [name for name in self.table.schema.names if name not in OWN]
 
     def _to_sql(self, where: Mapping[str, Any]) -> str:
@@ -63,17 +63,17 @@ class LanceRows:
         return to_sql(where, pa.schema(field for field in self.table.schema if field.name not in hidden))
 
     def find(self, ids: list[str]) -> dict[str, dict[str, Any]]:
-        """Return the rows with these ids, their vectors aside."""
+        """Return the rows with these ids, without vectors."""
         with _lance_errors(f"cannot read the table in {self.uri}"):
             condition = f"id IN ({', '.join(map(quote, ids))})"
             query = self.table.search().where(condition).select(["id", "text", *self.columns])
             return {row["id"]: row for row in query.to_list()}
 
     def write(self, rows: Any, *, replace: bool) -> None:
-        """Commit rows whose ids are new, all or none of them, once the columns that are missing are added.
+        """Commit rows with new ids, all or none, after adding missing columns.
 
         :param rows: An Arrow table with all columns of this one.
-        :param replace: Let rows with known ids take the place of these.
+        :param replace: Also replace the rows with known ids.
         """
         _, pa = import_lancedb()
         known = self.table.schema.names
@@ -87,13 +87,20 @@ class LanceRows:
             merge.execute(rows.cast(self.table.schema))
             self._commits += 1
             if self._commits == self._next:
-                self._next *= 2  # each time all rows are written anew
+                self._next *= 2  # each time all rows are rewritten
                 self.table.optimize(cleanup_older_than=_KEPT)
 
     def delete(self, where: Mapping[str, Any]) -> int:
-        """Delete the rows that pass a filter and return how many there were."""
+        """Delete the rows that pass a filter and return their number."""
         with _lance_errors(f"cannot delete from the table in {self.uri}"):
             return int(self.table.delete(self._to_sql(where)).num_deleted_rows)
+
+    def delete_left_passages(self, new: list[Row], known: dict[str, dict[str, Any]]) -> None:
+        """Delete the last passages of documents that now have fewer: no new passage replaces them."""
+        for row in new:
+            left, before = row.columns.get("passages"), known.get(row.id, {}).get("passages")
+            if row.columns.get("passage") == 0 and left and before and left < before:
+                self.delete({"document": row.columns["document"], "passage": {"gte": left}})
 
     def search(
         self, vectors: np.ndarray, k: int, where: Mapping[str, Any] | None, *, exact: bool = False
@@ -103,7 +110,7 @@ class LanceRows:
         query = query.select(["id", "text", *self.columns, "_distance"]).limit(k)
         if exact:
             query = query.bypass_vector_index()
-        else:  # a filter may leave so few rows that more partitions must be looked at
+        else:  # a filter may leave so few rows that more partitions must be searched
             probes = max(_PROBES, ceil(len(self) / _PARTITION / 4))
             query = query.minimum_nprobes(probes).maximum_nprobes(0).refine_factor(10)
         if where:
@@ -114,6 +121,19 @@ class LanceRows:
         for row in rows:
             found[row.pop("query_index", 0)].append(row)
         return found
+
+    def search_documents(
+        self, vectors: np.ndarray, k: int, where: Mapping[str, Any] | None, *, exact: bool = False
+    ) -> list[list[dict[str, Any]]]:
+        """Return the best passages of the k nearest documents, for each of some unit vectors."""
+        total = max(1, len(self))
+        most = min(k, total)
+        while True:
+            found = self.search(vectors, most, where, exact=exact)
+            best = [_best_passages(passages)[:k] for passages in found]
+            if most == total or min(map(len, best)) == k or min(map(len, found)) < most:
+                return best
+            most = min(4 * most, total)
 
     def batches(self, columns: list[str], size: int = 4096) -> Iterator[Any]:
         """Yield some columns of all rows as Arrow batches."""
@@ -128,14 +148,14 @@ class LanceRows:
             return vectors_of(self.table.take_offsets(np.sort(chosen).tolist()).select(["vector"]).to_arrow())
 
     def optimize(self) -> None:
-        """Put small files together, and make or refresh the indexes that a large table is searched by."""
+        """Compact small files, and create or refresh the indexes of a large table."""
         from lancedb.index import BTree, IvfPq
 
-        with _lance_errors(f"cannot put the table in order in {self.uri}"):
-            self.table.optimize(cleanup_older_than=_KEPT)  # indexes are made faster of few files
+        with _lance_errors(f"cannot optimize the table in {self.uri}"):
+            self.table.optimize(cleanup_older_than=_KEPT)
             if len(self) < APPROXIMATE:
                 return
-            # one by one: an earlier process may have been killed between them
+            # separately: a process may have been killed between the two
             made = {column for index in self.table.list_indices() for column in index.columns}
             if "id" not in made:
                 self.table.create_index("id", config=BTree())
@@ -152,8 +172,16 @@ class LanceRows:
             self.table.create_index("vector", config=config)
 
 
+def _best_passages(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the first row of each document, and all rows without one."""
+    best: dict[Any, dict[str, Any]] = {}
+    for row in rows:
+        best.setdefault((row["document"], row["id"] if row["document"] is None else None), row)
+    return list(best.values())
+
+
 def _is_text(wanted: Any) -> bool:
-    """Return whether what is wanted of an id is text, and no number."""
+    """Return whether a filter compares ids with text, not numbers."""
     values = wanted.values() if isinstance(wanted, Mapping) else wanted
     values = values if isinstance(values, (list, tuple, ValuesView)) else [values]
     return all(value is None or isinstance(value, (str, list)) for value in values)
@@ -168,7 +196,7 @@ def vectors_of(rows: Any) -> np.ndarray:
 
 @contextmanager
 def _lance_errors(what: str) -> Iterator[None]:
-    """Raise errors of LanceDB as one line."""
+    """Raise LanceDB's errors as one line."""
     try:
         yield
     except InputError:
