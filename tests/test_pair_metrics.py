@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, f1_score, precision_recall_curve, roc_auc_score
 
-from rankencoder.evaluation.binary_pairs import RECALLS, accept, yes_no_figures
-from rankencoder.evaluation.pair_metrics import GRADED, YES_NO, metric_for
+from rankencoder.evaluation.pair_metrics import GRADED, RECALLS, YES_NO, accept, metric_for, yes_no_figures
 from rankencoder.evaluation.statistics import resample, spearman
 
 

@@ -12,8 +12,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rankencoder.errors import InputError
-from rankencoder.evaluation.sts_figures import average
+from rankencoder.evaluation.sts_data import SEVEN
 from rankencoder.fingerprints import digest
 from rankencoder.io.files import file_name
 from rankencoder.io.storage import new_file, read_json
@@ -105,6 +107,13 @@ def add_result(earlier: Result, later: Result) -> Result:
                 system[part] = {**earlier["sts"].get(name, {}).get(part, {}), **system[part]}
             system["AVG"] = {"all": average(system["scores"])}
     return result
+
+
+def average(scores: dict[str, dict[str, Any]]) -> float | None:
+    """Return the mean over the seven sets, each rounded as in the field's tables; None if one is missing."""
+    if not all(name in scores for name in SEVEN):
+        return None
+    return float(np.mean([round(scores[name]["all"], 2) for name in SEVEN]))
 
 
 def read_results(paths: Iterable[str | Path]) -> list[Result]:

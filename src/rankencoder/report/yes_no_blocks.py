@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rankencoder.evaluation.binary_pairs import FIGURES
+from rankencoder.evaluation.pair_metrics import FIGURES
 from rankencoder.report.answer import Answer, System
 from rankencoder.report.document import Cell, Figure, Group, Table, spread_cell
 from rankencoder.report.formatting import clean, number
