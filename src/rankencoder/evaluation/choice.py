@@ -22,6 +22,7 @@ from rankencoder.evaluation.candidates import Candidate, candidate_similarities,
 from rankencoder.evaluation.pair_metrics import YES_NO, Metric, joint_name, joint_pairs, metric_for
 from rankencoder.evaluation.pairwise import encode_pairs
 from rankencoder.evaluation.statistics import ROUNDS, Interval, resample
+from rankencoder.formatting import points
 
 if TYPE_CHECKING:
     from rankencoder.encoders import Encoder
@@ -104,14 +105,14 @@ class Choice:
         if not self.chosen.is_cosine:
             return (
                 f"Use {best.name} in place of plain cosine: {self.metric} {score} against {cosine} {where}; "
-                f"on held-out pairs the gain is {_points(self.gain)}."
+                f"on held-out pairs the gain is {points(self.gain, 1, scale=100)}."
             )
         kept = f"Keep plain cosine: {self.metric} {cosine} {where}"
         if best.is_cosine:
             return f"{kept} is the best of {len(self.results)} similarities."
         doubtful = self.gain if self.gain.low <= 0 else best.gain
         name = best.name[:1].upper() + best.name[1:]
-        return f"{kept}. {name} has {score}, but its gain may be chance: {_points(doubtful)}."
+        return f"{kept}. {name} has {score}, but its gain may be chance: {points(doubtful, 1, scale=100)}."
 
 
 def choose_similarity(
@@ -315,13 +316,3 @@ def _expansion(number: int) -> float:
     from scipy.stats import norm, t
 
     return float(t.ppf(0.975, number - 1) / norm.ppf(0.975) * (number / (number - 1)) ** 0.5)
-
-
-def _points(gain: Interval) -> str:
-    """Print a gain in points.
-
-    >>> _points(Interval(0.0312, -0.002, 0.064))
-    '+3.1 points (95% interval −0.2 to +6.4)'
-    """
-    value, low, high = (f"{100 * number:+.1f}".replace("-", "−") for number in gain)
-    return f"{value} points (95% interval {low} to {high})"

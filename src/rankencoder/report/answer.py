@@ -12,9 +12,9 @@ import numpy as np
 from rankencoder.evaluation.pair_metrics import joint_name, metric_for
 from rankencoder.evaluation.result_rows import Row, averaged_sets
 from rankencoder.evaluation.statistics import Bootstrapped, Interval, mean_gain
+from rankencoder.formatting import clean, listed, number, plural, points
 from rankencoder.report.document import NextStep, Tile, Tiles
 from rankencoder.report.encoder_views import View
-from rankencoder.report.formatting import clean, listed, number, plural
 
 _MOST_PAIRS = 1_000_000  # beyond that a difference does not matter
 
@@ -134,20 +134,16 @@ def _compare(answer: Answer) -> list[str]:
     gain = Interval(-value, -high, -low)
     name = rival.name if rival.view is not answer.best.view else rival.view.similarity(rival.kind)
     if gain.verdict == "better":
-        return [f"Better than {name} by {_points(gain)}: a real difference."]
+        return [f"Better than {name} by {points(gain, signed=False)}: a real difference."]
     if gain.verdict == "worse":
-        lead = _points(answer.difference(rival))
+        lead = points(answer.difference(rival), signed=False)
         return [f"{name} scores higher by {lead}, but was not chosen on the dev pairs."]
-    text = f"No real difference from {name}: {_points(gain)}."
+    text = f"No real difference from {name}: {points(gain, signed=False)}."
     pairs = sum(len(answer.best.row.golds[one]) for one in answer.sets)
     needed = pairs * ((gain.high - gain.low) / 2 / max(abs(gain.value), 1e-9)) ** 2
     if needed < _MOST_PAIRS:
         text += f" About {number(float(f'{needed:.1g}'), 0)} pairs would settle it."
     return [text]
-
-
-def _points(gain: Interval) -> str:
-    return f"{number(gain.value)} points (95% interval {number(gain.low)} to {number(gain.high)})"
 
 
 def _chosen_on(answer: Answer) -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rankencoder.formatting import NOTHING, clean, number
 from rankencoder.report.document import Cell, Group, Section, Table
 from rankencoder.report.encoder_views import View
-from rankencoder.report.formatting import NOTHING, clean, number
 
 _SHOWN = 6  # candidates of each encoder
 

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rankencoder.errors import shorten
 from rankencoder.evaluation.result_rows import Row
 from rankencoder.evaluation.statistics import Interval
 from rankencoder.evaluation.sts_data import DEV, SEVEN
+from rankencoder.formatting import clean, listed, number
 from rankencoder.report.answer import Answer, System
 from rankencoder.report.document import Cell, Figure, Group, Table, spread_cell
 from rankencoder.report.encoder_views import View, set_order
-from rankencoder.report.formatting import clean, listed, number
-from rankencoder.report.svg_plots import COLORS, shortened
+from rankencoder.report.svg_plots import COLORS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -78,7 +79,7 @@ def _draw_whiskers(axes: Axes, gains: dict[str, Interval]) -> None:
     axes.grid(axis="y", visible=False)
     axes.spines["left"].set_visible(False)
     axes.set_xlabel("← worse · points · better →")
-    axes.set_yticks(range(len(gains)), [shortened(name, 40) for name in gains])
+    axes.set_yticks(range(len(gains)), [shorten(name, 40) for name in gains])
 
 
 def set_tables(answer: Answer, views: Sequence[View]) -> list[Table]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rankencoder.formatting import clean, plural
 from rankencoder.report.document import Group, Section, Table, spread_cell
 from rankencoder.report.encoder_views import View
-from rankencoder.report.formatting import clean, plural
 
 _COST = (  # what was measured, its title, digits, and scale
     ("model_ms", "encoder, ms", 3, 1),

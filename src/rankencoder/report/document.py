@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from rankencoder.report.formatting import NOTHING, number
+from rankencoder.formatting import NOTHING, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

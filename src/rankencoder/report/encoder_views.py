@@ -9,7 +9,7 @@ from typing import Any
 from rankencoder.evaluation.result_rows import Row, grouped, rows
 from rankencoder.evaluation.results import Result
 from rankencoder.evaluation.sts_data import DEV, SEVEN
-from rankencoder.report.formatting import clean
+from rankencoder.formatting import clean
 
 _SYSTEMS = {
     ("E1", "cosine"): "E1: the base encoder",

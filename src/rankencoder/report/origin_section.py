@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from rankencoder.evaluation.results import Result
+from rankencoder.formatting import NOTHING, clean
 from rankencoder.report.document import Cell, Group, Section, Table
 from rankencoder.report.encoder_views import set_order
-from rankencoder.report.formatting import NOTHING, clean
 
 _SHORT = 12  # digits of a fingerprint
 

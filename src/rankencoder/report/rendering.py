@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rankencoder._version import __version__
 from rankencoder.errors import MissingExtraError
+from rankencoder.formatting import clean
 from rankencoder.report.document import Section
-from rankencoder.report.formatting import clean
 from rankencoder.report.svg_plots import to_svg
 
 _TEMPLATES = {"html": "page.html.jinja", "md": "report.md.jinja"}

@@ -52,12 +52,3 @@ def to_svg(figure: Figure) -> str:
         '<svg xmlns="http://www.w3.org/2000/svg" class="plot" role="img" '
         f'aria-label="{escape(figure.caption)}" viewBox="0 0 {figure.width} {figure.height}">{body}</svg>'
     )
-
-
-def shortened(text: str, length: int) -> str:
-    """Return text that fits into a plot.
-
-    >>> shortened("a long name", 6)
-    'a lon…'
-    """
-    return text if len(text) <= length else f"{text[: length - 1]}…"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rankencoder.errors import shorten
 from rankencoder.evaluation.pair_metrics import FIGURES
+from rankencoder.formatting import clean, number
 from rankencoder.report.answer import Answer, System
 from rankencoder.report.document import Cell, Figure, Group, Table, spread_cell
-from rankencoder.report.formatting import clean, number
-from rankencoder.report.svg_plots import COLORS, shortened
+from rankencoder.report.svg_plots import COLORS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +44,7 @@ def _draw(axes: Axes, curves: dict[str, dict[str, list[float]]]) -> None:
     for (name, curve), (color, line) in zip(curves.items(), _LOOKS, strict=False):
         x = curve["recall"]
         axes.fill_between(x, curve["low"], curve["high"], color=COLORS[color], alpha=0.15, linewidth=0)
-        axes.plot(x, curve["precision"], line, color=COLORS[color], label=shortened(name, 44))
+        axes.plot(x, curve["precision"], line, color=COLORS[color], label=shorten(name, 44))
     axes.set(xlim=(0, 100), xlabel="recall, %", ylabel="precision, %")
     axes.legend(loc="lower left", frameon=False)
 
