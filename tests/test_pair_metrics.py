@@ -146,7 +146,11 @@ def test_evaluate_and_report_show_what_labels_call_for(files, tmp_path):
     text = report(found, format="md")
     figures = row.yes_no["asked"][0]
     assert f"{figures['auc']['value']:.1f} ({figures['auc']['low']:.1f}–" in text
-    assert "precision-recall" in report(found)
+    page = report(found)
+    assert page.count("<figure") == 1
+    assert "precision-recall" in page
+    boot = row.bootstrap("asked")  # the interval of the tile is that of the table
+    assert np.quantile(boot.samples, 0.025) == pytest.approx(figures["average_precision"]["low"])
 
 
 def test_tune_chooses_by_average_precision(files):

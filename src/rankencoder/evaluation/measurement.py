@@ -15,6 +15,7 @@ from rankencoder.errors import InputError, located
 from rankencoder.evaluation.choice import choose_similarity
 from rankencoder.evaluation.pair_metrics import YES_NO, yes_no_figures
 from rankencoder.evaluation.results import average
+from rankencoder.evaluation.statistics import set_seed
 
 if TYPE_CHECKING:
     from rankencoder.evaluation.results import Result
@@ -73,7 +74,7 @@ def aggregate(pair_set: PairSet, similarities: np.ndarray) -> dict[str, Any]:
         where = pair_set.name if len(pair_set.subsets) == 1 else f"{pair_set.name}, {name}"
         with located(where):
             subsets[name] = 100 * metric.score(gold[rows], similarities[rows])
-    more = {"yes_no": yes_no_figures(gold, similarities)} if metric is YES_NO else {}
+    more = {"yes_no": yes_no_figures(gold, similarities, set_seed(pair_set.name))} if metric is YES_NO else {}
     return {"all": 100 * metric.score(gold, similarities), "subsets": subsets, **more}
 
 

@@ -97,10 +97,10 @@ def resampled_average_precision(gold: np.ndarray, similarities: np.ndarray, coun
     return np.concatenate(found, axis=1)
 
 
-def yes_no_figures(gold: np.ndarray, similarities: np.ndarray) -> dict[str, Any]:
+def yes_no_figures(gold: np.ndarray, similarities: np.ndarray, seed: int = 0) -> dict[str, Any]:
     """Return the `FIGURES` and the curve, each with its 95% bootstrap interval; all but thresholds ×100."""
     whole = accept(gold, similarities, np.ones((1, len(gold))))
-    parts = [_figures(accept(gold, similarities, part)) for part in _parts(resample(len(gold)))]
+    parts = [_figures(accept(gold, similarities, part)) for part in _parts(resample(len(gold), seed=seed))]
     samples = np.concatenate(parts, axis=1)
     samples = samples[:, np.isfinite(samples).all(axis=0)]  # those that hold both labels
     values = _figures(whole)[:, 0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rankencoder.evaluation.pair_metrics import YES_NO, metric_for
-from rankencoder.evaluation.statistics import Bootstrapped, mean_gain
+from rankencoder.evaluation.statistics import Bootstrapped, mean_gain, set_seed
 from rankencoder.evaluation.sts_data import DEV, SEVEN
 from rankencoder.fingerprints import digest
 
@@ -49,9 +48,8 @@ class Row:
     def bootstrap(self, name: str) -> Bootstrapped:
         """Return the score ×100 on a set, in resamples of its pairs and in each run."""
         if name not in self._bootstrapped:
-            seed = zlib.crc32(name.encode())  # the same pairs are drawn for every row
             gold = self.golds[name]
-            found = metric_for(gold).bootstrap(gold, self.similarities[name], seed=seed)
+            found = metric_for(gold).bootstrap(gold, self.similarities[name], seed=set_seed(name))
             self._bootstrapped[name] = Bootstrapped(100 * found.samples, 100 * found.runs)
         return self._bootstrapped[name]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -56,6 +57,11 @@ def resample(number: int, *, rounds: int = ROUNDS, seed: int = 0) -> np.ndarray:
     """Return ``[rounds, number]``: how often each of a number of items is in each bootstrap sample."""
     rng = np.random.default_rng(seed)
     return rng.multinomial(number, np.full(number, 1 / number), size=rounds).astype(np.uint16)
+
+
+def set_seed(name: str) -> int:
+    """Return the seed for resampling a set: every system is scored on the same draws of its pairs."""
+    return zlib.crc32(name.encode())
 
 
 def resampled_spearman(gold: np.ndarray, similarities: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -81,8 +81,11 @@ class Figure:
     caption: str
     draw: Callable[[Axes], None]
     height: int = 320
-    width: int = 620
+    width: ClassVar[int] = 540
     kind: ClassVar[str] = "figure"
+
+
+Block: TypeAlias = "Tiles | Table | Figure"
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ class Section:
     ident: str
     title: str
     lead: str
-    blocks: Sequence[Tiles | Table | Figure] = ()
+    blocks: Sequence[Block] = ()
 
 
 def spread_cell(values: Sequence[float | None], digits: int = 2, *, best: bool = False) -> Cell:

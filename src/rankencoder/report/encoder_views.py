@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from rankencoder.evaluation.result_rows import Row, grouped, rows
@@ -27,7 +27,6 @@ class View:
     role: str  # "E1" or "E2" of a training run, otherwise empty
     members: tuple[Result, ...]  # the results of its runs
     rows: dict[str, Row]  # its similarities: "cosine" and, with a reference corpus, "ranks" and "blend"
-    is_alone: bool = False  # whether the report is about nothing else
 
     @property
     def name(self) -> str:
@@ -57,10 +56,6 @@ class View:
         found = [choice["chosen"] for choice in self.parts("choice") if "chosen" in choice]
         return found[0] if found and all(one == found[0] for one in found) else None
 
-    def tell(self, text: str) -> str:
-        """Return a sentence about it; its name only where there are others."""
-        return text[:1].upper() + text[1:] if self.is_alone else f"{self.name}: {text}"
-
     def similarity(self, kind: str) -> str:
         """Return what to call a kind of similarity: cosine, ranks (or power …), blend 0.1."""
         row = self.rows.get(kind)
@@ -89,7 +84,7 @@ def views(results: Sequence[Result]) -> list[View]:
             systems = [name for name, system in scored if system["encoder"] == role]
             own = {row.kind: row for row in table if row.system in systems}
             found.append(View(clean(label) or "model", role, tuple(members), own))
-    return [replace(found[0], is_alone=True)] if len(found) == 1 else found
+    return found
 
 
 def set_order(names: Sequence[str]) -> list[str]:

@@ -16,7 +16,6 @@ NOT_COMPARABLE = (
     "The published figures are of BERT-base, another backbone, trained without labels: compare gains with "
     "gains, not scores with scores."
 )
-BASES = ("SimCSE", "PromptBERT", "SNCSE")
 
 _TABLES = json.loads(Path(__file__).with_name("published_figures.json").read_text(encoding="utf-8"))
 
