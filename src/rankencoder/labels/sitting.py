@@ -13,11 +13,9 @@ from filelock import FileLock, Timeout
 from rankencoder.errors import InputError
 from rankencoder.io.pairs import read_scored_pairs
 from rankencoder.io.storage import absolute, new_file, write_json
-from rankencoder.labels.label_answers import draw_error_rates
 from rankencoder.labels.pair_pool import Candidate, PairPool
-from rankencoder.labels.question_choice import bin_chances
-from rankencoder.labels.same_posterior import Answers
-from rankencoder.labels.threshold_curve import ThresholdCurve, make_curve
+from rankencoder.labels.same_posterior import Answers, bin_chances
+from rankencoder.labels.threshold_curve import ThresholdCurve, draw_error_rates, make_curve
 
 _HEADER = "score\tsentence1\tsentence2\tweight\tsimilarity\n"
 EVERY = 10  # answers between two summaries

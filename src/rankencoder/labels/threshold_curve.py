@@ -1,4 +1,4 @@
-"""Precision and recall at every threshold, with intervals, and P(same) of a similarity."""
+"""Precision and recall at every threshold, with intervals, and P(same) of a similarity; and their picture."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.isotonic import isotonic_regression
 
-from rankencoder.errors import InputError, LabelWarning
+from rankencoder.errors import InputError, LabelWarning, MissingExtraError
 from rankencoder.io.storage import damage_named, new_file, read_json, write_json
 from rankencoder.labels.same_posterior import Answers, SamePosterior
 
@@ -21,7 +21,12 @@ STORED = "same.json"
 _LEVEL = 0.95  # of the posterior, for a promise that is kept 9 times in 10: choosing is optimistic
 _SUPPORT = 10  # answers at or above a threshold that may be chosen
 _DRAWS = 2000
-_BANDS = ("precision", "recall", "probability")
+_WORST = 0.35  # error rate of a labeler whose answers still say something
+_LOOKS = {  # label and color in pictures: those of Okabe and Ito, for the color-blind too
+    "precision": ("precision", "#0072B2"),
+    "recall": ("recall", "#D55E00"),
+    "probability": ("P(same)", "#007A5A"),
+}
 _FORMAT = 1
 _ADVICE = "delete it, or fit a threshold again"
 
@@ -122,7 +127,7 @@ class ThresholdCurve:
     def to_dict(self) -> dict[str, Any]:
         """Return what JSON can hold."""
         stored = asdict(self)
-        for name in _BANDS:
+        for name in _LOOKS:
             stored[name] = {key: band.round(5).tolist() for key, band in stored[name].items()}
         arrays = {"thresholds": self.thresholds.tolist(), "support": self.support.tolist()}
         return {"format": _FORMAT, **stored, **arrays}
@@ -139,15 +144,12 @@ class ThresholdCurve:
         kinds = (KeyError, TypeError, ValueError, OverflowError)
         with damage_named(path, "a whole threshold curve", *kinds, advice=_ADVICE):
             thresholds = np.array(stored["thresholds"], dtype=np.float64)
-            bands = [_read_band(stored[name], len(thresholds)) for name in _BANDS]
+            bands = [_read_band(stored[name], len(thresholds)) for name in _LOOKS]
             support = np.array(stored["support"], dtype=np.float64)
             if not np.isfinite([*thresholds, *support]).all() or (support < 0).any():
                 raise ValueError("no numbers")
-            if (
-                len(thresholds) < 2
-                or not (np.diff(thresholds) > 0).all()
-                or support.shape != thresholds.shape
-            ):
+            is_increasing = len(thresholds) > 1 and (np.diff(thresholds) > 0).all()
+            if not is_increasing or support.shape != thresholds.shape:
                 raise ValueError("no increasing thresholds")
             about = str(stored["model"]), str(stored["name"]), int(stored["answers"])
         return cls(*about, thresholds, support, *bands)
@@ -224,3 +226,34 @@ def _bands(pairs: np.ndarray, same: np.ndarray, p: np.ndarray) -> list[Band]:
 
 def _from_the_top(counts: np.ndarray) -> np.ndarray:
     return np.cumsum(counts[..., ::-1], axis=-1)[..., ::-1]
+
+
+def draw_error_rates(errors: int, checks: int, *, seed: int = 0) -> np.ndarray | None:
+    """Return how often a labeler may err, drawn from the posterior; None if no error was seen."""
+    if not errors:
+        return None
+    rng = np.random.default_rng(seed)
+    return np.minimum(rng.beta(errors + 0.5, max(checks - errors, 0) + 0.5, 1000), _WORST)
+
+
+def draw_curve(curve: ThresholdCurve, at: int | None, path: Path) -> None:
+    """Write an SVG file: each figure with its 95% interval, and the chosen threshold."""
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure  # draws without a window, and knows nothing of pyplot
+    except ImportError as error:
+        raise MissingExtraError("a curve needs matplotlib", "report") from error
+    with rc_context({"svg.hashsalt": "rankencoder"}), new_file(path) as temporary:
+        figure = Figure(figsize=(6.5, 4), dpi=100, layout="constrained")
+        axes = figure.add_subplot()
+        for name, (label, color) in _LOOKS.items():
+            band = getattr(curve, name)
+            axes.plot(curve.thresholds, band.value, color=color, label=label, gid=name)
+            axes.fill_between(curve.thresholds, band.low, band.high, color=color, alpha=0.15, linewidth=0)
+        if at is not None:
+            axes.axvline(curve.thresholds[at], color="0.3", linestyle="--", linewidth=1, gid="threshold")
+        axes.set(xlabel="threshold (similarity)", ylabel="share", ylim=(0, 1.02))
+        axes.set_title(f"{curve.answers} answers, 95% intervals", fontsize=11)
+        axes.grid(color="0.9")
+        axes.legend(frameon=False)
+        figure.savefig(temporary, format="svg", metadata={"Date": None})
