@@ -148,35 +148,23 @@ class Sitting:
         """Answer (y, n), skip (s) or undo (u), and say whether there was something to undo."""
         if key == "u":
             return self.undo()
-        self.skip() if key == "s" else self.answer(key == "y")
+        self.answer(None if key == "s" else key == "y")
         return True
 
-    def answer(self, same: bool) -> None:
-        """Take the answer to the question, and write it."""
+    def answer(self, same: bool | None) -> None:
+        """Take the answer to the question, None to skip it, and write it."""
         asked = self.question()
         if asked is None:
             raise InputError("no question is left to answer")
+        changed: list[Any] = self.skipped if same is None else self.given
+        entry: Any = asked if same is None else (asked, same)
         if asked.bin is None:
             before = {(one.b, one.a): given for one, given in self.given}
-            self.checks.append((asked, same == before.get((asked.a, asked.b), False)))
-            self._done.append(self.checks)
-            self._write_pool()
-        else:
-            self.given.append((asked, same))
-            self._done.append(self.given)
-            self._write_answers()
-
-    def skip(self) -> None:
-        """Leave the question unanswered."""
-        asked = self.question()
-        if asked is None:
-            return
-        if asked.bin is None:
-            self.checks.append((asked, None))
-        else:
-            self.skipped.append(asked)
-        self._done.append(self.checks if asked.bin is None else self.skipped)
-        self._write_pool()
+            right = same == before.get((asked.a, asked.b), False)
+            changed, entry = self.checks, (asked, None if same is None else right)
+        changed.append(entry)
+        self._done.append(changed)
+        self._write(changed)
 
     def undo(self) -> bool:
         """Take the last answer or skip back, and say whether there was one."""
@@ -184,7 +172,7 @@ class Sitting:
         if not last:
             return False
         last.pop()
-        self._write_answers() if last is self.given else self._write_pool()
+        self._write(last)
         return True
 
     def curve(self) -> ThresholdCurve:
@@ -247,6 +235,9 @@ class Sitting:
         self._write_answers()
         self._write_pool()
         return len(new)
+
+    def _write(self, changed: list[Any]) -> None:
+        self._write_answers() if changed is self.given else self._write_pool()
 
     def _write_answers(self) -> None:
         vars(self).pop("_next", None)
