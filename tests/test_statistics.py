@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import bootstrap, skew, spearmanr, ttest_1samp, ttest_ind
 from sklearn.neighbors import NearestNeighbors
-from vector_spaces import alignment, hubness, uniformity
+from vector_spaces import alignment, hubness, spread, uniformity
 
 from rankencoder.errors import InputError
 from rankencoder.evaluation.pair_metrics import GRADED
@@ -19,7 +19,6 @@ from rankencoder.evaluation.statistics import (
     resample,
     resampled_spearman,
     spearman,
-    spread,
 )
 
 

@@ -14,7 +14,7 @@ import torch
 
 from rankencoder.errors import InputError
 from rankencoder.evaluation.pairwise import PairVectors, pair_similarities
-from rankencoder.evaluation.statistics import spearman, spread
+from rankencoder.evaluation.statistics import spearman
 from rankencoder.forms import fit_form
 
 if TYPE_CHECKING:
@@ -101,7 +101,14 @@ def score_half_matching(encoder: Encoder, sentences: Sequence[str], reference: t
         form = fit_form("linear", reference, power=power, center=True)
         powers[power] = 100 * spearman(gold, pair_similarities(form, pairs))
     cosine = 100 * spearman(gold, pair_similarities(None, pairs))
-    return Halves(len(halves), cosine, powers, spread(evenly(reference, LOOKED_AT)).first_ten_share)
+    return Halves(len(halves), cosine, powers, _first_ten_share(evenly(reference, LOOKED_AT)))
+
+
+def _first_ten_share(vectors: torch.Tensor) -> float:
+    """Return the share of the first ten directions in the variance of vectors."""
+    rows = vectors.double().cpu().numpy()
+    variances = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False) ** 2
+    return float(variances[:10].sum() / max(variances.sum(), 1e-300))
 
 
 def evenly(vectors: torch.Tensor, number: int) -> torch.Tensor:

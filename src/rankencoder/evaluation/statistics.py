@@ -1,18 +1,15 @@
-"""Correlations, differences between them with bootstrap intervals, and the spread of vectors."""
+"""Correlations, and differences between them with bootstrap intervals."""
 
 from __future__ import annotations
 
 import functools
 import zlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from rankencoder.errors import InputError
-
-if TYPE_CHECKING:
-    import torch
 
 ROUNDS = 1000  # of a bootstrap
 RESAMPLED = 2**19  # values at a time: a dozen such arrays are alive at once
@@ -149,28 +146,3 @@ def mean_interval(values: np.ndarray) -> Interval:
     rng = np.random.default_rng(0)
     means = values[rng.integers(0, len(values), (2000, len(values)))].mean(axis=1)
     return Interval.of(float(values.mean()), means)
-
-
-class Spread(NamedTuple):
-    """How the variance of a set of vectors spreads over directions."""
-
-    effective_rank: float
-    first_share: float
-    first_ten_share: float
-    mean_norm: float
-
-
-def spread(vectors: torch.Tensor) -> Spread:
-    """Describe the covariance of unit vectors.
-
-    The effective rank is exp of the entropy of the covariance's eigenvalues (Roy and Vetterli); the shares
-    are those of the first and the first ten directions in the variance; the mean norm is the length of the
-    mean vector: near 1, all vectors point the same way.
-    """
-    rows = vectors.double().cpu()
-    mean = rows.mean(dim=0)
-    values = np.linalg.svd((rows - mean).numpy(), compute_uv=False) ** 2
-    shares = values / max(values.sum(), 1e-300)
-    positive = shares[shares > 0]
-    entropy = -(positive * np.log(positive)).sum()
-    return Spread(float(np.exp(entropy)), float(shares[0]), float(shares[:10].sum()), float(mean.norm()))
