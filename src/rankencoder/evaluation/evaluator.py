@@ -10,10 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.encoder_sources import check_model
-from rankencoder.errors import InputError, find_name, nearest
+from rankencoder.errors import InputError
 from rankencoder.evaluation.result_rows import Row, rows
 from rankencoder.evaluation.results import Result, make_result, write_result
-from rankencoder.evaluation.sts_data import DEV, SEVEN, MissingDataError, PairSet, read_pair_set, read_sts
+from rankencoder.evaluation.sts_data import (
+    DEV,
+    SEVEN,
+    MissingDataError,
+    PairSet,
+    known_name,
+    read_pair_set,
+    read_sts,
+)
 from rankencoder.evaluation.subjects import open_subjects
 from rankencoder.io.storage import cache_root, data_folder
 from rankencoder.reference import SIZE
@@ -126,11 +134,5 @@ def _own_sets(files: Sequence[str | Path]) -> list[PairSet]:
 
 def _asked(tasks: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return the sections and the sets that are asked for."""
-    asked = {_known(task, (*SECTIONS, *SEVEN, *DEV), "task") for task in tasks}
+    asked = {known_name(task, (*SECTIONS, *SEVEN, *DEV), "task") for task in tasks}
     return [name for name in SECTIONS if name in asked], [name for name in (*SEVEN, *DEV) if name in asked]
-
-
-def _known(name: str, names: Sequence[str], what: str) -> str:
-    if known := find_name(name, names):
-        return known
-    raise InputError(f"unknown {what} {name!r}:{nearest(name, names)}")

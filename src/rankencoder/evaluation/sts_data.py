@@ -133,10 +133,7 @@ def read_sts(source: str | Path, names: Sequence[str] = (*SEVEN, *DEV)) -> list[
         fetched data, or a folder of plain files (``STS12/MSRpar.tsv``, ``STSB/test.tsv``,
         ``SICKR/trial.tsv``).
     """
-    for name in names:
-        if find_name(name, SUBSETS) is None:
-            raise InputError(f"no set {name!r} in {source}:{nearest(name, SUBSETS)}")
-    names = [find_name(name, SUBSETS) or name for name in names]
+    names = [known_name(name, list(SUBSETS), "set") for name in names]
     folder = Path(source)
     if not folder.is_dir():
         raise MissingDataError(f"no such folder: {folder}")
@@ -148,6 +145,13 @@ def read_sts(source: str | Path, names: Sequence[str] = (*SEVEN, *DEV)) -> list[
         f"no STS sets in {folder}: it holds neither SentEval's downstream/STS, nor STS12/MSRpar.tsv and the "
         "like"
     )
+
+
+def known_name(name: str, names: Sequence[str], what: str) -> str:
+    """Return the name that is meant, however it is written."""
+    if known := find_name(name, names):
+        return known
+    raise InputError(f"unknown {what} {name!r}:{nearest(name, names)}")
 
 
 def senteval_home(folder: Path, *tasks: str) -> Path | None:
