@@ -32,12 +32,8 @@ def render(sections: Sequence[Section], title: str, format: str) -> str:
         lstrip_blocks=True,
     )
     environment.filters["svg"] = lambda figure: Markup(to_svg(figure))  # escapes the text within itself
-    spoken = environment.overlay(autoescape=False).get_template("next_step.jinja")
-    environment.filters |= {
-        "step": lambda step: spoken.render(step=step),
-        "commands": lambda text: Markup(_COMMAND.sub(r"<code>\1</code>", str(escape(text)))),
-        "md": escape_markdown,
-    }
+    environment.filters["commands"] = lambda text: Markup(_COMMAND.sub(r"<code>\1</code>", str(escape(text))))
+    environment.filters["md"] = escape_markdown
     template = environment.get_template(_TEMPLATES[format])
     text = template.render(sections=sections, title=clean(title), version=__version__)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
