@@ -10,7 +10,7 @@ import pytest
 
 from rankencoder.errors import InputError
 from rankencoder.evaluation.evaluator import evaluate
-from rankencoder.evaluation.result_rows import rows
+from rankencoder.evaluation.results import rows
 from rankencoder.report import paper_scores, report
 from rankencoder.report.rendering import escape_markdown
 

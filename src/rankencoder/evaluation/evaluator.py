@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rankencoder.encoder_sources import check_model
 from rankencoder.errors import InputError
-from rankencoder.evaluation.result_rows import Row, rows
-from rankencoder.evaluation.results import Result, make_result, write_result
+from rankencoder.evaluation.results import Result, Row, make_result, rows, write_result
 from rankencoder.evaluation.sts_data import (
     DEV,
     SEVEN,

@@ -29,7 +29,7 @@ def report(
     :param results: What `evaluate` returned or wrote: files, folders of them, or
         the results themselves.
     :param output: The file to write; replaced where it exists.
-    :param format: "html", one page that needs nothing else, or "md", GitHub-flavoured Markdown.
+    :param format: "html", one page that needs nothing else, or "md", GitHub-flavored Markdown.
     :param papers: Add the figures that the RankEncoder paper publishes for BERT-base.
     :return: The file, or without one the text.
     :raises InputError: If there are no results, or matplotlib or Jinja2 is not installed.

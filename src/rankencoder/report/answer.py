@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rankencoder.evaluation.pair_metrics import joint_name, metric_for
-from rankencoder.evaluation.result_rows import Row, averaged_sets
+from rankencoder.evaluation.results import Row, averaged_sets
 from rankencoder.evaluation.statistics import Bootstrapped, Interval, mean_gain
 from rankencoder.formatting import clean, listed, number, plural, points
 from rankencoder.report.document import NextStep, Tile, Tiles

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from rankencoder.errors import shorten
 from rankencoder.evaluation.pair_metrics import FIGURES
-from rankencoder.evaluation.result_rows import Row
+from rankencoder.evaluation.results import Row
 from rankencoder.evaluation.sts_data import DEV, SEVEN
 from rankencoder.formatting import clean, listed, number
 from rankencoder.report.answer import Answer, System
 from rankencoder.report.document import Cell, Figure, Group, Table, spread_cell
 from rankencoder.report.encoder_views import View, set_order
-from rankencoder.report.svg_plots import COLORS
+from rankencoder.report.rendering import COLORS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rankencoder.evaluation.result_rows import Row, grouped, rows
-from rankencoder.evaluation.results import Result
+from rankencoder.evaluation.results import Result, Row, grouped, rows
 from rankencoder.evaluation.sts_data import DEV, SEVEN
 from rankencoder.formatting import clean
 
