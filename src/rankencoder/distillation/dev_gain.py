@@ -9,7 +9,7 @@ import numpy as np
 
 from rankencoder.encoders import Encoder
 from rankencoder.evaluation.pair_metrics import Metric, joint_name, metric_for
-from rankencoder.evaluation.statistics import Bootstrapped, mean_gain
+from rankencoder.evaluation.statistics import BootstrapScores, mean_gain
 from rankencoder.io.pairs import ScoredPair, read_scored_pairs
 
 
@@ -36,7 +36,7 @@ def measure_gain(files: Sequence[str], before: Encoder, after: Encoder) -> dict[
     }
 
 
-def score_pairs(metric: Metric, pairs: Sequence[ScoredPair], encoder: Encoder) -> Bootstrapped:
+def score_pairs(metric: Metric, pairs: Sequence[ScoredPair], encoder: Encoder) -> BootstrapScores:
     """Return an encoder's score on pairs, bootstrapped."""
     a, b, gold = map(list, zip(*pairs, strict=True))
     cosines = (encoder(a) * encoder(b)).sum(dim=1).cpu().numpy()

@@ -43,8 +43,9 @@ class Candidate:
         if self.is_cosine:
             return "plain cosine"
         if self.form == "linear":
-            what = f"power {self.settings['power']:+g}".replace("-", "−")
-            what += ", centered" if self.settings["center"] else ""
+            power, is_centered = self.settings["power"], self.settings["center"]
+            what = f"power {power:+g}{', centered' if is_centered else ''}".replace("-", "−")
+            what = what if power else "centered cosine"
             return what if self.rank_weight == 1 else f"{what}, weight {self.rank_weight:g}"
         return "ranks alone" if self.rank_weight == 1 else f"ranks, weight {self.rank_weight:g}"
 

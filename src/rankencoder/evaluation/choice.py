@@ -109,7 +109,7 @@ class Choice:
             )
         kept = f"Keep plain cosine: {self.metric} {cosine} {where}"
         if best.is_cosine:
-            return f"{kept} is the best of {len(self.results)} similarities."
+            return f"{kept}, the best of {len(self.results)} similarities."
         doubtful = self.gain if self.gain.low <= 0 else best.gain
         name = best.name[:1].upper() + best.name[1:]
         return f"{kept}. {name} has {score}, but its gain may be chance: {points(doubtful, 1, scale=100)}."
@@ -140,7 +140,7 @@ def check_pairs(sets: Mapping[str, Sequence[ScoredPair]]) -> None:
         if len(pairs) < FEWEST:
             raise InputError(
                 f"{name}: {len(pairs)} scored pairs are too few to choose a similarity: give at least "
-                f"{FEWEST}, better some hundreds"
+                f"{FEWEST}, better hundreds"
             )
         if len({pair.score for pair in pairs}) == 1:
             raise InputError(f"{name}: all scores are {pairs[0].score:g}: a choice needs different ones")
@@ -164,10 +164,10 @@ def choose(
     gold = np.array([pair.score for pair in pairs], dtype=np.float64)
     metrics = tuple(metric_for([pair.score for pair in some]) for some in sets.values())
     numbers = np.repeat(np.arange(len(sizes)), sizes)
-    judged = Judged(gold, similarities, numbers, group_pairs(pairs), metrics, weights)
-    chosen, gain = cross_validate(judged, assign_folds(judged))
-    scores = judged.scores(np.ones((1, len(pairs)), dtype=np.uint16))[:, 0]
-    gains = [Interval(0.0, 0.0, 0.0), *gain_intervals(judged.gains, judged.groups.max() + 1)]
+    data = ChoiceData(gold, similarities, numbers, group_pairs(pairs), metrics, weights)
+    chosen, gain = cross_validate(data, assign_folds(data))
+    scores = data.scores(np.ones((1, len(pairs)), dtype=np.uint16))[:, 0]
+    gains = [Interval(0.0, 0.0, 0.0), *gain_intervals(data.gains, data.groups.max() + 1)]
     results = tuple(
         Result(**vars(candidate), score=float(score), gain=gained, folds=chosen.count(i))
         for i, (candidate, score, gained) in enumerate(zip(candidates, scores, gains, strict=True))
@@ -181,12 +181,12 @@ def choose(
         metric=joint_name(metrics),
         kind=joint_pairs(metrics),
         pairs=dict(zip(sets, sizes, strict=True)),
-        groups=int(judged.groups.max()) + 1,
+        groups=int(data.groups.max()) + 1,
     )
 
 
 @dataclass(frozen=True)
-class Judged:
+class ChoiceData:
     """Scored pairs with each candidate's similarities (``[candidates, pairs]``), their sets and groups.
 
     :param metrics: What each set is scored by, as all of its pairs decide: those of a fold might not.
@@ -200,12 +200,12 @@ class Judged:
     metrics: tuple[Metric, ...]
     weights: np.ndarray | None = None
 
-    def part(self, pairs: np.ndarray, candidates: list[int]) -> Judged:
+    def part(self, pairs: np.ndarray, candidates: list[int]) -> ChoiceData:
         """Return some pairs with the similarities of some candidates."""
         similarities = self.similarities[candidates][:, pairs]
         weights = None if self.weights is None else self.weights[pairs]
         of_pairs = (self.sets[pairs], self.groups[pairs], self.metrics, weights)
-        return Judged(self.gold[pairs], similarities, *of_pairs)
+        return ChoiceData(self.gold[pairs], similarities, *of_pairs)
 
     def scores(self, counts: np.ndarray) -> np.ndarray:
         """Return the mean score over the sets, ``[candidates, samples]``; 0 if undefined.
@@ -253,13 +253,13 @@ def group_pairs(pairs: Sequence[ScoredPair]) -> np.ndarray:
     return np.asarray(groups)
 
 
-def assign_folds(judged: Judged) -> np.ndarray:
+def assign_folds(data: ChoiceData) -> np.ndarray:
     """Return the fold of each pair: whole groups, at random, folds of about equal size in every set.
 
     Ten folds, or as few as three where a set is so small that they would hold fewer than 50 of its pairs.
     """
-    counts = np.zeros((judged.sets.max() + 1, judged.groups.max() + 1))
-    np.add.at(counts, (judged.sets, judged.groups), 1)
+    counts = np.zeros((data.sets.max() + 1, data.groups.max() + 1))
+    np.add.at(counts, (data.sets, data.groups), 1)
     groups = counts.shape[1]
     number = min(groups, max(FEWEST_FOLDS, min(FOLDS, int(counts.sum(axis=1).min()) // _PER_FOLD)))
     shares = counts / counts.sum(axis=1, keepdims=True)
@@ -269,24 +269,24 @@ def assign_folds(judged: Judged) -> np.ndarray:
     for group in order:
         folds[group] = load[shares[:, group] > 0].sum(axis=0).argmin()
         load[:, folds[group]] += shares[:, group]
-    return np.asarray(folds[judged.groups])
+    return np.asarray(folds[data.groups])
 
 
-def cross_validate(judged: Judged, folds: np.ndarray) -> tuple[list[int], Interval]:
+def cross_validate(data: ChoiceData, folds: np.ndarray) -> tuple[list[int], Interval]:
     """Let each fold choose on the others, and score the choice on its own pairs against plain cosine.
 
     :return: The number of the candidate that each fold chose, and the mean gain with its 95% interval.
     """
     numbers = np.arange(folds.max() + 1)
     others = (folds != numbers[:, None]).astype(np.uint16)
-    chosen = [int(best) for best in judged.scores(others).argmax(axis=0)]  # of equals the first: plain cosine
-    parts = [judged.part(folds == number, [0, chosen[number]]) for number in numbers]
+    chosen = [int(best) for best in data.scores(others).argmax(axis=0)]  # of equals the first: plain cosine
+    parts = [data.part(folds == number, [0, chosen[number]]) for number in numbers]
 
     def gains(counts: np.ndarray) -> np.ndarray:
         sizes = [len(part.gold) for part in parts]
         return np.asarray(np.average([part.gains(counts) for part in parts], axis=0, weights=sizes))
 
-    return chosen, gain_intervals(gains, judged.groups.max() + 1)[0]
+    return chosen, gain_intervals(gains, data.groups.max() + 1)[0]
 
 
 def gain_intervals(gains: Callable[[np.ndarray], np.ndarray], groups: int) -> list[Interval]:

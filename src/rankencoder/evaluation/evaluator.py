@@ -98,7 +98,7 @@ def evaluate(
     watched = sys.stderr.isatty() if progress is None else progress
     given = [models] if isinstance(models, (str, Path)) or not isinstance(models, Sequence) else list(models)
     if not given:
-        raise InputError("there is no model to evaluate")
+        raise InputError("no models to evaluate")
     for source in given:
         check_model(source)
     own = _own_sets([dev] if isinstance(dev, (str, Path)) else list(dev))
@@ -127,7 +127,7 @@ def _own_sets(files: Sequence[str | Path]) -> list[PairSet]:
     named = [replace(s, name=s.source) if taken[s.name] > 1 else s for s in sets]
     for name, number in Counter(s.name for s in named).items():
         if number > 1:
-            raise InputError(f"{name} is given twice: each set of pairs counts once")
+            raise InputError(f"{name} is given twice: give each set of pairs once")
     return named
 
 

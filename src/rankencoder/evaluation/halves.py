@@ -125,7 +125,7 @@ def describe_halves(halves: Halves | None) -> str:
             f"Keep plain cosine: too few sentences have {WORDS} words to compare similarities without labels."
         )
     if halves.power is None:
-        return "Keep plain cosine: without labels, nothing speaks for another similarity."
+        return "Keep plain cosine: without labels, there is no evidence for another similarity."
     power = f"{halves.power:g}".replace("-", "−")
     return (
         f"Try centered power {power}: it matches the two halves of your sentences better than cosine does. "

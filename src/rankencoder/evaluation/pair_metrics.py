@@ -14,7 +14,7 @@ import numpy as np
 
 from rankencoder.evaluation.statistics import (
     RESAMPLED,
-    Bootstrapped,
+    BootstrapScores,
     Interval,
     resample,
     resampled_spearman,
@@ -30,7 +30,7 @@ FIGURES = {
 RECALLS = tuple(range(5, 101, 5))  # per cent, of the curve
 
 
-class Accepted(NamedTuple):
+class AcceptedCounts(NamedTuple):
     """What is accepted at each threshold, from the highest down, ``[thresholds, samples]``."""
 
     thresholds: np.ndarray
@@ -65,7 +65,7 @@ class Accepted(NamedTuple):
         return np.stack([np.searchsorted(yes, levels) for yes, levels in columns], axis=1)
 
 
-def accept(gold: np.ndarray, similarities: np.ndarray, counts: np.ndarray) -> Accepted:
+def accept(gold: np.ndarray, similarities: np.ndarray, counts: np.ndarray) -> AcceptedCounts:
     """Count what is accepted at each threshold; the higher of the two gold values is a yes.
 
     :param counts: How often each pair is in a sample, or its weight there, ``[samples, pairs]``.
@@ -75,7 +75,9 @@ def accept(gold: np.ndarray, similarities: np.ndarray, counts: np.ndarray) -> Ac
     last = np.flatnonzero(np.append(np.diff(values) != 0, True))  # equal similarities are accepted together
     drawn = counts.T[order].astype(np.float64)
     is_yes = (gold > gold.min())[order, None]
-    return Accepted(values[last], np.cumsum(drawn * is_yes, axis=0)[last], np.cumsum(drawn, axis=0)[last])
+    return AcceptedCounts(
+        values[last], np.cumsum(drawn * is_yes, axis=0)[last], np.cumsum(drawn, axis=0)[last]
+    )
 
 
 def average_precision(gold: np.ndarray, similarities: np.ndarray) -> float:
@@ -118,7 +120,7 @@ def yes_no_figures(gold: np.ndarray, similarities: np.ndarray, seed: int = 0) ->
     }
 
 
-def _figures(accepted: Accepted) -> np.ndarray:
+def _figures(accepted: AcceptedCounts) -> np.ndarray:
     """Return a row for each of the `FIGURES`, then the precisions along the curve."""
     f1, threshold = accepted.best_f1()
     figures = (100 * accepted.average_precision(), 100 * accepted.auc(), 100 * f1, threshold)
@@ -149,14 +151,14 @@ class Metric:
     score: Callable[[np.ndarray, np.ndarray], float]
     resampled: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
-    def bootstrap(self, gold: np.ndarray, similarities: np.ndarray, *, seed: int = 0) -> Bootstrapped:
+    def bootstrap(self, gold: np.ndarray, similarities: np.ndarray, *, seed: int = 0) -> BootstrapScores:
         """Return the score, and what it is when the pairs are resampled.
 
         :param similarities: ``[n]``, or ``[runs, n]`` where the same was done with several seeds.
         """
         rows = np.atleast_2d(similarities)
         samples = self.resampled(gold, rows, resample(len(gold), seed=seed)).mean(axis=0)
-        return Bootstrapped(samples, np.array([self.score(gold, row) for row in rows]))
+        return BootstrapScores(samples, np.array([self.score(gold, row) for row in rows]))
 
 
 GRADED = Metric("Spearman", "scored", spearman, resampled_spearman)

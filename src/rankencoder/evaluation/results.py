@@ -17,7 +17,7 @@ import numpy as np
 
 from rankencoder.errors import InputError
 from rankencoder.evaluation.pair_metrics import YES_NO, metric_for
-from rankencoder.evaluation.statistics import Bootstrapped, mean_gain, set_seed
+from rankencoder.evaluation.statistics import BootstrapScores, mean_gain, set_seed
 from rankencoder.evaluation.sts_data import DEV, SEVEN
 from rankencoder.fingerprints import digest
 from rankencoder.io.files import file_name
@@ -166,7 +166,7 @@ class Row:
     similarities: dict[str, np.ndarray]
     golds: dict[str, np.ndarray]
     yes_no: dict[str, list[dict[str, Any]]]
-    _bootstrapped: dict[str, Bootstrapped] = field(default_factory=dict)
+    _bootstrapped: dict[str, BootstrapScores] = field(default_factory=dict)
 
     def mean(self, name: str) -> float:
         """Return the mean over runs."""
@@ -176,12 +176,12 @@ class Row:
         """Return the standard deviation over runs (of the sample: divided by one less), if there are some."""
         return float(np.std(self.values[name], ddof=1)) if len(self.values[name]) > 1 else None
 
-    def bootstrap(self, name: str) -> Bootstrapped:
+    def bootstrap(self, name: str) -> BootstrapScores:
         """Return the score ×100 on a set, in resamples of its pairs and in each run."""
         if name not in self._bootstrapped:
             gold = self.golds[name]
             found = metric_for(gold).bootstrap(gold, self.similarities[name], seed=set_seed(name))
-            self._bootstrapped[name] = Bootstrapped(100 * found.samples, 100 * found.runs)
+            self._bootstrapped[name] = BootstrapScores(100 * found.samples, 100 * found.runs)
         return self._bootstrapped[name]
 
     def gain_over(self, base: Row, names: Sequence[str]) -> Interval | None:

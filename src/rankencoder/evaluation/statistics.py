@@ -101,14 +101,14 @@ def _centered_ranks(values: np.ndarray, drawn: np.ndarray) -> np.ndarray:
     return np.asarray(middle[place])
 
 
-class Bootstrapped(NamedTuple):
+class BootstrapScores(NamedTuple):
     """A score in each bootstrap sample of the pairs (the mean over runs), and in each run."""
 
     samples: np.ndarray
     runs: np.ndarray
 
 
-def mean_gain(sets: Sequence[tuple[Bootstrapped, Bootstrapped]], *, same_runs: bool = True) -> Interval:
+def mean_gain(sets: Sequence[tuple[BootstrapScores, BootstrapScores]], *, same_runs: bool = True) -> Interval:
     """Return how much better one similarity scores than another, with its 95% interval.
 
     Both must have been scored on the same resampled pairs: the bootstrap is paired. Of several sets, each

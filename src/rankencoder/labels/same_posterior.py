@@ -163,7 +163,7 @@ def bin_chances(answers: Answers, left: np.ndarray, precision: float) -> np.ndar
 def information(answers: Answers, precision: float) -> np.ndarray:
     """Return by how much an answer in each bin is expected to lower the variance of precision and recall.
 
-    Both are linearised in the log-odds, whose covariance an answer changes by a matrix of rank one.
+    Both are linearized in the log-odds, whose covariance an answer changes by a matrix of rank one.
     """
     f, covariance = SamePosterior(answers).log_odds()
     p = expit(f)

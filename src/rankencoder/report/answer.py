@@ -11,7 +11,7 @@ import numpy as np
 
 from rankencoder.evaluation.pair_metrics import joint_name, metric_for
 from rankencoder.evaluation.results import Row, averaged_sets
-from rankencoder.evaluation.statistics import Bootstrapped, Interval, mean_gain
+from rankencoder.evaluation.statistics import BootstrapScores, Interval, mean_gain
 from rankencoder.formatting import clean, listed, number, plural, points
 from rankencoder.report.document import NextStep, Tile, Tiles
 from rankencoder.report.encoder_views import View
@@ -57,7 +57,7 @@ class Answer:
     def score(self, system: System) -> Interval:
         """Return a system's mean score with its 95% interval."""
         own = [system.row.bootstrap(name) for name in self.sets]
-        return mean_gain([(Bootstrapped(0 * one.samples, 0 * one.runs), one) for one in own])
+        return mean_gain([(BootstrapScores(0 * one.samples, 0 * one.runs), one) for one in own])
 
     def difference(self, system: System) -> Interval:
         """Return by how much a system is better than the best; the bootstrap is paired."""
