@@ -98,7 +98,7 @@ def test_a_sample_of_a_large_corpus_counts_for_all_of_it(monkeypatch, sentences)
 
 @pytest.mark.parametrize("texts", [[], ["one"], ["one", "two", "one"]])
 def test_too_few_sentences(texts):
-    with pytest.raises(InputError, match="cannot draw pairs: the corpus has . different sentences"):
+    with pytest.raises(InputError, match="cannot draw pairs from . different sentences"):
         draw_pool(letters, texts)
 
 
