@@ -1,4 +1,4 @@
-"""Choose a similarity on scored pairs. Whatever replaces plain cosine must beat it twice.
+"""Choose a similarity on scored pairs. A replacement for plain cosine must beat it twice.
 
 1. In cross-validation: each fold chooses the best candidate on the other folds and scores it against plain
    cosine on its own pairs. The mean gain estimates what choosing is worth on new pairs.
@@ -49,7 +49,7 @@ class Result(Candidate):
     folds: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as plain data."""
+        """Return plain data for JSON."""
         return {**super().to_dict(), "gain": self.gain._asdict()}
 
 
@@ -86,7 +86,7 @@ class Choice:
         return max(self.results, key=lambda result: result.score)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as plain data."""
+        """Return plain data for JSON."""
         return {
             **vars(self),
             "chosen": self.chosen.to_dict(),
@@ -96,7 +96,7 @@ class Choice:
         }
 
     def sentence(self) -> str:
-        """Say which similarity to use, and why; scores are ×100."""
+        """Summarize which similarity to use and why; scores are ×100."""
         best, number = self.best, sum(self.pairs.values())
         where = f"on {number:,} {self.kind} pairs"
         if self.groups <= number / 2:
@@ -124,7 +124,7 @@ def choose_similarity(
     weights: np.ndarray | None = None,
     progress: bool = False,
 ) -> Choice:
-    """Choose the similarity of an encoder, with its present form and rank weight, on sets of scored pairs.
+    """Choose the similarity of an encoder on sets of scored pairs, given its current form and rank weight.
 
     :param weights: Weight of each pair, over all sets.
     """
@@ -135,7 +135,7 @@ def choose_similarity(
 
 
 def check_pairs(sets: Mapping[str, Sequence[ScoredPair]]) -> None:
-    """Refuse sets that are too small, or whose scores are all equal."""
+    """Reject sets that are too small or whose scores are all equal."""
     for name, pairs in sets.items():
         if len(pairs) < FEWEST:
             raise InputError(
@@ -201,7 +201,7 @@ class ChoiceData:
     weights: np.ndarray | None = None
 
     def part(self, pairs: np.ndarray, candidates: list[int]) -> ChoiceData:
-        """Return some pairs with the similarities of some candidates."""
+        """Return a subset of the pairs, with the similarities of some candidates."""
         similarities = self.similarities[candidates][:, pairs]
         weights = None if self.weights is None else self.weights[pairs]
         of_pairs = (self.sets[pairs], self.groups[pairs], self.metrics, weights)
@@ -223,13 +223,13 @@ class ChoiceData:
         return np.asarray(np.mean(found, axis=0))
 
     def gains(self, counts: np.ndarray) -> np.ndarray:
-        """Return what the others gain over the first candidate; here the counts are of groups."""
+        """Return the others' gains over the first candidate; here the counts are of groups."""
         scores = self.scores(counts[:, self.groups])
         return np.asarray(scores[1:] - scores[0])
 
 
 def group_pairs(pairs: Sequence[ScoredPair]) -> np.ndarray:
-    """Return the group of each pair. Pairs of a group are not independent: folds and resamples keep it whole.
+    """Return the group of each pair: dependent pairs, which folds and resamples keep together.
 
     Pairs connected by shared sentences form a group. If that puts most pairs into one, pairs that share
     their more frequent sentence (a query, say) form a group, and some sentences are in several folds.
@@ -290,7 +290,7 @@ def cross_validate(data: ChoiceData, folds: np.ndarray) -> tuple[list[int], Inte
 
 
 def gain_intervals(gains: Callable[[np.ndarray], np.ndarray], groups: int) -> list[Interval]:
-    """Return the gain of each that is tried, with 95% intervals that hold for all at once.
+    """Return the gain of each candidate, with simultaneous 95% intervals.
 
     A paired bootstrap of whole groups. The intervals are as many standard errors wide as the largest
     deviation among all that are tried has in 95% of the resamples (max-t, Romano and Wolf 2005). As the
@@ -308,7 +308,7 @@ def gain_intervals(gains: Callable[[np.ndarray], np.ndarray], groups: int) -> li
 
 
 def _expansion(number: int) -> float:
-    """Return how much wider than its bootstrap an interval is by rights.
+    """Return the factor by which the bootstrap interval of few groups is too narrow.
 
     >>> [round(_expansion(number), 3) for number in (10, 100, 1000)]
     [1.217, 1.017, 1.002]

@@ -121,7 +121,7 @@ def evaluate(
 
 
 def _own_sets(files: Sequence[str | Path]) -> list[PairSet]:
-    """Read the user's sets; a name that is taken already gives way to the whole path."""
+    """Read the user's sets; one whose name is taken is called by its path."""
     sets = [read_pair_set(file) for file in files]
     taken = Counter([*SEVEN, *DEV, "AVG", *(s.name for s in sets)])
     named = [replace(s, name=s.source) if taken[s.name] > 1 else s for s in sets]
@@ -132,6 +132,6 @@ def _own_sets(files: Sequence[str | Path]) -> list[PairSet]:
 
 
 def _asked(tasks: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the sections and the sets that are asked for."""
+    """Split tasks into sections and sets."""
     asked = {known_name(task, (*SECTIONS, *SEVEN, *DEV), "task") for task in tasks}
     return [name for name in SECTIONS if name in asked], [name for name in (*SEVEN, *DEV) if name in asked]

@@ -1,4 +1,4 @@
-"""Compare similarities without labels: the two halves of a sentence belong together, halves of others do not.
+"""Compare similarities without labels: halves of one sentence belong together, halves of two do not.
 
 `benchmarks/when.py` measures how well that predicts the best similarity.
 """
@@ -51,12 +51,12 @@ class Halves:
         return max(self.powers.values()) - self.cosine > HARDLY
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as plain data."""
+        """Return plain data for JSON."""
         return {**asdict(self), "power": self.power}
 
 
 def halved(sentences: Iterable[str], number: int = SENTENCES) -> list[tuple[str, str]]:
-    """Return the two halves of each sentence of eight words or more, of the first so many.
+    """Return the two halves of each sentence of eight words or more, up to a number of sentences.
 
     >>> halved(["one two three four five six seven eight nine", "too short"])
     [('one two three four', 'five six seven eight nine')]
@@ -73,7 +73,7 @@ def halved(sentences: Iterable[str], number: int = SENTENCES) -> list[tuple[str,
 
 
 def related_pairs(vectors: torch.Tensor, related: Sequence[float]) -> tuple[PairVectors, np.ndarray]:
-    """Return pairs of texts that are related and as many that are not, with how much they are.
+    """Return related pairs and as many unrelated ones, with their gold scores.
 
     :param vectors: Unit vectors of n texts, then of the text that is related to each.
     """
@@ -112,14 +112,14 @@ def _first_ten_share(vectors: torch.Tensor) -> float:
 
 
 def evenly(vectors: torch.Tensor, number: int) -> torch.Tensor:
-    """Return some rows, spread evenly."""
+    """Return evenly spaced rows."""
     if len(vectors) <= number:
         return vectors
     return vectors[(torch.arange(number, device=vectors.device) * len(vectors)) // number]
 
 
 def describe_halves(halves: Halves | None) -> str:
-    """Say which similarity to use without labels."""
+    """Advise which similarity to use without labels."""
     if halves is None:
         return (
             f"Keep plain cosine: too few sentences have {WORDS} words to compare similarities without labels."

@@ -62,7 +62,7 @@ def _score(model: Model, sets: Sequence[PairSet], *, progress: bool) -> dict[str
 
 
 def aggregate(pair_set: PairSet, similarities: np.ndarray) -> dict[str, Any]:
-    """Return the score ×100 of a set with sub-sets: Spearman's correlation, or average precision of labels.
+    """Return the score ×100 of a set with subsets: Spearman's correlation, or average precision of labels.
 
     "all" is one correlation over all pairs, as the field reports it. Yes/no labels have more figures.
     """

@@ -39,7 +39,7 @@ class AcceptedCounts(NamedTuple):
 
     @property
     def precision(self) -> np.ndarray:
-        """The share of yes among what is accepted; 0 of nothing."""
+        """The share of yes among what is accepted; 0 if nothing is."""
         return np.asarray(self.yes / np.maximum(self.all, 1e-12))
 
     def average_precision(self) -> np.ndarray:
@@ -139,9 +139,9 @@ def _parts(counts: np.ndarray) -> list[np.ndarray]:
 
 @dataclass(frozen=True)
 class Metric:
-    """A score of similarities, 1 at best, by people's scores of the same pairs.
+    """A score of similarities against gold scores, 1 at best.
 
-    :param pairs: What to call the pairs that it is for.
+    :param pairs: Name of the pairs that it is for.
     :param score: Takes gold scores and similarities.
     :param resampled: Takes gold scores, rows of similarities and ``[samples, n]`` counts; NaN if undefined.
     """
@@ -152,7 +152,7 @@ class Metric:
     resampled: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
     def bootstrap(self, gold: np.ndarray, similarities: np.ndarray, *, seed: int = 0) -> BootstrapScores:
-        """Return the score, and what it is when the pairs are resampled.
+        """Return the score, and its bootstrap samples.
 
         :param similarities: ``[n]``, or ``[runs, n]`` where the same was done with several seeds.
         """
@@ -166,7 +166,7 @@ YES_NO = Metric("average precision", "yes/no", average_precision, resampled_aver
 
 
 def metric_for(gold: Sequence[float] | np.ndarray) -> Metric:
-    """Return what suits the scores of a set: two different ones are yes and no, the higher being yes.
+    """Return the metric for gold scores: two distinct values are yes/no labels, the higher one yes.
 
     >>> metric_for([0, 1, 1]).name, metric_for([0, 2.5, 5]).name
     ('average precision', 'Spearman')
@@ -175,7 +175,7 @@ def metric_for(gold: Sequence[float] | np.ndarray) -> Metric:
 
 
 def joint_name(metrics: Iterable[Metric]) -> str:
-    """Return what the mean over sets, each by its own metric, is called.
+    """Return the name of a mean over sets, each scored by its own metric.
 
     >>> joint_name([GRADED, GRADED]), joint_name([YES_NO, GRADED])
     ('Spearman', 'mean of average precision and Spearman')
@@ -185,7 +185,7 @@ def joint_name(metrics: Iterable[Metric]) -> str:
 
 
 def joint_pairs(metrics: Iterable[Metric]) -> str:
-    """Return what the pairs of all sets are called.
+    """Return the name of the pairs of all sets.
 
     >>> joint_pairs([YES_NO, YES_NO]), joint_pairs([YES_NO, GRADED])
     ('yes/no', 'scored and yes/no')

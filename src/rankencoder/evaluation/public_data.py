@@ -65,7 +65,7 @@ def _download(name: str, target: Path) -> Path:
 
 
 def unpack_senteval(archive: Path, target: Path) -> None:
-    """Unpack the folder of an archive that holds ``STS``, be it at its top or further down."""
+    """Unpack the folder of an archive that holds ``STS``, at any depth."""
     unpacked = target.with_name("unpacked")
     try:
         with tarfile.open(archive, "r:") as tar:  # uncompressed, so never larger than the download

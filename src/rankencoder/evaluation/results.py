@@ -34,7 +34,7 @@ Result = dict[str, Any]
 
 
 def make_result(model: Model, sets: Sequence[PairSet], sections: dict[str, Any]) -> Result:
-    """Return what was measured, of which model, on which data, by which software, when."""
+    """Return a result: what was measured, of which model, on which data, by which software, and when."""
     subjects = []
     for subject in model.subjects:
         about: dict[str, Any] = {"role": subject.role, "encoder": subject.encoder.name}
@@ -83,7 +83,7 @@ def _about_set(pair_set: PairSet) -> dict[str, Any]:
 
 
 def write_result(folder: Path, result: Result) -> Path:
-    """Write a result into a folder, together with what was measured of the same model before."""
+    """Write a result into a folder, merged with earlier measurements of the same model."""
     path = folder / f"{file_name(result['model']['label'])}-{result['model']['fingerprint'][:8]}.json"
     if path.exists():
         try:
@@ -96,7 +96,7 @@ def write_result(folder: Path, result: Result) -> Path:
 
 
 def add_result(earlier: Result, later: Result) -> Result:
-    """Return a later result with what an earlier one of the same model has beyond it.
+    """Merge a later result of a model into an earlier one.
 
     Sets that are not new stay; every other section is replaced as a whole.
     """
@@ -137,7 +137,7 @@ def read_results(paths: Iterable[str | Path]) -> list[Result]:
 
 
 def _is_ours(file: Path) -> bool:
-    """Say whether a file in a folder of results is one, or looks as if it had been one."""
+    """Whether a JSON file in a folder is a result, even a damaged one."""
     with open(file, "rb") as opened:
         return FORMAT.encode() in opened.read(200)
 
@@ -173,11 +173,11 @@ class Row:
         return float(np.mean(self.values[name]))
 
     def std(self, name: str) -> float | None:
-        """Return the standard deviation over runs (of the sample: divided by one less), if there are some."""
+        """Return the sample standard deviation over runs, if there are several."""
         return float(np.std(self.values[name], ddof=1)) if len(self.values[name]) > 1 else None
 
     def bootstrap(self, name: str) -> BootstrapScores:
-        """Return the score ×100 on a set, in resamples of its pairs and in each run."""
+        """Return the score ×100 on a set, in each bootstrap sample and in each run."""
         if name not in self._bootstrapped:
             gold = self.golds[name]
             found = metric_for(gold).bootstrap(gold, self.similarities[name], seed=set_seed(name))
@@ -220,7 +220,7 @@ def rows(results: Sequence[Result]) -> list[Row]:
 
 
 def grouped(results: Sequence[Result]) -> dict[str, list[Result]]:
-    """Return results by what to call them; runs of one configuration on the same data are together.
+    """Group results by label; runs of one configuration on the same data are together.
 
     Of the very same model, the last counts. Results without scores are apart from those with them.
     """
@@ -233,7 +233,7 @@ def grouped(results: Sequence[Result]) -> dict[str, list[Result]]:
 
 
 def _labels(groups: list[list[Result]]) -> list[str]:
-    """Return what to call each group: its models' label, or where two have the same, the whole path."""
+    """Return the label of each group: its models' label or, where two share it, the whole path."""
     labels = [_group_label(members) for members in groups]
     models = [members[0]["model"] for members in groups]
     for others in (
@@ -251,7 +251,7 @@ def _group_label(members: Sequence[Result]) -> str:
 
 
 def averaged_sets(names: Sequence[str]) -> dict[str, list[str]]:
-    """Return which sets a gain is averaged over, by what to call them: the field's test sets, the user's own.
+    """Return the sets that a gain is averaged over, by display name: the field's test sets, the user's own.
 
     >>> averaged_sets(["STS12", "STS-B dev", "mine"])
     {'STS12': ['STS12'], 'mine': ['mine']}

@@ -24,12 +24,12 @@ class Interval(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Say whether a difference is more than chance."""
+        """Whether a difference is more than chance."""
         return "better" if self.low > 0 else "worse" if self.high < 0 else "within chance"
 
     @classmethod
     def of(cls, value: float, resampled: np.ndarray) -> Interval:
-        """Make an interval of a value and what it was in the resamples."""
+        """Return the interval of a value, given its bootstrap samples."""
         low, high = np.quantile(resampled, [0.025, 0.975])
         return cls(float(value), float(low), float(high))
 
@@ -51,7 +51,7 @@ def spearman(gold: Sequence[float] | np.ndarray, similarities: np.ndarray) -> fl
 
 @functools.lru_cache(maxsize=16)
 def resample(number: int, *, rounds: int = ROUNDS, seed: int = 0) -> np.ndarray:
-    """Return ``[rounds, number]``: how often each of a number of items is in each bootstrap sample."""
+    """Return how often each of a number of items is in each bootstrap sample, ``[rounds, number]``."""
     rng = np.random.default_rng(seed)
     return rng.multinomial(number, np.full(number, 1 / number), size=rounds).astype(np.uint16)
 

@@ -1,4 +1,4 @@
-"""The field's STS sets out of SentEval's or plain files, and a user's own scored pairs."""
+"""The field's STS sets, from SentEval or plain files, and the user's own scored pairs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEV = ("STS-B dev", "SICK-R dev")
 """Sets for choosing between models; never for reporting."""
 
 
-# the sub-sets of each set, in order, with their published numbers of pairs
+# the subsets of each set, in order, with their published numbers of pairs
 SUBSETS = {
     "STS12": {"MSRpar": 750, "MSRvid": 750, "SMTeuroparl": 459, "OnWN": 750, "SMTnews": 399},
     "STS13": {"FNWN": 189, "headlines": 750, "OnWN": 561},  # the field leaves SMT out: its text is licensed
@@ -65,7 +65,7 @@ _SINGLE_FILES = {
 
 
 class MissingDataError(InputError):
-    """Public data that is not where it was looked for."""
+    """Public data that was not found."""
 
     def __init__(self, message: str) -> None:
         super().__init__(f"{message}; set `data` to a folder that holds it")
@@ -73,9 +73,9 @@ class MissingDataError(InputError):
 
 @dataclass(frozen=True)
 class PairSet:
-    """Pairs of sentences with people's scores, in named sub-sets.
+    """Sentence pairs with gold scores, in named subsets.
 
-    :param subsets: The pairs by sub-set; a single one is called "all".
+    :param subsets: The pairs by subset; a single one is called "all".
     :param scale: The lowest and the highest score that there can be.
     :param notes: What a reader of the results must know, such as numbers that differ from the published ones.
     """
@@ -88,7 +88,7 @@ class PairSet:
 
     @property
     def pairs(self) -> list[ScoredPair]:
-        """The pairs of all sub-sets, in order."""
+        """The pairs of all subsets, in order."""
         return [pair for subset in self.subsets.values() for pair in subset]
 
     @property
@@ -98,7 +98,7 @@ class PairSet:
 
     @property
     def metric(self) -> Metric:
-        """What similarities are scored by."""
+        """The metric for these scores."""
         return metric_for(self.gold)
 
     @property
@@ -148,7 +148,7 @@ def read_sts(source: str | Path, names: Sequence[str] = (*SEVEN, *DEV)) -> list[
 
 
 def known_name(name: str, names: Sequence[str], what: str) -> str:
-    """Return the name that is meant, however it is written."""
+    """Return the known name, whatever its case and punctuation."""
     if known := find_name(name, names):
         return known
     raise InputError(f"unknown {what} {name!r}:{nearest(name, names)}")
@@ -175,7 +175,7 @@ def _make_set(name: str, subsets: dict[str, list[ScoredPair]], source: Path) -> 
 
 
 def _read_plain_set(root: Path, name: str) -> PairSet:
-    """Return a set out of plain files of scored pairs."""
+    """Read a set from plain files of scored pairs."""
     if name in _SINGLE_FILES:
         path = root / f"{_SINGLE_FILES[name][0]}.tsv"
         return _make_set(name, {"all": _plain_pairs(path)}, path)
@@ -189,7 +189,7 @@ def _plain_pairs(path: Path) -> list[ScoredPair]:
 
 
 def _read_senteval_set(root: Path, name: str) -> PairSet:
-    """Return a set out of the files of SentEval."""
+    """Read a set from SentEval's files."""
     if name in _SINGLE_FILES:
         path = root / _SINGLE_FILES[name][1]
         return _make_set(name, {"all": _senteval_table(path)}, path)

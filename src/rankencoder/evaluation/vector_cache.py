@@ -1,4 +1,4 @@
-"""Cache vectors on disk, so that no sentence is encoded twice, not even by the next evaluation."""
+"""Cache vectors on disk: no sentence is encoded twice, not even by the next evaluation."""
 
 from __future__ import annotations
 

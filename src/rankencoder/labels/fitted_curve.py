@@ -25,7 +25,7 @@ _DRAWS = 1000
 
 
 def fit_curve(model: RankEncoder | Encoder, labels: str | Path) -> ThresholdCurve:
-    """Return what labeled pairs say about every threshold of a model's similarity.
+    """Fit a threshold curve of a model to labeled pairs.
 
     :param labels: A file of a sitting, or any pairs with yes/no labels (see `read_scored_pairs`);
         a column "weight" says how many pairs each stands for. Pairs that were drawn for this model have
@@ -49,7 +49,7 @@ def fit_curve(model: RankEncoder | Encoder, labels: str | Path) -> ThresholdCurv
 
 
 def read_labels(path: str | Path) -> tuple[list[ScoredPair], np.ndarray, np.ndarray]:
-    """Return the pairs of a file, whether each means the same, and how many pairs each stands for.
+    """Read yes/no labels: the pairs, whether each means the same, and their weights.
 
     :raises InputError: If there are other labels than yes and no, or too few.
     """
@@ -94,6 +94,6 @@ def curve_folder(name: str | None) -> Path | None:
 
 
 def find_curve(model: RankEncoder | Encoder) -> ThresholdCurve | None:
-    """Return the curve that is stored with a model, if there is one for it as it is."""
+    """Return the curve stored with a model, unless it is of another version of the model."""
     folder = curve_folder(model.name)
     return None if folder is None else stored_curve(folder, model.identity)

@@ -122,14 +122,14 @@ class PairPool:
         return cls.of_similarities(pairs, np.array(similarities), **about)
 
     def draw_populations(self) -> np.ndarray | None:
-        """Draw how many pairs each bin may have; None where all sentences were looked at."""
+        """Draw possible numbers of pairs in the bins; None where they are known."""
         if self.scale == 1:
             return None
         counts = self.population / self.scale
         return np.random.default_rng(self.seed).gamma(counts, size=(1000, len(counts))) * self.scale
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
+        """Return plain data for JSON."""
         return {
             "format": _FORMAT,
             "model": self.model,
@@ -144,7 +144,7 @@ class PairPool:
 
     @classmethod
     def load(cls, path: Path) -> tuple[PairPool, dict[str, Any]]:
-        """Read a pool, and what else its file holds."""
+        """Read a pool, and the rest of its file."""
         stored = read_json(path, _FORMAT, advice=_ADVICE)
         check_kinds(stored, path, model=str, name=str, seed=int, bins=list)
         kinds = (KeyError, TypeError, ValueError)

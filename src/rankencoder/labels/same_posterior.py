@@ -41,7 +41,7 @@ class _Fit(NamedTuple):
 
 @dataclass
 class Answers:
-    """How many pairs there are in each bin, how many were asked, and how many of these are the same.
+    """Pairs, answers and yes answers in each bin.
 
     :param edges: The bins' edges, ``[bins + 1]``.
     """
@@ -142,7 +142,7 @@ def _importance(answers: Answers, mode: np.ndarray, steps: np.ndarray) -> np.nda
 
 
 def bin_chances(answers: Answers, left: np.ndarray, precision: float) -> np.ndarray:
-    """Return how likely each bin is to be asked next; all 0 if no pair is left.
+    """Return the probability of asking each bin next; all 0 if no pair is left.
 
     :param left: How many pairs of each bin can still be asked.
     :param precision: The precision that a threshold is looked for.
@@ -161,7 +161,7 @@ def bin_chances(answers: Answers, left: np.ndarray, precision: float) -> np.ndar
 
 
 def information(answers: Answers, precision: float) -> np.ndarray:
-    """Return by how much an answer in each bin is expected to lower the variance of precision and recall.
+    """Return the expected reduction in the variance of precision and recall by an answer in each bin.
 
     Both are linearized in the log-odds, whose covariance an answer changes by a matrix of rank one.
     """

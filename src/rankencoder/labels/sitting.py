@@ -26,7 +26,7 @@ _ALIKE = 20  # equal answers that make one wonder
 
 @dataclass
 class Sitting:
-    """What was asked and answered so far. Use it in a ``with`` statement: one writes at a time.
+    """A labeling session so far. Use it in a ``with`` statement: one process writes at a time.
 
     :param path: The file of labels; the pool is kept beside it, as ``NAME.json``.
     :param precision: The precision that a threshold is looked for: questions are chosen for it.
@@ -51,7 +51,7 @@ class Sitting:
 
     @classmethod
     def find(cls, path: Path, name: str) -> Sitting | None:
-        """Return the sitting that was begun in a file with a model; None if there is no such file yet.
+        """Return the sitting in a file, of the same model; None if there is no such file yet.
 
         :raises InputError: If the file is of another model, or no file of labels.
         """
@@ -69,7 +69,7 @@ class Sitting:
 
     @classmethod
     def resume(cls, path: Path) -> Sitting:
-        """Read a sitting that was begun."""
+        """Read a stored sitting."""
         stamp = _stamp(path)
         pool, stored = PairPool.load(pool_file(path))
         known = {(one.a, one.b): one for row in pool.bins for one in row}
@@ -119,7 +119,7 @@ class Sitting:
         return Answers(self.pool.edges, self.pool.population, asked, yes)
 
     def question(self) -> Candidate | None:
-        """Return the pair to ask next, the same until it is answered or skipped; None if none is left."""
+        """Return the next pair to ask, the same until it is answered or skipped; None if none is left."""
         return self._next
 
     @cached_property
@@ -186,7 +186,7 @@ class Sitting:
         return make_curve(self.answers(), *about, populations=self.pool.draw_populations(), error_rates=rates)
 
     def summary(self) -> str:
-        """Say what the answers tell so far, and how many more would halve the interval."""
+        """Summarize the answers so far, and how many more would halve the interval."""
         number = len(self.given)
         if len({same for _, same in self.given}) < 2:
             return f"{number} answers, all alike: no threshold yet"
@@ -201,7 +201,7 @@ class Sitting:
         )
 
     def doubts(self) -> list[str]:
-        """Say what is odd about the answers."""
+        """Return what is odd about the answers."""
         said = []
         if wrong := sum(right is False for _, right in self.checks):
             said.append(f"{wrong} of {len(self.checks)} check questions were answered wrongly")
@@ -212,7 +212,7 @@ class Sitting:
         return said
 
     def merge(self, other: Sitting) -> int:
-        """Take over the answers of another sitting on the same pool, and return how many.
+        """Add the answers of another sitting on the same pool, and return how many.
 
         Merging the same file again changes nothing.
         """
@@ -267,13 +267,13 @@ def pool_file(labels: Path) -> Path:
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
-    """Return what changes whenever a sitting is written."""
+    """Return a stamp that changes whenever a sitting is written."""
     found = [one.stat() for one in (path, pool_file(path)) if one.exists()]
     return tuple(number for one in found for number in (one.st_ino, one.st_mtime_ns))
 
 
 def bin_weights(answers: Answers) -> np.ndarray:
-    """Return how many pairs each answer of a bin stands for; unasked bins count for the nearest asked one."""
+    """Return how many pairs an answer in each bin stands for; bins without answers join the nearest."""
     asked = np.flatnonzero(answers.asked)
     if not len(asked):
         return np.zeros(len(answers.asked))

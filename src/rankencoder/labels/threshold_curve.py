@@ -33,7 +33,7 @@ _ADVICE = "delete it, or fit a threshold again"
 
 @dataclass(frozen=True)
 class Band:
-    """A figure at each threshold, with its 95% interval and what it is at least."""
+    """A value at each threshold, with its 95% interval and lower bound."""
 
     value: np.ndarray
     low: np.ndarray
@@ -47,14 +47,14 @@ class Band:
         return cls(draws.mean(axis=0), low, high, sure)
 
     def widened(self, other: Band) -> Band:
-        """Return the mean of both, with intervals that hold both."""
+        """Return the mean of both, with intervals that cover both."""
         low, sure = np.minimum(self.low, other.low), np.minimum(self.sure, other.sure)
         return Band((self.value + other.value) / 2, low, np.maximum(self.high, other.high), sure)
 
 
 @dataclass(frozen=True)
 class ThresholdCurve:
-    """What yes/no answers say about every threshold of a model's similarity.
+    """Precision, recall and P(same) at every threshold of a model's similarity.
 
     :param model: The fingerprint of the model that the similarities are of.
     :param name: Its name, for people.
@@ -83,18 +83,18 @@ class ThresholdCurve:
         return np.interp(similarity, middle, isotonic_regression(self.probability.value, y_min=0, y_max=1))
 
     def describe(self, at: int) -> str:
-        """Say what a threshold is worth."""
+        """Describe precision and recall at a threshold."""
         figures = (("precision", self.precision), ("recall", self.recall))
         said = (f"{name} {b.value[at]:.2f} ({b.low[at]:.2f} to {b.high[at]:.2f})" for name, b in figures)
         return f"similarity {self.thresholds[at]:.4f}: {', '.join(said)}"
 
     def for_precision(self, wanted: float) -> int | None:
-        """Return the lowest threshold whose precision is at least this, 90% sure; None if none is."""
+        """Return the lowest threshold with at least this precision, 90% sure; None if there is none."""
         found = np.flatnonzero((self.precision.sure >= wanted) & self._is_supported)
         return int(found[0]) if len(found) else None
 
     def for_recall(self, wanted: float) -> int | None:
-        """Return the highest threshold whose recall is at least this, 90% sure."""
+        """Return the highest threshold with at least this recall, 90% sure; None if there is none."""
         found = np.flatnonzero((self.recall.sure >= wanted) & self._is_supported)
         return int(found[-1]) if len(found) else None
 
@@ -104,7 +104,7 @@ class ThresholdCurve:
         return int(np.argmax(2 * p * r / np.maximum(p + r, 1e-12) * self._is_supported))
 
     def most_precise(self) -> int:
-        """Return the threshold whose precision is surest to be high."""
+        """Return the threshold with the highest lower bound of precision."""
         return int(np.argmax(self.precision.sure * self._is_supported))
 
     @property
@@ -112,7 +112,7 @@ class ThresholdCurve:
         return np.asarray(self.support >= min(_SUPPORT, self.answers))
 
     def more_for_precision(self, wanted: float) -> int | None:
-        """Return how many more answers a promise may need; None if it looks out of reach at any number.
+        """Estimate how many more answers a promise needs; None if it seems out of reach.
 
         The interval narrows with the square root of the answers.
         """
@@ -125,7 +125,7 @@ class ThresholdCurve:
         return int(np.ceil(self.answers * max(factor - 1, 0) / 10) * 10)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
+        """Return plain data for JSON."""
         stored = asdict(self)
         for name in _LOOKS:
             stored[name] = {key: band.round(5).tolist() for key, band in stored[name].items()}
@@ -164,7 +164,7 @@ def _read_band(stored: dict[str, Any], size: int) -> Band:
 
 
 def stored_curve(folder: Path, fingerprint: Callable[[], str]) -> ThresholdCurve | None:
-    """Return the curve in a folder; None if there is none, or with a warning if it is another model's.
+    """Return the curve in a folder; None if there is none or, with a warning, if it is another model's.
 
     :param fingerprint: Returns that of the model, which takes a moment.
     """
@@ -229,7 +229,7 @@ def _from_the_top(counts: np.ndarray) -> np.ndarray:
 
 
 def draw_error_rates(errors: int, checks: int, *, seed: int = 0) -> np.ndarray | None:
-    """Return how often a labeler may err, drawn from the posterior; None if no error was seen."""
+    """Draw the labeler's error rate from its posterior; None if no error was seen."""
     if not errors:
         return None
     rng = np.random.default_rng(seed)
@@ -237,7 +237,7 @@ def draw_error_rates(errors: int, checks: int, *, seed: int = 0) -> np.ndarray |
 
 
 def draw_curve(curve: ThresholdCurve, at: int | None, path: Path) -> None:
-    """Write an SVG file: each figure with its 95% interval, and the chosen threshold."""
+    """Draw precision, recall and P(same), with 95% intervals, as an SVG file."""
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure  # draws without a window, and knows nothing of pyplot

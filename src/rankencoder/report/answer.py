@@ -32,7 +32,7 @@ class System(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """Display name."""
         return f"{self.view.name}, {self.view.similarity(self.kind)}"
 
 
@@ -42,7 +42,7 @@ class Answer:
 
     :param systems: All that were scored on the same pairs: the one to use, then the others, best first.
     :param sets: The sets that decide: the user's own or else the test sets.
-    :param called: What to call these sets.
+    :param called: Name of these sets.
     """
 
     systems: list[System]
@@ -60,31 +60,31 @@ class Answer:
         return mean_gain([(BootstrapScores(0 * one.samples, 0 * one.runs), one) for one in own])
 
     def difference(self, system: System) -> Interval:
-        """Return by how much a system is better than the best; the bootstrap is paired."""
+        """Return a system's lead over the best, by a paired bootstrap."""
         found = system.row.gain_over(self.best.row, self.sets)
         assert found is not None  # they were scored on the same pairs
         return found
 
     @property
     def metric(self) -> str:
-        """What the scores are."""
+        """Name of the metric."""
         return joint_name(tuple(metric_for(self.best.row.golds[name]) for name in self.sets))
 
     @property
     def pairs(self) -> int:
-        """Number of pairs that decide."""
+        """Number of pairs in the sets."""
         return sum(len(self.best.row.golds[name]) for name in self.sets)
 
     @property
     def rivals(self) -> list[System]:
-        """What the best is compared with: the other encoders, or else its own other similarities."""
+        """The runners-up: the other encoders, or else its own other similarities."""
         others = [s for s in self.systems if s.view is not self.best.view and s.kind == advised_kind(s.view)]
         others = [s for s in others if any(self.difference(s))]  # not the same encoder twice
         return others or [s for s in self.systems[1:] if s.view is self.best.view]
 
 
 def find_answer(views: Sequence[View]) -> Answer | None:
-    """Find what to use among the systems that were scored on the same pairs as the first."""
+    """Find the best of the systems that were scored on the same pairs as the first."""
     systems = [System(view, kind) for view in views for kind in view.rows]
     if not systems:
         return None
@@ -104,7 +104,7 @@ def _has(row: Row, name: str, gold: np.ndarray) -> bool:
 
 
 def advised_kind(view: View) -> str:
-    """Return the similarity to use with an encoder: cosine, unless the choice on dev pairs was another."""
+    """Return the similarity to use with an encoder: cosine, unless another was chosen on dev pairs."""
     chosen = view.chosen
     if chosen is None or (chosen["form"], chosen["settings"]) != view.own_form:
         return "cosine"
@@ -113,7 +113,7 @@ def advised_kind(view: View) -> str:
 
 
 def answer_tiles(answer: Answer) -> Tiles:
-    """Say what to use, how good it is, and from which similarity on a pair is a yes."""
+    """Return the tiles: what to use, its score, and its threshold."""
     best, score = answer.best, answer.score(answer.best)
     similarity = best.view.similarity(best.kind)
     name = f"{best.view.name}, {'plain cosine' if similarity == 'cosine' else similarity}"
@@ -129,7 +129,7 @@ def answer_tiles(answer: Answer) -> Tiles:
 
 
 def _compare(answer: Answer) -> str:
-    """Say whether the best is really better than the next."""
+    """Say whether the lead over the runner-up is real."""
     if not answer.rivals:
         return "Nothing else was scored."
     best, rival = answer.best, answer.rivals[0]

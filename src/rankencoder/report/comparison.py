@@ -74,8 +74,8 @@ def _difference_figure(answer: Answer) -> Figure:
     return Figure(
         "differences",
         "Is the difference real?",
-        f"Points against {answer.best.name}, with 95% intervals of paired resamples. An interval that contains "
-        "0 may be chance.",
+        f"Points against {answer.best.name}, with 95% intervals of paired resamples. An interval that "
+        "contains 0 may be chance.",
         partial(_draw_whiskers, gains=gains),
         height=34 * len(gains) + 62,
     )

@@ -25,7 +25,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class NextStep:
-    """What to do next, which ``next_step.jinja`` words: evaluate, tune, label or threshold."""
+    """The next step, worded by ``next_step.jinja``: evaluate, tune, label or threshold."""
 
     kind: str
     model: str = ""
@@ -44,7 +44,7 @@ class Tiles:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table, with what is printed small beside it, and whether it stands out."""
+    """A table cell, with small print beside it, and whether it stands out."""
 
     text: str
     small: str = ""

@@ -29,17 +29,17 @@ class View:
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """Display name."""
         return f"{self.label}, {self.role}" if self.role else self.label
 
     @property
     def run(self) -> str:
-        """What to add where only one of several runs is shown."""
+        """A suffix where only one of several runs is shown."""
         return "" if len(self.members) == 1 else " (first run)"
 
     @property
     def subject(self) -> dict[str, Any]:
-        """What its first result says about it."""
+        """Its entry in the first result."""
         subjects: list[dict[str, Any]] = self.members[0]["model"]["subjects"]
         return next(subject for subject in subjects if subject["role"] == self.role)
 
@@ -51,18 +51,18 @@ class View:
 
     @property
     def chosen(self) -> dict[str, Any] | None:
-        """The similarity that was chosen for it on dev pairs, by all of its runs."""
+        """The similarity chosen for it on dev pairs, if all of its runs chose the same."""
         found = [choice["chosen"] for choice in self.parts("choice") if "chosen" in choice]
         return found[0] if found and all(one == found[0] for one in found) else None
 
     def similarity(self, kind: str) -> str:
-        """Return what to call a kind of similarity: cosine, ranks (or power …), blend 0.1."""
+        """Return the display name of a kind of similarity: cosine, ranks (or power …), blend 0.1."""
         row = self.rows.get(kind)
         name = kind if row is None else row.system.removeprefix(self.role).strip()
         return clean(name).replace("-", "−")
 
     def system(self, kind: str) -> str:
-        """Return what to call a similarity in a table of all systems of a model."""
+        """Return the name of a similarity in a table of all systems of a model."""
         return _SYSTEMS.get((self.role, kind)) or f"{self.role} {self.similarity(kind)}".strip()
 
     def parts(self, section: str) -> list[dict[str, Any]]:

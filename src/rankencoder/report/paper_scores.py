@@ -1,4 +1,4 @@
-"""The figures that the RankEncoder paper publishes, to be seen next to one's own.
+"""Scores published in the RankEncoder paper.
 
 All are of BERT-base (`bert-base-uncased`), unsupervised; Spearman's correlation ×100 unless said otherwise.
 """

@@ -87,14 +87,14 @@ def to_svg(figure: Figure) -> str:
 
 
 def is_report(path: Path) -> bool:
-    """Say whether a file is a report that we wrote."""
+    """Whether a file is one of our reports."""
     with path.open("rb") as file:
         head = file.read(1000).decode("utf-8", "replace")
     return '<meta name="generator" content="rankencoder ' in head or head.startswith("<!-- rankencoder ")
 
 
 def escape_markdown(text: object) -> str:
-    r"""Return text that Markdown shows as it is, and in which GitHub sees nobody's name and no issue.
+    r"""Escape Markdown, including GitHub's mentions and issue links.
 
     >>> escape_markdown("a|b <script> *x* [y](z)")
     'a\\|b &lt;script&gt; \\*x\\* \\[y\\](z)'

@@ -1,4 +1,4 @@
-"""The sections of a report: the answer, and folded below it what it rests on."""
+"""The sections of a report: the answer, and folded below it the evidence."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COST = (  # what was measured, its title, digits, and scale
 
 
 def report_sections(results: Sequence[Result], *, papers: bool = False) -> tuple[str, list[Section]]:
-    """Return what to call the models, and the sections that were measured; the first is the answer."""
+    """Return the title, and the sections that were measured; the first is the answer."""
     seen = views(results)
     answer = find_answer(seen)
     ordered = [system.view for system in answer.systems] if answer else []

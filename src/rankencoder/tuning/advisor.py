@@ -46,7 +46,7 @@ class Advice:
 
     @property
     def step(self) -> Step:
-        """What to do next."""
+        """The next step."""
         choice = self.tuned.choice
         if choice is None:
             return "label"
@@ -58,7 +58,7 @@ class Advice:
 
     @property
     def lines(self) -> dict[str, str]:
-        """What to do about similarity, speed and quality, several encoders, and labels."""
+        """Advice on similarity, distillation, fusion and labels."""
         return {
             "similarity": str(self.tuned),
             "distill": self._distill(),
