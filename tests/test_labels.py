@@ -194,12 +194,12 @@ def test_two_labelers_on_one_file(pool, tmp_path):
 def test_damaged_files_of_a_sitting(pool, tmp_path):
     sitting = labeled(tmp_path / "labels.tsv", pool, 5)
     sitting.path.write_text(sitting.path.read_text() + "1\tnobody asked\tfor this\t1\t0.5\n")
-    with pytest.raises(InputError, match="'nobody asked' and 'for this' are no new pair of this sitting"):
+    with pytest.raises(InputError, match="'nobody asked' and 'for this' are not an unanswered pair"):
         Sitting.resume(sitting.path)
     stored = json.loads(pool_file(sitting.path).read_text())
     answers = sitting.path.read_text().splitlines()
     sitting.path.write_text("\n".join([*answers[:-1], answers[1]]) + "\n")
-    with pytest.raises(InputError, match="are no new pair of this sitting"):
+    with pytest.raises(InputError, match="are not an unanswered pair of this sitting"):
         Sitting.resume(sitting.path)
     negative = [-1.0] * len(stored["population"])
     for damage in (

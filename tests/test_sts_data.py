@@ -134,7 +134,7 @@ def test_unknown_sets_and_sources(shared, tmp_path):
     ]
     with pytest.raises(InputError, match="no such folder: .*nowhere; set `data` to a folder"):
         read_sts(tmp_path / "nowhere")
-    with pytest.raises(InputError, match="no STS sets in .*neither.*nor.*set `data`"):
+    with pytest.raises(InputError, match="no STS sets in .*expected.* or plain files.*set `data`"):
         read_sts(tmp_path)
 
 

@@ -143,7 +143,7 @@ def check_pairs(sets: Mapping[str, Sequence[ScoredPair]]) -> None:
                 f"{FEWEST}, better hundreds"
             )
         if len({pair.score for pair in pairs}) == 1:
-            raise InputError(f"{name}: all scores are {pairs[0].score:g}: a choice needs different ones")
+            raise InputError(f"{name}: all scores are {pairs[0].score:g}: give pairs with different scores")
 
 
 def choose(

@@ -142,8 +142,7 @@ def read_sts(source: str | Path, names: Sequence[str] = (*SEVEN, *DEV)) -> list[
     if any((folder / name).is_dir() for name in (*SEVEN[:5], "STSB", "SICKR")):
         return [_read_plain_set(folder, name) for name in names]
     raise MissingDataError(
-        f"no STS sets in {folder}: it holds neither SentEval's downstream/STS, nor STS12/MSRpar.tsv and the "
-        "like"
+        f"no STS sets in {folder}: expected SentEval's downstream/STS or plain files like STS12/MSRpar.tsv"
     )
 
 

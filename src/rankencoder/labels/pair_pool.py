@@ -171,6 +171,6 @@ def cut_bins(similarities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         raise InputError("some similarities are not finite numbers: check the encoder")
     low, high = float(similarities.min()), float(similarities.max())
     if high - low < 1e-4:
-        raise InputError(f"all pairs have the same similarity ({low:.4f}): no threshold can part them")
+        raise InputError(f"all pairs have the same similarity ({low:.4f}): no threshold can separate them")
     edges = np.linspace(low, high + max(1e-6, 1e-6 * abs(high)), BINS + 1)
     return edges, np.clip(np.searchsorted(edges, similarities, side="right") - 1, 0, BINS - 1)

@@ -86,7 +86,7 @@ class Sitting:
             found = known.pop((pair.a, pair.b), None)
             if found is None:
                 raise InputError(
-                    f"{path}: {pair.a[:60]!r} and {pair.b[:60]!r} are no new pair of this sitting"
+                    f"{path}: {pair.a[:60]!r} and {pair.b[:60]!r} are not an unanswered pair of this sitting"
                 )
             sitting.given.append((found, pair.score > 0))
         return sitting
