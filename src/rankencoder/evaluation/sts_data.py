@@ -57,10 +57,10 @@ SUBSETS = {
 
 # the one file of a set: its name in the plain layout, and its path in SentEval's
 _SINGLE_FILES = {
-    "STS-B": ("STSB/test", "STS/STSBenchmark/sts-test.csv"),
-    "STS-B dev": ("STSB/dev", DEV_FILES["stsb"]),
-    "SICK-R": ("SICKR/test", "SICK/SICK_test_annotated.txt"),
-    "SICK-R dev": ("SICKR/trial", DEV_FILES["sickr"]),
+    "STS-B": ("STSB/test.tsv", "STS/STSBenchmark/sts-test.csv"),
+    "STS-B dev": ("STSB/dev.tsv", DEV_FILES["stsb"]),
+    "SICK-R": ("SICKR/test.tsv", "SICK/SICK_test_annotated.txt"),
+    "SICK-R dev": ("SICKR/trial.tsv", DEV_FILES["sickr"]),
 }
 
 
@@ -138,9 +138,9 @@ def read_sts(source: str | Path, names: Sequence[str] = (*SEVEN, *DEV)) -> list[
     if not folder.is_dir():
         raise MissingDataError(f"no such folder: {folder}")
     if home := senteval_home(folder, "STS", "SICK"):
-        return [_read_senteval_set(home, name) for name in names]
+        return [_read_set(home, name, is_plain=False) for name in names]
     if any((folder / name).is_dir() for name in (*SEVEN[:5], "STSB", "SICKR")):
-        return [_read_plain_set(folder, name) for name in names]
+        return [_read_set(folder, name, is_plain=True) for name in names]
     raise MissingDataError(
         f"no STS sets in {folder}: expected SentEval's downstream/STS or plain files like STS12/MSRpar.tsv"
     )
@@ -173,28 +173,22 @@ def _make_set(name: str, subsets: dict[str, list[ScoredPair]], source: Path) -> 
     return PairSet(name, subsets, str(source), (0.0, 5.0), tuple(notes))
 
 
-def _read_plain_set(root: Path, name: str) -> PairSet:
-    """Read a set from plain files of scored pairs."""
+def _read_set(root: Path, name: str, *, is_plain: bool) -> PairSet:
+    """Read a set from plain files of scored pairs, or from SentEval's."""
     if name in _SINGLE_FILES:
-        path = root / f"{_SINGLE_FILES[name][0]}.tsv"
-        return _make_set(name, {"all": _plain_pairs(path)}, path)
-    subsets = {subset: _plain_pairs(root / name / f"{subset}.tsv") for subset in SUBSETS[name]}
-    return _make_set(name, subsets, root / name)
+        path = root / _SINGLE_FILES[name][0 if is_plain else 1]
+        return _make_set(name, {"all": _plain_pairs(path) if is_plain else _senteval_table(path)}, path)
+    folder = root / (name if is_plain else f"STS/{name}-en-test")
+    subsets = {
+        subset: _plain_pairs(folder / f"{subset}.tsv") if is_plain else _senteval_subset(folder, subset)
+        for subset in SUBSETS[name]
+    }
+    return _make_set(name, subsets, folder)
 
 
 def _plain_pairs(path: Path) -> list[ScoredPair]:
     pairs = read_scored_pairs(_existing(path))
     return [ScoredPair(_single_spaced(a), _single_spaced(b), score) for a, b, score in pairs]
-
-
-def _read_senteval_set(root: Path, name: str) -> PairSet:
-    """Read a set from SentEval's files."""
-    if name in _SINGLE_FILES:
-        path = root / _SINGLE_FILES[name][1]
-        return _make_set(name, {"all": _senteval_table(path)}, path)
-    folder = root / "STS" / f"{name}-en-test"
-    subsets = {subset: _senteval_subset(folder, subset) for subset in SUBSETS[name]}
-    return _make_set(name, subsets, folder)
 
 
 def _senteval_table(path: Path) -> list[ScoredPair]:
