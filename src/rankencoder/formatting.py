@@ -5,10 +5,6 @@ from __future__ import annotations
 import math
 import unicodedata
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from rankencoder.evaluation.statistics import Interval
 
 NOTHING = "–"
 
@@ -36,11 +32,10 @@ def number(value: float | None, digits: int = 2, *, signed: bool = False) -> str
     return f"{rounded:{'+' if signed and rounded else ''},.{digits}f}".replace("-", "−")
 
 
-def points(gain: Interval, digits: int = 2, *, scale: float = 1, signed: bool = True) -> str:
-    """Print a gain with its interval.
+def points(gain: Iterable[float], digits: int = 2, *, scale: float = 1, signed: bool = True) -> str:
+    """Print a gain with the ends of its interval.
 
-    >>> from rankencoder.evaluation.statistics import Interval
-    >>> points(Interval(0.0312, -0.002, 0.064), 1, scale=100)
+    >>> points((0.0312, -0.002, 0.064), 1, scale=100)
     '+3.1 points (95% interval −0.2 to +6.4)'
     """
     value, low, high = (number(scale * part, digits, signed=signed) for part in gain)

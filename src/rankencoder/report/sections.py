@@ -11,7 +11,7 @@ from rankencoder.evaluation.sts_data import SEVEN
 from rankencoder.formatting import NOTHING, clean, listed, number, plural
 from rankencoder.report import paper_scores
 from rankencoder.report.answer import answer_tiles, find_answer
-from rankencoder.report.comparison import comparison_table, figures, set_tables
+from rankencoder.report.comparison_blocks import comparison_table, figures, set_tables
 from rankencoder.report.document import Block, Cell, Group, NextStep, Section, Table, Tile, Tiles, spread_cell
 from rankencoder.report.encoder_views import View, set_order, views
 
