@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -94,7 +94,9 @@ def evaluate(
     """
     from rankencoder.evaluation.measurement import measure
 
-    sections, set_names = _asked([tasks] if isinstance(tasks, str) else tasks)
+    tasks = [tasks] if isinstance(tasks, str) else tasks
+    asked = {known_name(task, (*SECTIONS, *SEVEN, *DEV), "task") for task in tasks}
+    set_names = [name for name in (*SEVEN, *DEV) if name in asked]
     watched = sys.stderr.isatty() if progress is None else progress
     given = [models] if isinstance(models, (str, Path)) or not isinstance(models, Sequence) else list(models)
     if not given:
@@ -113,7 +115,7 @@ def evaluate(
     results, paths = [], []
     for source in given:
         model = open_subjects(source, corpus=corpus, size=size, cache=kept, progress=watched, **opening)
-        found = measure(model, sets, own, sections, progress=watched)
+        found = measure(model, sets, own, asked, progress=watched)
         results.append(make_result(model, sets, found))
         if output is not None:
             paths.append(write_result(Path(output), results[-1]))
@@ -129,9 +131,3 @@ def _own_sets(files: Sequence[str | Path]) -> list[PairSet]:
         if number > 1:
             raise InputError(f"{name} is given twice: give each set of pairs once")
     return named
-
-
-def _asked(tasks: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Split tasks into sections and sets."""
-    asked = {known_name(task, (*SECTIONS, *SEVEN, *DEV), "task") for task in tasks}
-    return [name for name in SECTIONS if name in asked], [name for name in (*SEVEN, *DEV) if name in asked]

@@ -43,12 +43,8 @@ class Halves:
     def power(self) -> float | None:
         """The centered power to try; None where plain cosine is as good or safer."""
         best = max(self.powers, key=lambda power: self.powers[power])
-        return best if self.is_clear and self.first_ten_share > LEAST_SHARE else None
-
-    @property
-    def is_clear(self) -> bool:
-        """Whether a power is clearly better than cosine."""
-        return max(self.powers.values()) - self.cosine > HARDLY
+        is_clear = self.powers[best] - self.cosine > HARDLY
+        return best if is_clear and self.first_ten_share > LEAST_SHARE else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,18 +27,18 @@ _TIMED = 512  # sentences
 
 
 def measure(
-    model: Model, sets: Sequence[PairSet], own: Sequence[PairSet], sections: Sequence[str], *, progress: bool
+    model: Model, sets: Sequence[PairSet], own: Sequence[PairSet], tasks: Collection[str], *, progress: bool
 ) -> Result:
-    """Score a model on all sets, and measure the other sections that are asked for.
+    """Score a model on all sets, and measure what else is asked for.
 
     :param own: Those of the sets that are the user's; without any, STS-B dev chooses the similarity.
     """
     found: Result = {"sts": _score(model, sets, progress=progress)}
-    if "choice" in sections:
+    if "choice" in tasks:
         dev = own or [pair_set for pair_set in sets if pair_set.name == "STS-B dev"]
         ranked = [subject for subject in model.subjects if subject.form is not None and dev]
         found["choice"] = {subject.role: _choose(subject, dev) for subject in ranked}
-    if "cost" in sections:
+    if "cost" in tasks:
         texts = next((s for s in sets if s.name == "STS-B"), sets[-1]).sentences[:_TIMED]
         found["cost"] = {subject.role: _measure_cost(subject, texts) for subject in model.subjects}
     return found
