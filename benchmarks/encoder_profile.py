@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import torch
 from sts_curves import POWERS, WEIGHTS, with_average
-from vector_spaces import alignment, describe_space, hubness, uniformity
+from vector_spaces import alignment, describe_space, hubness, spread, uniformity
 
 from rankencoder.blend import blend
 from rankencoder.encoders import Encoder, unit
 from rankencoder.evaluation.halves import LOOKED_AT, SENTENCES, WORDS, evenly, halved, related_pairs
 from rankencoder.evaluation.pairwise import PairVectors, encode_pairs, pair_similarities
-from rankencoder.evaluation.statistics import spearman, spread
+from rankencoder.evaluation.statistics import spearman
 from rankencoder.evaluation.sts_data import PairSet
 from rankencoder.evaluation.subjects import Subject
 from rankencoder.evaluation.vector_cache import CachedEncoder

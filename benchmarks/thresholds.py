@@ -20,11 +20,9 @@ import numpy as np
 from threshold_scores import ENCODERS, SETS
 
 from rankencoder.io.storage import new_file
-from rankencoder.labels.label_answers import draw_error_rates
 from rankencoder.labels.pair_pool import PairPool
-from rankencoder.labels.question_choice import bin_chances
-from rankencoder.labels.same_posterior import Answers
-from rankencoder.labels.threshold_curve import ThresholdCurve, make_curve
+from rankencoder.labels.same_posterior import Answers, bin_chances
+from rankencoder.labels.threshold_curve import ThresholdCurve, draw_error_rates, make_curve
 
 LOOKS = (60, 120, 240)
 TARGETS = (0.8, 0.9)

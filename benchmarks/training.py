@@ -23,8 +23,7 @@ from typing import Any
 from paper_sections import measure_sections
 from sts import SHARED
 
-from rankencoder.evaluation.result_rows import rows
-from rankencoder.evaluation.results import read_results
+from rankencoder.evaluation.results import read_results, rows
 from rankencoder.evaluation.sts_data import read_sts
 from rankencoder.evaluation.subjects import open_subjects
 from rankencoder.io.storage import cache_root

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from pair_groups import scaled
 from scipy.stats import skew
 
-from rankencoder.evaluation.statistics import spread
 from rankencoder.evaluation.sts_data import PairSet
 from rankencoder.evaluation.subjects import Subject
 
@@ -96,3 +96,28 @@ def _similarities(vectors: torch.Tensor) -> Iterator[tuple[int, torch.Tensor]]:
     step = max(1, _CHUNK // len(vectors))
     for start in range(0, len(vectors), step):
         yield start, vectors[start : start + step] @ vectors.T
+
+
+class Spread(NamedTuple):
+    """How the variance of a set of vectors spreads over directions."""
+
+    effective_rank: float
+    first_share: float
+    first_ten_share: float
+    mean_norm: float
+
+
+def spread(vectors: torch.Tensor) -> Spread:
+    """Describe the covariance of unit vectors.
+
+    The effective rank is exp of the entropy of the covariance's eigenvalues (Roy and Vetterli); the shares
+    are those of the first and the first ten directions in the variance; the mean norm is the length of the
+    mean vector: near 1, all vectors point the same way.
+    """
+    rows = vectors.double().cpu()
+    mean = rows.mean(dim=0)
+    values = np.linalg.svd((rows - mean).numpy(), compute_uv=False) ** 2
+    shares = values / max(values.sum(), 1e-300)
+    positive = shares[shares > 0]
+    entropy = -(positive * np.log(positive)).sum()
+    return Spread(float(np.exp(entropy)), float(shares[0]), float(shares[:10].sum()), float(mean.norm()))

@@ -20,10 +20,9 @@ from rankencoder import RankEncoder, evaluate, rank_similarity
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.evaluation.evaluator import SECTIONS
-from rankencoder.evaluation.result_rows import rows
-from rankencoder.evaluation.results import read_results
+from rankencoder.evaluation.measurement import aggregate
+from rankencoder.evaluation.results import read_results, rows
 from rankencoder.evaluation.sts_data import SEVEN, PairSet, read_pair_set, read_sts
-from rankencoder.evaluation.sts_figures import aggregate
 from rankencoder.evaluation.subjects import open_subjects
 from rankencoder.evaluation.vector_cache import CachedEncoder
 from rankencoder.io.pairs import ScoredPair

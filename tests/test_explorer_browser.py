@@ -9,7 +9,7 @@ from rankencoder import RankEncoder
 from rankencoder.blend import blend
 from rankencoder.encoders import Encoder
 from rankencoder.explorer.explorer_state import ExplorerState
-from rankencoder.report.formatting import number
+from rankencoder.formatting import number
 from rankencoder.search.near_duplicates import find_duplicates
 from rankencoder.search.rank_index import RankIndex
 

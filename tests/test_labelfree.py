@@ -16,8 +16,8 @@ from labelfree_rules import Run, agreement, leave_out, make_rules, regrets
 from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
+from vector_spaces import spread
 
-from rankencoder.evaluation.statistics import spread
 from rankencoder.training import TrainConfig
 from rankencoder.training.methods import methods
 

@@ -98,7 +98,7 @@ def test_a_sample_of_a_large_corpus_counts_for_all_of_it(monkeypatch, sentences)
 
 @pytest.mark.parametrize("texts", [[], ["one"], ["one", "two", "one"]])
 def test_too_few_sentences(texts):
-    with pytest.raises(InputError, match="cannot draw pairs: the corpus has . different sentences"):
+    with pytest.raises(InputError, match="cannot draw pairs from . different sentences"):
         draw_pool(letters, texts)
 
 
@@ -111,7 +111,7 @@ def test_every_answer_is_written_at_once_and_a_sitting_resumes(pool, tmp_path):
         for number in range(1, 13):
             sit(sitting, number)
             assert len(read_scored_pairs(path, check=False)) == number
-        sitting.skip()
+        sitting.answer(None)
         asked = sitting.question()
     resumed = Sitting.resume(path)
     assert resumed.given == sitting.given
@@ -132,7 +132,7 @@ def test_undo_asks_the_same_again(pool, tmp_path):
         sitting.answer(True)
         assert sitting.undo()
         assert sitting.question() == asked
-        sitting.skip()
+        sitting.answer(None)
         assert sitting.undo()
         assert sitting.question() == asked
         assert len(read_scored_pairs(sitting.path, check=False)) == 5
@@ -194,12 +194,12 @@ def test_two_labelers_on_one_file(pool, tmp_path):
 def test_damaged_files_of_a_sitting(pool, tmp_path):
     sitting = labeled(tmp_path / "labels.tsv", pool, 5)
     sitting.path.write_text(sitting.path.read_text() + "1\tnobody asked\tfor this\t1\t0.5\n")
-    with pytest.raises(InputError, match="'nobody asked' and 'for this' are no new pair of this sitting"):
+    with pytest.raises(InputError, match="'nobody asked' and 'for this' are not an unanswered pair"):
         Sitting.resume(sitting.path)
     stored = json.loads(pool_file(sitting.path).read_text())
     answers = sitting.path.read_text().splitlines()
     sitting.path.write_text("\n".join([*answers[:-1], answers[1]]) + "\n")
-    with pytest.raises(InputError, match="are no new pair of this sitting"):
+    with pytest.raises(InputError, match="are not an unanswered pair of this sitting"):
         Sitting.resume(sitting.path)
     negative = [-1.0] * len(stored["population"])
     for damage in (

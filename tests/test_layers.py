@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "rankencoder"
 
 LAYERS = (
     ("_version",),
-    ("errors", "provenance", "progress"),
+    ("errors", "formatting", "provenance", "progress"),
     ("io", "web_process"),
     ("core",),
     ("integrations",),

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, f1_score, precision_recall_curve, roc_auc_score
 
-from rankencoder.evaluation.binary_pairs import RECALLS, accept, yes_no_figures
-from rankencoder.evaluation.pair_metrics import GRADED, YES_NO, metric_for
+from rankencoder.evaluation.pair_metrics import GRADED, RECALLS, YES_NO, accept, metric_for, yes_no_figures
 from rankencoder.evaluation.statistics import resample, spearman
 
 
@@ -147,7 +146,11 @@ def test_evaluate_and_report_show_what_labels_call_for(files, tmp_path):
     text = report(found, format="md")
     figures = row.yes_no["asked"][0]
     assert f"{figures['auc']['value']:.1f} ({figures['auc']['low']:.1f}–" in text
-    assert "precision-recall" in report(found)
+    page = report(found)
+    assert page.count("<figure") == 1
+    assert "precision-recall" in page
+    boot = row.bootstrap("asked")  # the interval of the tile is that of the table
+    assert np.quantile(boot.samples, 0.025) == pytest.approx(figures["average_precision"]["low"])
 
 
 def test_tune_chooses_by_average_precision(files):

@@ -10,10 +10,9 @@ from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, DotProduct
 
 from rankencoder.labels import same_posterior
-from rankencoder.labels.label_answers import answers_of_sample, draw_error_rates
-from rankencoder.labels.question_choice import bin_chances
-from rankencoder.labels.same_posterior import Answers, SamePosterior
-from rankencoder.labels.threshold_curve import make_curve
+from rankencoder.labels.fitted_curve import answers_of_sample
+from rankencoder.labels.same_posterior import Answers, SamePosterior, bin_chances
+from rankencoder.labels.threshold_curve import draw_error_rates, make_curve
 
 EDGES = np.linspace(0.2, 1.0, 21)
 MIDDLE = (EDGES[:-1] + EDGES[1:]) / 2

@@ -7,19 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import bootstrap, skew, spearmanr, ttest_1samp, ttest_ind
 from sklearn.neighbors import NearestNeighbors
-from vector_spaces import alignment, hubness, uniformity
+from vector_spaces import alignment, hubness, spread, uniformity
 
 from rankencoder.errors import InputError
 from rankencoder.evaluation.pair_metrics import GRADED
 from rankencoder.evaluation.statistics import (
-    Bootstrapped,
+    BootstrapScores,
     Interval,
     mean_gain,
     mean_interval,
     resample,
     resampled_spearman,
     spearman,
-    spread,
 )
 
 
@@ -121,7 +120,9 @@ def test_noise_of_training_is_not_taken_for_a_gain(runs, same):
     rng = np.random.default_rng(runs)
     wrong = 0
     for _ in range(400):
-        base, other = (Bootstrapped(rng.normal(scale=0.1, size=200), rng.normal(size=runs)) for _ in range(2))
+        base, other = (
+            BootstrapScores(rng.normal(scale=0.1, size=200), rng.normal(size=runs)) for _ in range(2)
+        )
         wrong += mean_gain([(base, other)], same_runs=same).verdict != "within chance"
     assert wrong <= 34  # 20 are expected; more than 34 has a chance of 1 in 1,000
 
@@ -129,10 +130,10 @@ def test_noise_of_training_is_not_taken_for_a_gain(runs, same):
 def test_runs_that_agree_prove_a_gain_as_the_t_test_does():
     pairs = np.zeros(1000)
     gains = np.array([1.0, 1.2, 0.9])
-    found = mean_gain([(Bootstrapped(pairs, np.zeros(3)), Bootstrapped(pairs, gains))])
+    found = mean_gain([(BootstrapScores(pairs, np.zeros(3)), BootstrapScores(pairs, gains))])
     expected = ttest_1samp(gains, 0).confidence_interval()
     assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
-    apart = mean_gain([(Bootstrapped(pairs, gains - 1), Bootstrapped(pairs, gains))], same_runs=False)
+    apart = mean_gain([(BootstrapScores(pairs, gains - 1), BootstrapScores(pairs, gains))], same_runs=False)
     welch = ttest_ind(gains, gains - 1, equal_var=False).confidence_interval()
     assert (apart.low, apart.high) == pytest.approx((welch.low, welch.high))
 

@@ -126,7 +126,7 @@ def test_where_senteval_may_lie(shared, tmp_path):
 
 
 def test_unknown_sets_and_sources(shared, tmp_path):
-    with pytest.raises(InputError, match="no set 'STS-C' in .* did you mean 'STS-B'"):
+    with pytest.raises(InputError, match="unknown set 'STS-C': did you mean 'STS-B'"):
         read_sts(shared / "data/sts-raw", ["STS12", "STS-C"])
     names = ["STSB", "sts-b", "sick r", "STSB-dev"]
     assert [found.name for found in read_sts(shared / "data/sts-raw", names)] == [
@@ -134,7 +134,7 @@ def test_unknown_sets_and_sources(shared, tmp_path):
     ]
     with pytest.raises(InputError, match="no such folder: .*nowhere; set `data` to a folder"):
         read_sts(tmp_path / "nowhere")
-    with pytest.raises(InputError, match="no STS sets in .*neither.*nor.*set `data`"):
+    with pytest.raises(InputError, match="no STS sets in .*expected.* or plain files.*set `data`"):
         read_sts(tmp_path)
 
 

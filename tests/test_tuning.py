@@ -16,7 +16,7 @@ from sts import wiki_sentences
 from rankencoder import RankEncoder, Reference, evaluate
 from rankencoder.errors import InputError
 from rankencoder.evaluation.candidates import COSINE, Candidate, candidates_for
-from rankencoder.evaluation.choice import Judged, assign_folds, choose, cross_validate, group_pairs
+from rankencoder.evaluation.choice import ChoiceData, assign_folds, choose, cross_validate, group_pairs
 from rankencoder.evaluation.pair_metrics import GRADED
 from rankencoder.io.pairs import ScoredPair, read_scored_pairs
 from rankencoder.tuning.tuner import tune
@@ -49,7 +49,7 @@ def judged_sets(*sets):
     similarities = np.concatenate([some for _, some in sets], axis=1)
     gold = np.array([pair.score for pair in pairs])
     numbers = np.repeat(np.arange(len(sizes)), sizes)
-    return Judged(gold, similarities, numbers, group_pairs(pairs), (GRADED,) * len(sizes))
+    return ChoiceData(gold, similarities, numbers, group_pairs(pairs), (GRADED,) * len(sizes))
 
 
 def scores_of(pairs):
@@ -115,7 +115,7 @@ def test_where_cosine_is_best_the_words_say_so():
     choice = of((pairs, similarities))
     assert choice.chosen.is_cosine
     assert choice.gain == (0, 0, 0)
-    assert "Spearman 100.0 on 100 scored pairs is the best of" in choice.sentence()
+    assert "Spearman 100.0 on 100 scored pairs, the best of" in choice.sentence()
 
 
 def test_no_sentence_is_in_two_folds():
@@ -422,4 +422,4 @@ def test_real_encoder_and_real_pairs(minilm, shared):
     assert found.model.similarity_pairwise(a, b) == pytest.approx(cosines.numpy(), abs=1e-5)
     advice = tune(model)
     assert advice.halves.power is None  # a supervised encoder: nothing is clearly better than cosine
-    assert "nothing speaks for another similarity" in str(advice)
+    assert "no evidence for another similarity" in str(advice)

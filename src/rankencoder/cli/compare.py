@@ -47,10 +47,10 @@ def similarity(
     """
     if (a is None) != (b is None) or (pairs is None) == (a is None):
         raise InputError("give two sentences, or --pairs FILE")
+    from rankencoder.formatting import plural
     from rankencoder.io.corpus import check_sentences
     from rankencoder.io.pairs import Pair, read_pairs
     from rankencoder.io.row_files import check_row_file, write_rows
-    from rankencoder.report.formatting import plural
 
     if output is not None:
         check_row_file(output, overwrite=overwrite)
@@ -98,8 +98,8 @@ def neighbors(
     """
     from dataclasses import asdict
 
+    from rankencoder.formatting import plural
     from rankencoder.io.row_files import check_row_file, write_rows
-    from rankencoder.report.formatting import plural
 
     if output is not None:
         check_row_file(output, overwrite=overwrite)

@@ -155,7 +155,7 @@ def _print_groups(found: Duplicates, show: int, rule: str) -> None:
 
 
 def _print_summary(found: Duplicates, *, by_default: bool) -> None:
-    from rankencoder.report.formatting import plural
+    from rankencoder.formatting import plural
 
     size = f"{len(found.sentences):,} different sentences"
     if found.records.has_passages:

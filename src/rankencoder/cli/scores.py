@@ -12,9 +12,9 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from rankencoder.cli.console import console, make_table
-from rankencoder.evaluation.binary_pairs import FIGURES
 from rankencoder.evaluation.evaluator import Evaluation
-from rankencoder.evaluation.result_rows import Row, averaged_sets
+from rankencoder.evaluation.pair_metrics import FIGURES
+from rankencoder.evaluation.results import Row, averaged_sets
 from rankencoder.evaluation.statistics import Interval
 from rankencoder.evaluation.sts_data import SEVEN
 

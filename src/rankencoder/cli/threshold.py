@@ -67,7 +67,7 @@ def threshold(
     if folder is not None and at is not None:
         fitted.save(folder)
     if curve is not None:
-        from rankencoder.labels.curve_picture import draw_curve
+        from rankencoder.labels.threshold_curve import draw_curve
 
         draw_curve(fitted, at, curve)
     chosen = None if at is None else float(fitted.thresholds[at])

@@ -35,7 +35,7 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """What to call it.
+        """Display name.
 
         >>> Candidate("linear", {"power": -0.25, "center": True}, 0.5).name
         'power −0.25, centered, weight 0.5'
@@ -43,13 +43,14 @@ class Candidate:
         if self.is_cosine:
             return "plain cosine"
         if self.form == "linear":
-            what = f"power {self.settings['power']:+g}".replace("-", "−")
-            what += ", centered" if self.settings["center"] else ""
+            power, is_centered = self.settings["power"], self.settings["center"]
+            what = f"power {power:+g}{', centered' if is_centered else ''}".replace("-", "−")
+            what = what if power else "centered cosine"
             return what if self.rank_weight == 1 else f"{what}, weight {self.rank_weight:g}"
         return "ranks alone" if self.rank_weight == 1 else f"ranks, weight {self.rank_weight:g}"
 
     def uses(self, form: Form) -> bool:
-        """Say whether this is a similarity by a given form."""
+        """Whether the candidate uses this form."""
         return (self.form, self.settings) == (form.name, form.config())
 
     def to_dict(self) -> dict[str, Any]:
@@ -61,7 +62,7 @@ COSINE = Candidate()
 
 
 def candidates_for(form: Form, rank_weight: float) -> list[Candidate]:
-    """Return what can be chosen: plain cosine first, ranks, powers, and the present form and weight.
+    """Return the candidates: plain cosine first, then ranks, powers, and the current form and weight.
 
     The ranks are in the present form, or in the compact one where it is linear.
     """

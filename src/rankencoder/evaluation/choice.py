@@ -1,4 +1,4 @@
-"""Choose a similarity on scored pairs. Whatever replaces plain cosine must beat it twice.
+"""Choose a similarity on scored pairs. A replacement for plain cosine must beat it twice.
 
 1. In cross-validation: each fold chooses the best candidate on the other folds and scores it against plain
    cosine on its own pairs. The mean gain estimates what choosing is worth on new pairs.
@@ -22,6 +22,7 @@ from rankencoder.evaluation.candidates import Candidate, candidate_similarities,
 from rankencoder.evaluation.pair_metrics import YES_NO, Metric, joint_name, joint_pairs, metric_for
 from rankencoder.evaluation.pairwise import encode_pairs
 from rankencoder.evaluation.statistics import ROUNDS, Interval, resample
+from rankencoder.formatting import points
 
 if TYPE_CHECKING:
     from rankencoder.encoders import Encoder
@@ -48,7 +49,7 @@ class Result(Candidate):
     folds: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as plain data."""
+        """Return plain data for JSON."""
         return {**super().to_dict(), "gain": self.gain._asdict()}
 
 
@@ -85,7 +86,7 @@ class Choice:
         return max(self.results, key=lambda result: result.score)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as plain data."""
+        """Return plain data for JSON."""
         return {
             **vars(self),
             "chosen": self.chosen.to_dict(),
@@ -95,7 +96,7 @@ class Choice:
         }
 
     def sentence(self) -> str:
-        """Say which similarity to use, and why; scores are ×100."""
+        """Summarize which similarity to use and why; scores are ×100."""
         best, number = self.best, sum(self.pairs.values())
         where = f"on {number:,} {self.kind} pairs"
         if self.groups <= number / 2:
@@ -104,14 +105,14 @@ class Choice:
         if not self.chosen.is_cosine:
             return (
                 f"Use {best.name} in place of plain cosine: {self.metric} {score} against {cosine} {where}; "
-                f"on held-out pairs the gain is {_points(self.gain)}."
+                f"on held-out pairs the gain is {points(self.gain, 1, scale=100)}."
             )
         kept = f"Keep plain cosine: {self.metric} {cosine} {where}"
         if best.is_cosine:
-            return f"{kept} is the best of {len(self.results)} similarities."
+            return f"{kept}, the best of {len(self.results)} similarities."
         doubtful = self.gain if self.gain.low <= 0 else best.gain
         name = best.name[:1].upper() + best.name[1:]
-        return f"{kept}. {name} has {score}, but its gain may be chance: {_points(doubtful)}."
+        return f"{kept}. {name} has {score}, but its gain may be chance: {points(doubtful, 1, scale=100)}."
 
 
 def choose_similarity(
@@ -123,7 +124,7 @@ def choose_similarity(
     weights: np.ndarray | None = None,
     progress: bool = False,
 ) -> Choice:
-    """Choose the similarity of an encoder, with its present form and rank weight, on sets of scored pairs.
+    """Choose the similarity of an encoder on sets of scored pairs, given its current form and rank weight.
 
     :param weights: Weight of each pair, over all sets.
     """
@@ -134,15 +135,15 @@ def choose_similarity(
 
 
 def check_pairs(sets: Mapping[str, Sequence[ScoredPair]]) -> None:
-    """Refuse sets that are too small, or whose scores are all equal."""
+    """Reject sets that are too small or whose scores are all equal."""
     for name, pairs in sets.items():
         if len(pairs) < FEWEST:
             raise InputError(
                 f"{name}: {len(pairs)} scored pairs are too few to choose a similarity: give at least "
-                f"{FEWEST}, better some hundreds"
+                f"{FEWEST}, better hundreds"
             )
         if len({pair.score for pair in pairs}) == 1:
-            raise InputError(f"{name}: all scores are {pairs[0].score:g}: a choice needs different ones")
+            raise InputError(f"{name}: all scores are {pairs[0].score:g}: give pairs with different scores")
 
 
 def choose(
@@ -163,10 +164,10 @@ def choose(
     gold = np.array([pair.score for pair in pairs], dtype=np.float64)
     metrics = tuple(metric_for([pair.score for pair in some]) for some in sets.values())
     numbers = np.repeat(np.arange(len(sizes)), sizes)
-    judged = Judged(gold, similarities, numbers, group_pairs(pairs), metrics, weights)
-    chosen, gain = cross_validate(judged, assign_folds(judged))
-    scores = judged.scores(np.ones((1, len(pairs)), dtype=np.uint16))[:, 0]
-    gains = [Interval(0.0, 0.0, 0.0), *gain_intervals(judged.gains, judged.groups.max() + 1)]
+    data = ChoiceData(gold, similarities, numbers, group_pairs(pairs), metrics, weights)
+    chosen, gain = cross_validate(data, assign_folds(data))
+    scores = data.scores(np.ones((1, len(pairs)), dtype=np.uint16))[:, 0]
+    gains = [Interval(0.0, 0.0, 0.0), *gain_intervals(data.gains, data.groups.max() + 1)]
     results = tuple(
         Result(**vars(candidate), score=float(score), gain=gained, folds=chosen.count(i))
         for i, (candidate, score, gained) in enumerate(zip(candidates, scores, gains, strict=True))
@@ -180,12 +181,12 @@ def choose(
         metric=joint_name(metrics),
         kind=joint_pairs(metrics),
         pairs=dict(zip(sets, sizes, strict=True)),
-        groups=int(judged.groups.max()) + 1,
+        groups=int(data.groups.max()) + 1,
     )
 
 
 @dataclass(frozen=True)
-class Judged:
+class ChoiceData:
     """Scored pairs with each candidate's similarities (``[candidates, pairs]``), their sets and groups.
 
     :param metrics: What each set is scored by, as all of its pairs decide: those of a fold might not.
@@ -199,12 +200,12 @@ class Judged:
     metrics: tuple[Metric, ...]
     weights: np.ndarray | None = None
 
-    def part(self, pairs: np.ndarray, candidates: list[int]) -> Judged:
-        """Return some pairs with the similarities of some candidates."""
+    def part(self, pairs: np.ndarray, candidates: list[int]) -> ChoiceData:
+        """Return a subset of the pairs, with the similarities of some candidates."""
         similarities = self.similarities[candidates][:, pairs]
         weights = None if self.weights is None else self.weights[pairs]
         of_pairs = (self.sets[pairs], self.groups[pairs], self.metrics, weights)
-        return Judged(self.gold[pairs], similarities, *of_pairs)
+        return ChoiceData(self.gold[pairs], similarities, *of_pairs)
 
     def scores(self, counts: np.ndarray) -> np.ndarray:
         """Return the mean score over the sets, ``[candidates, samples]``; 0 if undefined.
@@ -222,13 +223,13 @@ class Judged:
         return np.asarray(np.mean(found, axis=0))
 
     def gains(self, counts: np.ndarray) -> np.ndarray:
-        """Return what the others gain over the first candidate; here the counts are of groups."""
+        """Return the others' gains over the first candidate; here the counts are of groups."""
         scores = self.scores(counts[:, self.groups])
         return np.asarray(scores[1:] - scores[0])
 
 
 def group_pairs(pairs: Sequence[ScoredPair]) -> np.ndarray:
-    """Return the group of each pair. Pairs of a group are not independent: folds and resamples keep it whole.
+    """Return the group of each pair: dependent pairs, which folds and resamples keep together.
 
     Pairs connected by shared sentences form a group. If that puts most pairs into one, pairs that share
     their more frequent sentence (a query, say) form a group, and some sentences are in several folds.
@@ -252,13 +253,13 @@ def group_pairs(pairs: Sequence[ScoredPair]) -> np.ndarray:
     return np.asarray(groups)
 
 
-def assign_folds(judged: Judged) -> np.ndarray:
+def assign_folds(data: ChoiceData) -> np.ndarray:
     """Return the fold of each pair: whole groups, at random, folds of about equal size in every set.
 
     Ten folds, or as few as three where a set is so small that they would hold fewer than 50 of its pairs.
     """
-    counts = np.zeros((judged.sets.max() + 1, judged.groups.max() + 1))
-    np.add.at(counts, (judged.sets, judged.groups), 1)
+    counts = np.zeros((data.sets.max() + 1, data.groups.max() + 1))
+    np.add.at(counts, (data.sets, data.groups), 1)
     groups = counts.shape[1]
     number = min(groups, max(FEWEST_FOLDS, min(FOLDS, int(counts.sum(axis=1).min()) // _PER_FOLD)))
     shares = counts / counts.sum(axis=1, keepdims=True)
@@ -268,28 +269,28 @@ def assign_folds(judged: Judged) -> np.ndarray:
     for group in order:
         folds[group] = load[shares[:, group] > 0].sum(axis=0).argmin()
         load[:, folds[group]] += shares[:, group]
-    return np.asarray(folds[judged.groups])
+    return np.asarray(folds[data.groups])
 
 
-def cross_validate(judged: Judged, folds: np.ndarray) -> tuple[list[int], Interval]:
+def cross_validate(data: ChoiceData, folds: np.ndarray) -> tuple[list[int], Interval]:
     """Let each fold choose on the others, and score the choice on its own pairs against plain cosine.
 
     :return: The number of the candidate that each fold chose, and the mean gain with its 95% interval.
     """
     numbers = np.arange(folds.max() + 1)
     others = (folds != numbers[:, None]).astype(np.uint16)
-    chosen = [int(best) for best in judged.scores(others).argmax(axis=0)]  # of equals the first: plain cosine
-    parts = [judged.part(folds == number, [0, chosen[number]]) for number in numbers]
+    chosen = [int(best) for best in data.scores(others).argmax(axis=0)]  # of equals the first: plain cosine
+    parts = [data.part(folds == number, [0, chosen[number]]) for number in numbers]
 
     def gains(counts: np.ndarray) -> np.ndarray:
         sizes = [len(part.gold) for part in parts]
         return np.asarray(np.average([part.gains(counts) for part in parts], axis=0, weights=sizes))
 
-    return chosen, gain_intervals(gains, judged.groups.max() + 1)[0]
+    return chosen, gain_intervals(gains, data.groups.max() + 1)[0]
 
 
 def gain_intervals(gains: Callable[[np.ndarray], np.ndarray], groups: int) -> list[Interval]:
-    """Return the gain of each that is tried, with 95% intervals that hold for all at once.
+    """Return the gain of each candidate, with simultaneous 95% intervals.
 
     A paired bootstrap of whole groups. The intervals are as many standard errors wide as the largest
     deviation among all that are tried has in 95% of the resamples (max-t, Romano and Wolf 2005). As the
@@ -307,7 +308,7 @@ def gain_intervals(gains: Callable[[np.ndarray], np.ndarray], groups: int) -> li
 
 
 def _expansion(number: int) -> float:
-    """Return how much wider than its bootstrap an interval is by rights.
+    """Return the factor by which the bootstrap interval of few groups is too narrow.
 
     >>> [round(_expansion(number), 3) for number in (10, 100, 1000)]
     [1.217, 1.017, 1.002]
@@ -315,13 +316,3 @@ def _expansion(number: int) -> float:
     from scipy.stats import norm, t
 
     return float(t.ppf(0.975, number - 1) / norm.ppf(0.975) * (number / (number - 1)) ** 0.5)
-
-
-def _points(gain: Interval) -> str:
-    """Print a gain in points.
-
-    >>> _points(Interval(0.0312, -0.002, 0.064))
-    '+3.1 points (95% interval −0.2 to +6.4)'
-    """
-    value, low, high = (f"{100 * number:+.1f}".replace("-", "−") for number in gain)
-    return f"{value} points (95% interval {low} to {high})"

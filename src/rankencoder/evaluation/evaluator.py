@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rankencoder.encoder_sources import check_model
-from rankencoder.errors import InputError, find_name, nearest
-from rankencoder.evaluation.result_rows import Row, rows
-from rankencoder.evaluation.results import Result, make_result, write_result
-from rankencoder.evaluation.sts_data import DEV, SEVEN, MissingDataError, PairSet, read_pair_set, read_sts
+from rankencoder.errors import InputError
+from rankencoder.evaluation.results import Result, Row, make_result, rows, write_result
+from rankencoder.evaluation.sts_data import (
+    DEV,
+    SEVEN,
+    MissingDataError,
+    PairSet,
+    known_name,
+    read_pair_set,
+    read_sts,
+)
 from rankencoder.evaluation.subjects import open_subjects
 from rankencoder.io.storage import cache_root, data_folder
 from rankencoder.reference import SIZE
@@ -87,11 +94,13 @@ def evaluate(
     """
     from rankencoder.evaluation.measurement import measure
 
-    sections, set_names = _asked([tasks] if isinstance(tasks, str) else tasks)
+    tasks = [tasks] if isinstance(tasks, str) else tasks
+    asked = {known_name(task, (*SECTIONS, *SEVEN, *DEV), "task") for task in tasks}
+    set_names = [name for name in (*SEVEN, *DEV) if name in asked]
     watched = sys.stderr.isatty() if progress is None else progress
     given = [models] if isinstance(models, (str, Path)) or not isinstance(models, Sequence) else list(models)
     if not given:
-        raise InputError("there is no model to evaluate")
+        raise InputError("no models to evaluate")
     for source in given:
         check_model(source)
     own = _own_sets([dev] if isinstance(dev, (str, Path)) else list(dev))
@@ -106,7 +115,7 @@ def evaluate(
     results, paths = [], []
     for source in given:
         model = open_subjects(source, corpus=corpus, size=size, cache=kept, progress=watched, **opening)
-        found = measure(model, sets, own, sections, progress=watched)
+        found = measure(model, sets, own, asked, progress=watched)
         results.append(make_result(model, sets, found))
         if output is not None:
             paths.append(write_result(Path(output), results[-1]))
@@ -114,23 +123,11 @@ def evaluate(
 
 
 def _own_sets(files: Sequence[str | Path]) -> list[PairSet]:
-    """Read the user's sets; a name that is taken already gives way to the whole path."""
+    """Read the user's sets; one whose name is taken is called by its path."""
     sets = [read_pair_set(file) for file in files]
     taken = Counter([*SEVEN, *DEV, "AVG", *(s.name for s in sets)])
     named = [replace(s, name=s.source) if taken[s.name] > 1 else s for s in sets]
     for name, number in Counter(s.name for s in named).items():
         if number > 1:
-            raise InputError(f"{name} is given twice: each set of pairs counts once")
+            raise InputError(f"{name} is given twice: give each set of pairs once")
     return named
-
-
-def _asked(tasks: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the sections and the sets that are asked for."""
-    asked = {_known(task, (*SECTIONS, *SEVEN, *DEV), "task") for task in tasks}
-    return [name for name in SECTIONS if name in asked], [name for name in (*SEVEN, *DEV) if name in asked]
-
-
-def _known(name: str, names: Sequence[str], what: str) -> str:
-    if known := find_name(name, names):
-        return known
-    raise InputError(f"unknown {what} {name!r}:{nearest(name, names)}")

@@ -1,4 +1,4 @@
-"""Compare similarities without labels: the two halves of a sentence belong together, halves of others do not.
+"""Compare similarities without labels: halves of one sentence belong together, halves of two do not.
 
 `benchmarks/when.py` measures how well that predicts the best similarity.
 """
@@ -14,7 +14,7 @@ import torch
 
 from rankencoder.errors import InputError
 from rankencoder.evaluation.pairwise import PairVectors, pair_similarities
-from rankencoder.evaluation.statistics import spearman, spread
+from rankencoder.evaluation.statistics import spearman
 from rankencoder.forms import fit_form
 
 if TYPE_CHECKING:
@@ -43,20 +43,16 @@ class Halves:
     def power(self) -> float | None:
         """The centered power to try; None where plain cosine is as good or safer."""
         best = max(self.powers, key=lambda power: self.powers[power])
-        return best if self.is_clear and self.first_ten_share > LEAST_SHARE else None
-
-    @property
-    def is_clear(self) -> bool:
-        """Whether a power is clearly better than cosine."""
-        return max(self.powers.values()) - self.cosine > HARDLY
+        is_clear = self.powers[best] - self.cosine > HARDLY
+        return best if is_clear and self.first_ten_share > LEAST_SHARE else None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as plain data."""
+        """Return plain data for JSON."""
         return {**asdict(self), "power": self.power}
 
 
 def halved(sentences: Iterable[str], number: int = SENTENCES) -> list[tuple[str, str]]:
-    """Return the two halves of each sentence of eight words or more, of the first so many.
+    """Return the two halves of each sentence of eight words or more, up to a number of sentences.
 
     >>> halved(["one two three four five six seven eight nine", "too short"])
     [('one two three four', 'five six seven eight nine')]
@@ -73,7 +69,7 @@ def halved(sentences: Iterable[str], number: int = SENTENCES) -> list[tuple[str,
 
 
 def related_pairs(vectors: torch.Tensor, related: Sequence[float]) -> tuple[PairVectors, np.ndarray]:
-    """Return pairs of texts that are related and as many that are not, with how much they are.
+    """Return related pairs and as many unrelated ones, with their gold scores.
 
     :param vectors: Unit vectors of n texts, then of the text that is related to each.
     """
@@ -101,24 +97,31 @@ def score_half_matching(encoder: Encoder, sentences: Sequence[str], reference: t
         form = fit_form("linear", reference, power=power, center=True)
         powers[power] = 100 * spearman(gold, pair_similarities(form, pairs))
     cosine = 100 * spearman(gold, pair_similarities(None, pairs))
-    return Halves(len(halves), cosine, powers, spread(evenly(reference, LOOKED_AT)).first_ten_share)
+    return Halves(len(halves), cosine, powers, _first_ten_share(evenly(reference, LOOKED_AT)))
+
+
+def _first_ten_share(vectors: torch.Tensor) -> float:
+    """Return the share of the first ten directions in the variance of vectors."""
+    rows = vectors.double().cpu().numpy()
+    variances = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False) ** 2
+    return float(variances[:10].sum() / max(variances.sum(), 1e-300))
 
 
 def evenly(vectors: torch.Tensor, number: int) -> torch.Tensor:
-    """Return some rows, spread evenly."""
+    """Return evenly spaced rows."""
     if len(vectors) <= number:
         return vectors
     return vectors[(torch.arange(number, device=vectors.device) * len(vectors)) // number]
 
 
 def describe_halves(halves: Halves | None) -> str:
-    """Say which similarity to use without labels."""
+    """Advise which similarity to use without labels."""
     if halves is None:
         return (
             f"Keep plain cosine: too few sentences have {WORDS} words to compare similarities without labels."
         )
     if halves.power is None:
-        return "Keep plain cosine: without labels, nothing speaks for another similarity."
+        return "Keep plain cosine: without labels, there is no evidence for another similarity."
     power = f"{halves.power:g}".replace("-", "−")
     return (
         f"Try centered power {power}: it matches the two halves of your sentences better than cosine does. "

@@ -55,23 +55,23 @@ def _download(name: str, target: Path) -> Path:
         url = hf_hub_url(_REPOSITORY, name, repo_type="dataset")
         place = f"and unpack it into {target / 'downstream'}" if name.endswith(".tar") else f"into {target}"
         raise InputError(
-            f"cannot fetch from the hub ({first_line(error)}). Where there is a network, download {url} "
-            f"{place}; or evaluate with a copy that you have"
+            f"cannot fetch from the hub ({first_line(error)}). On a machine with a network, download {url} "
+            f"{place}; or evaluate with your own copy"
         ) from error
     if stored is not None and file_digest(file) != stored.sha256:
         file.resolve().unlink()  # the next call downloads it anew
-        raise InputError(f"{name} arrived damaged: its checksum is not the hub's; try again")
+        raise InputError(f"the download of {name} is damaged (wrong checksum): try again")
     return file
 
 
 def unpack_senteval(archive: Path, target: Path) -> None:
-    """Unpack the folder of an archive that holds ``STS``, be it at its top or further down."""
+    """Unpack the folder of an archive that holds ``STS``, at any depth."""
     unpacked = target.with_name("unpacked")
     try:
         with tarfile.open(archive, "r:") as tar:  # uncompressed, so never larger than the download
             tar.extractall(unpacked, filter="data")
     except tarfile.TarError as error:
-        raise InputError(f"{archive.name} is not unpacked: {first_line(error)}") from error
+        raise InputError(f"cannot unpack {archive.name}: {first_line(error)}") from error
     found = [path.parent for path in unpacked.rglob("STS") if path.is_dir()]
     if not found:
         raise InputError(f"{archive.name} is not SentEval's data: it holds no folder STS")

@@ -1,25 +1,31 @@
-"""Results on disk: one JSON file per model, with everything needed to compare and trace it."""
+"""Results: one JSON file per model, with everything needed to trace it; and rows that compare them."""
 
 from __future__ import annotations
 
 import copy
 import json
+import os
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rankencoder.errors import InputError
-from rankencoder.evaluation.sts_figures import average
+from rankencoder.evaluation.pair_metrics import YES_NO, metric_for
+from rankencoder.evaluation.statistics import BootstrapScores, mean_gain, set_seed
+from rankencoder.evaluation.sts_data import DEV, SEVEN
 from rankencoder.fingerprints import digest
 from rankencoder.io.files import file_name
 from rankencoder.io.storage import new_file, read_json
 from rankencoder.provenance import provenance
 
 if TYPE_CHECKING:
+    from rankencoder.evaluation.statistics import Interval
     from rankencoder.evaluation.sts_data import PairSet
     from rankencoder.evaluation.subjects import Model
 
@@ -28,7 +34,7 @@ Result = dict[str, Any]
 
 
 def make_result(model: Model, sets: Sequence[PairSet], sections: dict[str, Any]) -> Result:
-    """Return what was measured, of which model, on which data, by which software, when."""
+    """Return a result: what was measured, of which model, on which data, by which software, and when."""
     subjects = []
     for subject in model.subjects:
         about: dict[str, Any] = {"role": subject.role, "encoder": subject.encoder.name}
@@ -77,7 +83,7 @@ def _about_set(pair_set: PairSet) -> dict[str, Any]:
 
 
 def write_result(folder: Path, result: Result) -> Path:
-    """Write a result into a folder, together with what was measured of the same model before."""
+    """Write a result into a folder, merged with earlier measurements of the same model."""
     path = folder / f"{file_name(result['model']['label'])}-{result['model']['fingerprint'][:8]}.json"
     if path.exists():
         try:
@@ -90,7 +96,7 @@ def write_result(folder: Path, result: Result) -> Path:
 
 
 def add_result(earlier: Result, later: Result) -> Result:
-    """Return a later result with what an earlier one of the same model has beyond it.
+    """Merge a later result of a model into an earlier one.
 
     Sets that are not new stay; every other section is replaced as a whole.
     """
@@ -105,6 +111,13 @@ def add_result(earlier: Result, later: Result) -> Result:
                 system[part] = {**earlier["sts"].get(name, {}).get(part, {}), **system[part]}
             system["AVG"] = {"all": average(system["scores"])}
     return result
+
+
+def average(scores: dict[str, dict[str, Any]]) -> float | None:
+    """Return the mean over the seven sets, each rounded as in the field's tables; None if one is missing."""
+    if not all(name in scores for name in SEVEN):
+        return None
+    return float(np.mean([round(scores[name]["all"], 2) for name in SEVEN]))
 
 
 def read_results(paths: Iterable[str | Path]) -> list[Result]:
@@ -124,7 +137,7 @@ def read_results(paths: Iterable[str | Path]) -> list[Result]:
 
 
 def _is_ours(file: Path) -> bool:
-    """Say whether a file in a folder of results is one, or looks as if it had been one."""
+    """Whether a JSON file in a folder is a result, even a damaged one."""
     with open(file, "rb") as opened:
         return FORMAT.encode() in opened.read(200)
 
@@ -135,3 +148,123 @@ def read_result(file: Path) -> Result:
     if result.get("format") != FORMAT:
         raise InputError(f"{file} is not a result of an evaluation (format {result.get('format')!r})")
     return result
+
+
+@dataclass(frozen=True)
+class Row:
+    """A system of one model, or the same system of several runs of one configuration.
+
+    :param values: The score ×100 of each run, by set; "AVG" where all seven are there.
+    :param yes_no: What else there is of sets with yes/no labels (see `yes_no_figures`), of each run.
+    """
+
+    label: str
+    system: str
+    kind: str
+    seeds: tuple[int | None, ...]
+    values: dict[str, list[float]]
+    similarities: dict[str, np.ndarray]
+    golds: dict[str, np.ndarray]
+    yes_no: dict[str, list[dict[str, Any]]]
+    _bootstrapped: dict[str, BootstrapScores] = field(default_factory=dict)
+
+    def mean(self, name: str) -> float:
+        """Return the mean over runs."""
+        return float(np.mean(self.values[name]))
+
+    def std(self, name: str) -> float | None:
+        """Return the sample standard deviation over runs, if there are several."""
+        return float(np.std(self.values[name], ddof=1)) if len(self.values[name]) > 1 else None
+
+    def bootstrap(self, name: str) -> BootstrapScores:
+        """Return the score ×100 on a set, in each bootstrap sample and in each run."""
+        if name not in self._bootstrapped:
+            gold = self.golds[name]
+            found = metric_for(gold).bootstrap(gold, self.similarities[name], seed=set_seed(name))
+            self._bootstrapped[name] = BootstrapScores(100 * found.samples, 100 * found.runs)
+        return self._bootstrapped[name]
+
+    def gain_over(self, base: Row, names: Sequence[str]) -> Interval | None:
+        """Return the mean gain over another row on some sets, if both were scored on the same pairs."""
+        for name in names:
+            ours, theirs = self.golds.get(name), base.golds.get(name)
+            if ours is None or theirs is None or not np.array_equal(ours, theirs):
+                return None
+        gains = [(base.bootstrap(name), self.bootstrap(name)) for name in names]
+        return mean_gain(gains, same_runs=self.seeds == base.seeds) if gains else None
+
+
+def rows(results: Sequence[Result]) -> list[Row]:
+    """Return the scores of all systems, with runs of one configuration as one row."""
+    found = []
+    for label, members in grouped(results).items():
+        first = members[0]
+        if not first.get("sts"):
+            continue
+        seeds = tuple(member["model"]["seed"] for member in members)
+        for name, system in first["sts"].items():
+            same = [member["sts"][name] for member in members if name in member["sts"]]
+            shared = [s for s in system["scores"] if all(s in other["scores"] for other in same)]
+            values = {s: [other["scores"][s]["all"] for other in same] for s in shared}
+            if all(other["AVG"]["all"] is not None for other in same):
+                values["AVG"] = [other["AVG"]["all"] for other in same]
+            similarities = {s: np.array([other["similarities"][s] for other in same]) for s in shared}
+            golds = {s: np.array(first["data"][s]["gold"]) for s in shared}
+            yes_no = {
+                s: [other["scores"][s]["yes_no"] for other in same]
+                for s in shared
+                if metric_for(golds[s]) is YES_NO
+            }
+            found.append(Row(label, name, system["kind"], seeds, values, similarities, golds, yes_no))
+    return found
+
+
+def grouped(results: Sequence[Result]) -> dict[str, list[Result]]:
+    """Group results by label; runs of one configuration on the same data are together.
+
+    Of the very same model, the last counts. Results without scores are apart from those with them.
+    """
+    groups: dict[str, list[Result]] = {}
+    for result in {result["model"]["fingerprint"]: result for result in results}.values():
+        data = [f"{name} {about['fingerprint']}" for name, about in result["data"].items()]
+        scored = "scored" if result.get("sts") else "not scored"
+        groups.setdefault(digest([result["model"]["group"], scored, *sorted(data)]), []).append(result)
+    return dict(zip(_labels(list(groups.values())), groups.values(), strict=True))
+
+
+def _labels(groups: list[list[Result]]) -> list[str]:
+    """Return the label of each group: its models' label or, where two share it, the whole path."""
+    labels = [_group_label(members) for members in groups]
+    models = [members[0]["model"] for members in groups]
+    for others in (
+        [model["path"] for model in models],
+        [f"{model['path']} {model['fingerprint'][:8]}" for model in models],
+    ):
+        labels = [o if labels.count(label) > 1 else label for label, o in zip(labels, others, strict=True)]
+    return labels
+
+
+def _group_label(members: Sequence[Result]) -> str:
+    labels: list[str] = [member["model"]["label"] for member in members]
+    stem = os.path.commonprefix(labels).rstrip("-_. ") or labels[0]  # noqa: RUF071 (no paths)
+    return labels[0] if len(labels) == 1 else f"{stem} ({len(members)} runs)"
+
+
+def averaged_sets(names: Sequence[str]) -> dict[str, list[str]]:
+    """Return the sets that a gain is averaged over, by display name: the field's test sets, the user's own.
+
+    >>> averaged_sets(["STS12", "STS-B dev", "mine"])
+    {'STS12': ['STS12'], 'mine': ['mine']}
+    """
+    tests = [name for name in SEVEN if name in names]
+    own = [name for name in names if name not in (*SEVEN, *DEV)]
+    found = {}
+    if tests:
+        found["the seven test sets" if tests == list(SEVEN) else _called(tests)] = tests
+    if own:
+        found[_called(own)] = own
+    return found or {_called(list(names)): list(names)}
+
+
+def _called(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"the {len(names)} sets {', '.join(names)}"

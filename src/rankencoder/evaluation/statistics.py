@@ -1,17 +1,15 @@
-"""Correlations, differences between them with bootstrap intervals, and the spread of vectors."""
+"""Correlations, and differences between them with bootstrap intervals."""
 
 from __future__ import annotations
 
 import functools
+import zlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from rankencoder.errors import InputError
-
-if TYPE_CHECKING:
-    import torch
 
 ROUNDS = 1000  # of a bootstrap
 RESAMPLED = 2**19  # values at a time: a dozen such arrays are alive at once
@@ -26,12 +24,12 @@ class Interval(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """Say whether a difference is more than chance."""
+        """Whether a difference is more than chance."""
         return "better" if self.low > 0 else "worse" if self.high < 0 else "within chance"
 
     @classmethod
     def of(cls, value: float, resampled: np.ndarray) -> Interval:
-        """Make an interval of a value and what it was in the resamples."""
+        """Return the interval of a value, given its bootstrap samples."""
         low, high = np.quantile(resampled, [0.025, 0.975])
         return cls(float(value), float(low), float(high))
 
@@ -53,9 +51,14 @@ def spearman(gold: Sequence[float] | np.ndarray, similarities: np.ndarray) -> fl
 
 @functools.lru_cache(maxsize=16)
 def resample(number: int, *, rounds: int = ROUNDS, seed: int = 0) -> np.ndarray:
-    """Return ``[rounds, number]``: how often each of a number of items is in each bootstrap sample."""
+    """Return how often each of a number of items is in each bootstrap sample, ``[rounds, number]``."""
     rng = np.random.default_rng(seed)
     return rng.multinomial(number, np.full(number, 1 / number), size=rounds).astype(np.uint16)
+
+
+def set_seed(name: str) -> int:
+    """Return the seed for resampling a set: every system is scored on the same draws of its pairs."""
+    return zlib.crc32(name.encode())
 
 
 def resampled_spearman(gold: np.ndarray, similarities: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -98,14 +101,14 @@ def _centered_ranks(values: np.ndarray, drawn: np.ndarray) -> np.ndarray:
     return np.asarray(middle[place])
 
 
-class Bootstrapped(NamedTuple):
+class BootstrapScores(NamedTuple):
     """A score in each bootstrap sample of the pairs (the mean over runs), and in each run."""
 
     samples: np.ndarray
     runs: np.ndarray
 
 
-def mean_gain(sets: Sequence[tuple[Bootstrapped, Bootstrapped]], *, same_runs: bool = True) -> Interval:
+def mean_gain(sets: Sequence[tuple[BootstrapScores, BootstrapScores]], *, same_runs: bool = True) -> Interval:
     """Return how much better one similarity scores than another, with its 95% interval.
 
     Both must have been scored on the same resampled pairs: the bootstrap is paired. Of several sets, each
@@ -143,28 +146,3 @@ def mean_interval(values: np.ndarray) -> Interval:
     rng = np.random.default_rng(0)
     means = values[rng.integers(0, len(values), (2000, len(values)))].mean(axis=1)
     return Interval.of(float(values.mean()), means)
-
-
-class Spread(NamedTuple):
-    """How the variance of a set of vectors spreads over directions."""
-
-    effective_rank: float
-    first_share: float
-    first_ten_share: float
-    mean_norm: float
-
-
-def spread(vectors: torch.Tensor) -> Spread:
-    """Describe the covariance of unit vectors.
-
-    The effective rank is exp of the entropy of the covariance's eigenvalues (Roy and Vetterli); the shares
-    are those of the first and the first ten directions in the variance; the mean norm is the length of the
-    mean vector: near 1, all vectors point the same way.
-    """
-    rows = vectors.double().cpu()
-    mean = rows.mean(dim=0)
-    values = np.linalg.svd((rows - mean).numpy(), compute_uv=False) ** 2
-    shares = values / max(values.sum(), 1e-300)
-    positive = shares[shares > 0]
-    entropy = -(positive * np.log(positive)).sum()
-    return Spread(float(np.exp(entropy)), float(shares[0]), float(shares[:10].sum()), float(mean.norm()))

@@ -1,4 +1,4 @@
-"""The field's STS sets out of SentEval's or plain files, and a user's own scored pairs."""
+"""The field's STS sets, from SentEval or plain files, and the user's own scored pairs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEV = ("STS-B dev", "SICK-R dev")
 """Sets for choosing between models; never for reporting."""
 
 
-# the sub-sets of each set, in order, with their published numbers of pairs
+# the subsets of each set, in order, with their published numbers of pairs
 SUBSETS = {
     "STS12": {"MSRpar": 750, "MSRvid": 750, "SMTeuroparl": 459, "OnWN": 750, "SMTnews": 399},
     "STS13": {"FNWN": 189, "headlines": 750, "OnWN": 561},  # the field leaves SMT out: its text is licensed
@@ -57,15 +57,15 @@ SUBSETS = {
 
 # the one file of a set: its name in the plain layout, and its path in SentEval's
 _SINGLE_FILES = {
-    "STS-B": ("STSB/test", "STS/STSBenchmark/sts-test.csv"),
-    "STS-B dev": ("STSB/dev", DEV_FILES["stsb"]),
-    "SICK-R": ("SICKR/test", "SICK/SICK_test_annotated.txt"),
-    "SICK-R dev": ("SICKR/trial", DEV_FILES["sickr"]),
+    "STS-B": ("STSB/test.tsv", "STS/STSBenchmark/sts-test.csv"),
+    "STS-B dev": ("STSB/dev.tsv", DEV_FILES["stsb"]),
+    "SICK-R": ("SICKR/test.tsv", "SICK/SICK_test_annotated.txt"),
+    "SICK-R dev": ("SICKR/trial.tsv", DEV_FILES["sickr"]),
 }
 
 
 class MissingDataError(InputError):
-    """Public data that is not where it was looked for."""
+    """Public data that was not found."""
 
     def __init__(self, message: str) -> None:
         super().__init__(f"{message}; set `data` to a folder that holds it")
@@ -73,9 +73,9 @@ class MissingDataError(InputError):
 
 @dataclass(frozen=True)
 class PairSet:
-    """Pairs of sentences with people's scores, in named sub-sets.
+    """Sentence pairs with gold scores, in named subsets.
 
-    :param subsets: The pairs by sub-set; a single one is called "all".
+    :param subsets: The pairs by subset; a single one is called "all".
     :param scale: The lowest and the highest score that there can be.
     :param notes: What a reader of the results must know, such as numbers that differ from the published ones.
     """
@@ -88,7 +88,7 @@ class PairSet:
 
     @property
     def pairs(self) -> list[ScoredPair]:
-        """The pairs of all sub-sets, in order."""
+        """The pairs of all subsets, in order."""
         return [pair for subset in self.subsets.values() for pair in subset]
 
     @property
@@ -98,7 +98,7 @@ class PairSet:
 
     @property
     def metric(self) -> Metric:
-        """What similarities are scored by."""
+        """The metric for these scores."""
         return metric_for(self.gold)
 
     @property
@@ -133,21 +133,24 @@ def read_sts(source: str | Path, names: Sequence[str] = (*SEVEN, *DEV)) -> list[
         fetched data, or a folder of plain files (``STS12/MSRpar.tsv``, ``STSB/test.tsv``,
         ``SICKR/trial.tsv``).
     """
-    for name in names:
-        if find_name(name, SUBSETS) is None:
-            raise InputError(f"no set {name!r} in {source}:{nearest(name, SUBSETS)}")
-    names = [find_name(name, SUBSETS) or name for name in names]
+    names = [known_name(name, list(SUBSETS), "set") for name in names]
     folder = Path(source)
     if not folder.is_dir():
         raise MissingDataError(f"no such folder: {folder}")
     if home := senteval_home(folder, "STS", "SICK"):
-        return [_read_senteval_set(home, name) for name in names]
+        return [_read_set(home, name, is_plain=False) for name in names]
     if any((folder / name).is_dir() for name in (*SEVEN[:5], "STSB", "SICKR")):
-        return [_read_plain_set(folder, name) for name in names]
+        return [_read_set(folder, name, is_plain=True) for name in names]
     raise MissingDataError(
-        f"no STS sets in {folder}: it holds neither SentEval's downstream/STS, nor STS12/MSRpar.tsv and the "
-        "like"
+        f"no STS sets in {folder}: expected SentEval's downstream/STS or plain files like STS12/MSRpar.tsv"
     )
+
+
+def known_name(name: str, names: Sequence[str], what: str) -> str:
+    """Return the known name, whatever its case and punctuation."""
+    if known := find_name(name, names):
+        return known
+    raise InputError(f"unknown {what} {name!r}:{nearest(name, names)}")
 
 
 def senteval_home(folder: Path, *tasks: str) -> Path | None:
@@ -170,28 +173,22 @@ def _make_set(name: str, subsets: dict[str, list[ScoredPair]], source: Path) -> 
     return PairSet(name, subsets, str(source), (0.0, 5.0), tuple(notes))
 
 
-def _read_plain_set(root: Path, name: str) -> PairSet:
-    """Return a set out of plain files of scored pairs."""
+def _read_set(root: Path, name: str, *, is_plain: bool) -> PairSet:
+    """Read a set from plain files of scored pairs, or from SentEval's."""
     if name in _SINGLE_FILES:
-        path = root / f"{_SINGLE_FILES[name][0]}.tsv"
-        return _make_set(name, {"all": _plain_pairs(path)}, path)
-    subsets = {subset: _plain_pairs(root / name / f"{subset}.tsv") for subset in SUBSETS[name]}
-    return _make_set(name, subsets, root / name)
+        path = root / _SINGLE_FILES[name][0 if is_plain else 1]
+        return _make_set(name, {"all": _plain_pairs(path) if is_plain else _senteval_table(path)}, path)
+    folder = root / (name if is_plain else f"STS/{name}-en-test")
+    subsets = {
+        subset: _plain_pairs(folder / f"{subset}.tsv") if is_plain else _senteval_subset(folder, subset)
+        for subset in SUBSETS[name]
+    }
+    return _make_set(name, subsets, folder)
 
 
 def _plain_pairs(path: Path) -> list[ScoredPair]:
     pairs = read_scored_pairs(_existing(path))
     return [ScoredPair(_single_spaced(a), _single_spaced(b), score) for a, b, score in pairs]
-
-
-def _read_senteval_set(root: Path, name: str) -> PairSet:
-    """Return a set out of the files of SentEval."""
-    if name in _SINGLE_FILES:
-        path = root / _SINGLE_FILES[name][1]
-        return _make_set(name, {"all": _senteval_table(path)}, path)
-    folder = root / "STS" / f"{name}-en-test"
-    subsets = {subset: _senteval_subset(folder, subset) for subset in SUBSETS[name]}
-    return _make_set(name, subsets, folder)
 
 
 def _senteval_table(path: Path) -> list[ScoredPair]:

@@ -47,7 +47,7 @@ class Subject:
     rank_weight: float = RANK_WEIGHT
 
     def similarity_names(self) -> dict[str, str]:
-        """Return what to call each kind of similarity that there is: cosine, ranks, blend."""
+        """Return the display name of each kind of similarity: cosine, ranks, blend."""
         kinds = {"cosine": "cosine"}
         if self.form is not None:
             kinds |= {"ranks": self.form.label, "blend": f"blend {self.rank_weight:g}"}
@@ -74,7 +74,7 @@ class Subject:
 
 @dataclass
 class Model:
-    """Something to evaluate, with what is known about it."""
+    """A model to evaluate, with the record of its training."""
 
     label: str
     kind: str
@@ -90,7 +90,7 @@ class Model:
 
     @property
     def group(self) -> str:
-        """The same for runs that differ in nothing but their seeds."""
+        """A hash that runs share if they differ only in their seeds."""
         if not self.record:
             return self.fingerprint
         config = {key: value for key, value in self.record["config"].items() if key not in SEEDS}
@@ -111,7 +111,7 @@ def open_subjects(
     progress: bool = False,
     **options: Unpack[Opening],
 ) -> Model:
-    """Open the folder of a training run, which gives E1 and E2, or whatever `open_model` opens.
+    """Open a training run (E1 and E2), or whatever `open_model` opens.
 
     :param corpus: Where a plain encoder's reference corpus is drawn from; without one, only its cosine can
         be scored.
@@ -132,7 +132,7 @@ def open_subjects(
 
 
 def _label(path: str) -> str:
-    """Return what to call a model: its hub name or folder, with the one above where that says little."""
+    """Return a model's hub name or folder, with its parent where the folder's name is generic."""
     if not os.path.exists(path):
         return path
     folder = Path(path).resolve()
@@ -173,7 +173,7 @@ def _open_run(folder: Path, options: Opening, cache: Path | None, progress: bool
 
 
 def _first_encoder(folder: Path, config: dict[str, Any]) -> str:
-    """Return where E1 of a training is: in its folder, or wherever the one that it was given is."""
+    """Return the path of a run's E1: in its folder, or the base encoder that it was given."""
     given = config.get("base_encoder") or []
     given = [given] if isinstance(given, str) else given
     is_one = isinstance(given, list) and len(given) == 1 and isinstance(given[0], str)

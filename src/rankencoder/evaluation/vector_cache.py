@@ -1,4 +1,4 @@
-"""Cache vectors on disk, so that no sentence is encoded twice, not even by the next evaluation."""
+"""Cache vectors on disk: no sentence is encoded twice, not even by the next evaluation."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class CachedEncoder(Encoder):
         self.__dict__.update(vars(encoder))
         self._encoder = encoder
         self._fingerprint = encoder.fingerprint()
-        self._temporary = TemporaryDirectory(prefix="rankencoder-") if folder is None else None
-        root = Path(self._temporary.name) if self._temporary else folder
-        assert root is not None
-        self._stored = StoredVectors(root / self._fingerprint[:16])
+        if folder is None:
+            self._temporary = TemporaryDirectory(prefix="rankencoder-")
+            folder = Path(self._temporary.name)
+        self._stored = StoredVectors(folder / self._fingerprint[:16])
 
     @property
     def device(self) -> torch.device:

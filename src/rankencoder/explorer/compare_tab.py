@@ -10,7 +10,7 @@ from rankencoder.explorer.comparison import compare
 from rankencoder.explorer.explorer_state import ExplorerState
 from rankencoder.explorer.layout import EVENT, render
 from rankencoder.explorer.random_pairs import Example
-from rankencoder.report.formatting import plural
+from rankencoder.formatting import plural
 
 NEIGHBORS = (10, 20, 50, 100)
 

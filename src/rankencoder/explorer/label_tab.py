@@ -11,8 +11,8 @@ import gradio as gr
 
 from rankencoder.errors import InputError
 from rankencoder.explorer.layout import read, sentence
+from rankencoder.formatting import clean
 from rankencoder.labels.sitting import EVERY, Sitting
-from rankencoder.report.formatting import clean
 from rankencoder.search.candidate_pairs import draw_pool
 from rankencoder.search.rank_index import RankIndex
 

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rankencoder.report.formatting import clean, number, plural
+from rankencoder.formatting import clean, number, plural
 
 _LOWEST = -0.25  # the left end of a bar
 

@@ -7,7 +7,7 @@ import gradio as gr
 from rankencoder.errors import InputError
 from rankencoder.explorer.explorer_state import ExplorerState
 from rankencoder.explorer.layout import EVENT, render, sentence
-from rankencoder.report.formatting import number, plural
+from rankencoder.formatting import number, plural
 from rankencoder.search.filters import parse_filter
 from rankencoder.search.near_duplicates import find_duplicates
 

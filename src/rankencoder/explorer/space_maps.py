@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from rankencoder.formatting import clean, number
 from rankencoder.model import RankEncoder
-from rankencoder.report.formatting import clean, number
 
 SENTENCES = 2000
 NEIGHBORS = 10

@@ -1,4 +1,4 @@
-"""Threshold curves of models: fitted to a file of labels, stored with the model, found again."""
+"""Threshold curves of models: fitted to labeled pairs, stored with the model, found again."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rankencoder.encoder_sources import encoder_folder, rankencoder_folder, split_prompt
-from rankencoder.errors import LabelWarning
-from rankencoder.labels.label_answers import answers_of_sample, read_labels
+from rankencoder.errors import InputError, LabelWarning
+from rankencoder.io.pairs import ScoredPair, read_scored_pairs, read_weights
+from rankencoder.labels.pair_pool import BINS, cut_bins
+from rankencoder.labels.same_posterior import Answers
 from rankencoder.labels.sitting import Sitting, pool_file
 from rankencoder.labels.threshold_curve import ThresholdCurve, make_curve, stored_curve
 
@@ -18,9 +20,12 @@ if TYPE_CHECKING:
     from rankencoder.encoders import Encoder
     from rankencoder.model import RankEncoder
 
+FEWEST = 20  # answers that say anything about a threshold
+_DRAWS = 1000
+
 
 def fit_curve(model: RankEncoder | Encoder, labels: str | Path) -> ThresholdCurve:
-    """Return what labeled pairs say about every threshold of a model's similarity.
+    """Fit a threshold curve of a model to labeled pairs.
 
     :param labels: A file of a sitting, or any pairs with yes/no labels (see `read_scored_pairs`);
         a column "weight" says how many pairs each stands for. Pairs that were drawn for this model have
@@ -43,6 +48,42 @@ def fit_curve(model: RankEncoder | Encoder, labels: str | Path) -> ThresholdCurv
     return make_curve(answers, model.identity(), model.name, populations=populations)
 
 
+def read_labels(path: str | Path) -> tuple[list[ScoredPair], np.ndarray, np.ndarray]:
+    """Read yes/no labels: the pairs, whether each means the same, and their weights.
+
+    :raises InputError: If there are other labels than yes and no, or too few.
+    """
+    pairs = read_scored_pairs(path, check=False)
+    if len(pairs) < FEWEST:
+        raise InputError(f"{path}: {len(pairs)} answers are too few for a threshold: label at least {FEWEST}")
+    weights = read_weights(path, len(pairs))
+    scores = np.array([pair.score for pair in pairs])
+    number = len(np.unique(scores))
+    if number == 1:
+        raise InputError(f"{path}: all labels are {scores[0]:g}: a threshold needs both yes and no")
+    if number > 2:
+        raise InputError(f"{path}: a threshold needs yes/no labels, but there are {number} different scores")
+    same = scores == scores.max()
+    return pairs, same, weights
+
+
+def answers_of_sample(
+    similarities: np.ndarray, same: np.ndarray, weights: np.ndarray, *, seed: int = 0
+) -> tuple[Answers, np.ndarray]:
+    """Return answers of a weighted random sample of pairs, and draws of how many pairs are in each bin.
+
+    Pairs of different weights that share a bin count as their effective number, (Σw)²/Σw². The sizes of bins
+    are drawn by the Bayesian bootstrap (Rubin, 1981).
+    """
+    edges, places = cut_bins(similarities)
+    weights = weights / weights.max()
+    total, squares, yes = (np.bincount(places, w, BINS) for w in (weights, weights**2, weights * same))
+    asked = total**2 / np.maximum(squares, 1e-12)
+    drawn = np.random.default_rng(seed).exponential(size=(_DRAWS, len(weights))) * weights
+    populations = drawn @ (places[:, None] == np.arange(BINS))
+    return Answers(edges, total, asked, asked * yes / np.maximum(total, 1e-12)), populations
+
+
 def curve_folder(name: str | None) -> Path | None:
     """Return where the curve of a model is stored; None for a model that is in memory or on the hub."""
     if name is None:
@@ -53,6 +94,6 @@ def curve_folder(name: str | None) -> Path | None:
 
 
 def find_curve(model: RankEncoder | Encoder) -> ThresholdCurve | None:
-    """Return the curve that is stored with a model, if there is one for it as it is."""
+    """Return the curve stored with a model, unless it is of another version of the model."""
     folder = curve_folder(model.name)
     return None if folder is None else stored_curve(folder, model.identity)

@@ -18,6 +18,7 @@ _ANCHORS = 2000  # sentences whose neighbors are candidates, at most
 _BLOCK = 256
 _OBVIOUS = 8  # random pairs, to check the labeler
 _FORMAT = 1
+_ADVICE = "label into a new file"
 
 
 @dataclass(frozen=True)
@@ -94,13 +95,11 @@ class PairPool:
         import torch
 
         if len(texts) < 3:
-            raise InputError(
-                f"cannot draw pairs: the corpus has {len(texts)} different sentences, not 3 or more"
-            )
+            raise InputError(f"cannot draw pairs from {len(texts)} different sentences: give 3 or more")
         rng = np.random.default_rng(seed)
         anchors = rng.permutation(len(texts))[:_ANCHORS]
         rows = torch.from_numpy(vectors)
-        flat = [_flat(text) for text in texts]
+        flat = [" ".join(text.split()) for text in texts]  # one line, as a labeler and a table see it
         pairs, similarities = [], []
         for start in range(0, len(anchors), _BLOCK):
             block = anchors[start : start + _BLOCK]
@@ -111,7 +110,7 @@ class PairPool:
                         pairs.append((flat[i], flat[j]))
                         similarities.append(value)
         if not pairs:
-            raise InputError("cannot draw pairs: all sentences of the corpus are the same but for spaces")
+            raise InputError("cannot draw pairs: all sentences of the corpus differ in spaces only")
         near_pairs = {frozenset(pair) for pair in pairs}
         ends = [(flat[i], flat[j], i, j) for i, j in rng.integers(len(texts), size=(_OBVIOUS, 2))]
         obvious = [
@@ -123,14 +122,14 @@ class PairPool:
         return cls.of_similarities(pairs, np.array(similarities), **about)
 
     def draw_populations(self) -> np.ndarray | None:
-        """Draw how many pairs each bin may have; None where all sentences were looked at."""
+        """Draw possible numbers of pairs in the bins; None where they are known."""
         if self.scale == 1:
             return None
         counts = self.population / self.scale
         return np.random.default_rng(self.seed).gamma(counts, size=(1000, len(counts))) * self.scale
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
+        """Return plain data for JSON."""
         return {
             "format": _FORMAT,
             "model": self.model,
@@ -145,18 +144,11 @@ class PairPool:
 
     @classmethod
     def load(cls, path: Path) -> tuple[PairPool, dict[str, Any]]:
-        """Read a pool, and what else its file holds."""
-        stored = check_kinds(
-            read_json(path, _FORMAT, advice="label into a new file"),
-            path,
-            model=str,
-            name=str,
-            seed=int,
-            bins=list,
-        )
-        with damage_named(
-            path, "a whole pool of pairs", KeyError, TypeError, ValueError, advice="label into a new file"
-        ):
+        """Read a pool, and the rest of its file."""
+        stored = read_json(path, _FORMAT, advice=_ADVICE)
+        check_kinds(stored, path, model=str, name=str, seed=int, bins=list)
+        kinds = (KeyError, TypeError, ValueError)
+        with damage_named(path, "a whole pool of pairs", *kinds, advice=_ADVICE):
             edges, population = (np.array(stored[k], dtype=np.float64) for k in ("edges", "population"))
             bins = [
                 [Candidate(a, b, value, number) for a, b, value in of]
@@ -179,11 +171,6 @@ def cut_bins(similarities: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         raise InputError("some similarities are not finite numbers: check the encoder")
     low, high = float(similarities.min()), float(similarities.max())
     if high - low < 1e-4:
-        raise InputError(f"all pairs have the same similarity ({low:.4f}): no threshold can part them")
+        raise InputError(f"all pairs have the same similarity ({low:.4f}): no threshold can separate them")
     edges = np.linspace(low, high + max(1e-6, 1e-6 * abs(high)), BINS + 1)
     return edges, np.clip(np.searchsorted(edges, similarities, side="right") - 1, 0, BINS - 1)
-
-
-def _flat(text: str) -> str:
-    """Return a text in one line, as a labeler sees it and a table can hold it."""
-    return " ".join(text.split())

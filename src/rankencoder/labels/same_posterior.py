@@ -5,7 +5,8 @@ a priori ``f ~ N(slope·x, a² + b²·x·x' + s²·exp(−(x − x')²/2l²))``,
 far (s) and how quickly (l) the deviation may vary is averaged over, weighted by the evidence. The posterior
 is Laplace's approximation (Rasmussen and Williams, 2006, ch. 3), corrected by importance sampling.
 
-Answers may be drawn from the bins in any proportion, chosen as one goes: within a bin they are random.
+Answers may be drawn from the bins in any proportion, chosen as one goes: within a bin they are random. The
+next one comes from where it tells most about precision at the threshold.
 """
 
 from __future__ import annotations
@@ -24,6 +25,11 @@ _DEVIATIONS, _LENGTHS = (0.3, 1.0, 2.0), (0.2, 0.6)
 _NEWTON, _LARGEST_STEP = 30, 3.0
 _PROPOSALS = 3  # draws of the approximation for each draw that is kept
 
+FIRST = 20  # questions that are spread evenly over the similarities
+_RECALL = 0.1  # how much recall counts beside precision
+_SHARPEN = 3  # the best bin alone would leave all others to the model of the curve
+_EXPLORE = 0.1  # share of questions that go anywhere: the curve may have another shape than one thinks
+
 
 class _Fit(NamedTuple):
     """Laplace's approximation: mode, covariance, log evidence."""
@@ -35,7 +41,7 @@ class _Fit(NamedTuple):
 
 @dataclass
 class Answers:
-    """How many pairs there are in each bin, how many were asked, and how many of these are the same.
+    """Pairs, answers and yes answers in each bin.
 
     :param edges: The bins' edges, ``[bins + 1]``.
     """
@@ -133,3 +139,44 @@ def _importance(answers: Answers, mode: np.ndarray, steps: np.ndarray) -> np.nda
     logs += steps**2 @ (answers.asked * p * (1 - p)) / 2
     weights = np.exp(logs - logs.max(initial=-np.inf))
     return np.asarray(weights / weights.sum())
+
+
+def bin_chances(answers: Answers, left: np.ndarray, precision: float) -> np.ndarray:
+    """Return the probability of asking each bin next; all 0 if no pair is left.
+
+    :param left: How many pairs of each bin can still be asked.
+    :param precision: The precision that a threshold is looked for.
+    """
+    is_open = left > 0
+    number = int(answers.asked.sum())
+    if number < FIRST:
+        parts = np.array_split(np.flatnonzero(is_open), min(FIRST, max(1, is_open.sum())))
+        chances = np.isin(np.arange(len(left)), parts[number % len(parts)])
+    else:
+        gain = np.where(is_open, information(answers, precision), 0)
+        gain = (gain / max(gain.max(), 1e-300)) ** _SHARPEN
+        chances = (1 - _EXPLORE) * gain / max(gain.sum(), 1e-300)
+        chances += (1 - chances.sum()) * is_open / max(is_open.sum(), 1)
+    return np.asarray(chances / max(chances.sum(), 1e-300))
+
+
+def information(answers: Answers, precision: float) -> np.ndarray:
+    """Return the expected reduction in the variance of precision and recall by an answer in each bin.
+
+    Both are linearized in the log-odds, whose covariance an answer changes by a matrix of rank one.
+    """
+    f, covariance = SamePosterior(answers).log_odds()
+    p = expit(f)
+    variance = p * (1 - p)
+    pairs, same = answers.population, answers.population * p
+    above, same_above = (np.cumsum(counts[::-1])[::-1] for counts in (pairs, same))
+    precisions = same_above / np.maximum(above, 1e-12)
+    enough = np.flatnonzero((precisions >= precision) & (above > 0))
+    many = above >= max(10, 0.01 * above[0])
+    at = int(enough[0]) if len(enough) else int(np.argmax(np.where(many, precisions, -1)))
+    is_above = np.arange(len(p)) >= at
+    recall = same_above[at] / max(same_above[0], 1e-12)
+    by_precision = is_above * pairs * variance / max(above[at], 1e-12)
+    by_recall = (is_above - recall) * pairs * variance / max(same_above[0], 1e-12)
+    lowered = ((covariance @ by_precision) ** 2, _RECALL * (covariance @ by_recall) ** 2)
+    return np.asarray(sum(lowered) * variance / (1 + variance * np.diag(covariance)))

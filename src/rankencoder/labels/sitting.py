@@ -13,11 +13,9 @@ from filelock import FileLock, Timeout
 from rankencoder.errors import InputError
 from rankencoder.io.pairs import read_scored_pairs
 from rankencoder.io.storage import absolute, new_file, write_json
-from rankencoder.labels.label_answers import draw_error_rates
 from rankencoder.labels.pair_pool import Candidate, PairPool
-from rankencoder.labels.question_choice import bin_chances
-from rankencoder.labels.same_posterior import Answers
-from rankencoder.labels.threshold_curve import ThresholdCurve, make_curve
+from rankencoder.labels.same_posterior import Answers, bin_chances
+from rankencoder.labels.threshold_curve import ThresholdCurve, draw_error_rates, make_curve
 
 _HEADER = "score\tsentence1\tsentence2\tweight\tsimilarity\n"
 EVERY = 10  # answers between two summaries
@@ -28,7 +26,7 @@ _ALIKE = 20  # equal answers that make one wonder
 
 @dataclass
 class Sitting:
-    """What was asked and answered so far. Use it in a ``with`` statement: one writes at a time.
+    """A labeling session so far. Use it in a ``with`` statement: one process writes at a time.
 
     :param path: The file of labels; the pool is kept beside it, as ``NAME.json``.
     :param precision: The precision that a threshold is looked for: questions are chosen for it.
@@ -53,7 +51,7 @@ class Sitting:
 
     @classmethod
     def find(cls, path: Path, name: str) -> Sitting | None:
-        """Return the sitting that was begun in a file with a model; None if there is no such file yet.
+        """Return the sitting in a file, of the same model; None if there is no such file yet.
 
         :raises InputError: If the file is of another model, or no file of labels.
         """
@@ -71,7 +69,7 @@ class Sitting:
 
     @classmethod
     def resume(cls, path: Path) -> Sitting:
-        """Read a sitting that was begun."""
+        """Read a stored sitting."""
         stamp = _stamp(path)
         pool, stored = PairPool.load(pool_file(path))
         known = {(one.a, one.b): one for row in pool.bins for one in row}
@@ -88,7 +86,7 @@ class Sitting:
             found = known.pop((pair.a, pair.b), None)
             if found is None:
                 raise InputError(
-                    f"{path}: {pair.a[:60]!r} and {pair.b[:60]!r} are no new pair of this sitting"
+                    f"{path}: {pair.a[:60]!r} and {pair.b[:60]!r} are not an unanswered pair of this sitting"
                 )
             sitting.given.append((found, pair.score > 0))
         return sitting
@@ -121,7 +119,7 @@ class Sitting:
         return Answers(self.pool.edges, self.pool.population, asked, yes)
 
     def question(self) -> Candidate | None:
-        """Return the pair to ask next, the same until it is answered or skipped; None if none is left."""
+        """Return the next pair to ask, the same until it is answered or skipped; None if none is left."""
         return self._next
 
     @cached_property
@@ -150,35 +148,23 @@ class Sitting:
         """Answer (y, n), skip (s) or undo (u), and say whether there was something to undo."""
         if key == "u":
             return self.undo()
-        self.skip() if key == "s" else self.answer(key == "y")
+        self.answer(None if key == "s" else key == "y")
         return True
 
-    def answer(self, same: bool) -> None:
-        """Take the answer to the question, and write it."""
+    def answer(self, same: bool | None) -> None:
+        """Take the answer to the question, None to skip it, and write it."""
         asked = self.question()
         if asked is None:
             raise InputError("no question is left to answer")
+        changed: list[Any] = self.skipped if same is None else self.given
+        entry: Any = asked if same is None else (asked, same)
         if asked.bin is None:
             before = {(one.b, one.a): given for one, given in self.given}
-            self.checks.append((asked, same == before.get((asked.a, asked.b), False)))
-            self._done.append(self.checks)
-            self._write_pool()
-        else:
-            self.given.append((asked, same))
-            self._done.append(self.given)
-            self._write_answers()
-
-    def skip(self) -> None:
-        """Leave the question unanswered."""
-        asked = self.question()
-        if asked is None:
-            return
-        if asked.bin is None:
-            self.checks.append((asked, None))
-        else:
-            self.skipped.append(asked)
-        self._done.append(self.checks if asked.bin is None else self.skipped)
-        self._write_pool()
+            right = same == before.get((asked.a, asked.b), False)
+            changed, entry = self.checks, (asked, None if same is None else right)
+        changed.append(entry)
+        self._done.append(changed)
+        self._write(changed)
 
     def undo(self) -> bool:
         """Take the last answer or skip back, and say whether there was one."""
@@ -186,7 +172,7 @@ class Sitting:
         if not last:
             return False
         last.pop()
-        self._write_answers() if last is self.given else self._write_pool()
+        self._write(last)
         return True
 
     def curve(self) -> ThresholdCurve:
@@ -200,7 +186,7 @@ class Sitting:
         return make_curve(self.answers(), *about, populations=self.pool.draw_populations(), error_rates=rates)
 
     def summary(self) -> str:
-        """Say what the answers tell so far, and how many more would halve the interval."""
+        """Summarize the answers so far, and how many more would halve the interval."""
         number = len(self.given)
         if len({same for _, same in self.given}) < 2:
             return f"{number} answers, all alike: no threshold yet"
@@ -215,7 +201,7 @@ class Sitting:
         )
 
     def doubts(self) -> list[str]:
-        """Say what is odd about the answers."""
+        """Return what is odd about the answers."""
         said = []
         if wrong := sum(right is False for _, right in self.checks):
             said.append(f"{wrong} of {len(self.checks)} check questions were answered wrongly")
@@ -226,7 +212,7 @@ class Sitting:
         return said
 
     def merge(self, other: Sitting) -> int:
-        """Take over the answers of another sitting on the same pool, and return how many.
+        """Add the answers of another sitting on the same pool, and return how many.
 
         Merging the same file again changes nothing.
         """
@@ -249,6 +235,9 @@ class Sitting:
         self._write_answers()
         self._write_pool()
         return len(new)
+
+    def _write(self, changed: list[Any]) -> None:
+        self._write_answers() if changed is self.given else self._write_pool()
 
     def _write_answers(self) -> None:
         vars(self).pop("_next", None)
@@ -278,13 +267,13 @@ def pool_file(labels: Path) -> Path:
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
-    """Return what changes whenever a sitting is written."""
+    """Return a stamp that changes whenever a sitting is written."""
     found = [one.stat() for one in (path, pool_file(path)) if one.exists()]
     return tuple(number for one in found for number in (one.st_ino, one.st_mtime_ns))
 
 
 def bin_weights(answers: Answers) -> np.ndarray:
-    """Return how many pairs each answer of a bin stands for; unasked bins count for the nearest asked one."""
+    """Return how many pairs an answer in each bin stands for; bins without answers join the nearest."""
     asked = np.flatnonzero(answers.asked)
     if not len(asked):
         return np.zeros(len(answers.asked))

@@ -1,4 +1,4 @@
-"""Precision and recall at every threshold, with intervals, and P(same) of a similarity."""
+"""Precision and recall at every threshold, with intervals, and P(same) of a similarity; and their picture."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.isotonic import isotonic_regression
 
-from rankencoder.errors import InputError, LabelWarning
+from rankencoder.errors import InputError, LabelWarning, MissingExtraError
 from rankencoder.io.storage import damage_named, new_file, read_json, write_json
 from rankencoder.labels.same_posterior import Answers, SamePosterior
 
@@ -21,14 +21,19 @@ STORED = "same.json"
 _LEVEL = 0.95  # of the posterior, for a promise that is kept 9 times in 10: choosing is optimistic
 _SUPPORT = 10  # answers at or above a threshold that may be chosen
 _DRAWS = 2000
-_BANDS = ("precision", "recall", "probability")
+_WORST = 0.35  # error rate of a labeler whose answers still say something
+_LOOKS = {  # label and color in pictures: those of Okabe and Ito, for the color-blind too
+    "precision": ("precision", "#0072B2"),
+    "recall": ("recall", "#D55E00"),
+    "probability": ("P(same)", "#007A5A"),
+}
 _FORMAT = 1
 _ADVICE = "delete it, or fit a threshold again"
 
 
 @dataclass(frozen=True)
 class Band:
-    """A figure at each threshold, with its 95% interval and what it is at least."""
+    """A value at each threshold, with its 95% interval and lower bound."""
 
     value: np.ndarray
     low: np.ndarray
@@ -42,14 +47,14 @@ class Band:
         return cls(draws.mean(axis=0), low, high, sure)
 
     def widened(self, other: Band) -> Band:
-        """Return the mean of both, with intervals that hold both."""
+        """Return the mean of both, with intervals that cover both."""
         low, sure = np.minimum(self.low, other.low), np.minimum(self.sure, other.sure)
         return Band((self.value + other.value) / 2, low, np.maximum(self.high, other.high), sure)
 
 
 @dataclass(frozen=True)
 class ThresholdCurve:
-    """What yes/no answers say about every threshold of a model's similarity.
+    """Precision, recall and P(same) at every threshold of a model's similarity.
 
     :param model: The fingerprint of the model that the similarities are of.
     :param name: Its name, for people.
@@ -78,18 +83,18 @@ class ThresholdCurve:
         return np.interp(similarity, middle, isotonic_regression(self.probability.value, y_min=0, y_max=1))
 
     def describe(self, at: int) -> str:
-        """Say what a threshold is worth."""
+        """Describe precision and recall at a threshold."""
         figures = (("precision", self.precision), ("recall", self.recall))
         said = (f"{name} {b.value[at]:.2f} ({b.low[at]:.2f} to {b.high[at]:.2f})" for name, b in figures)
         return f"similarity {self.thresholds[at]:.4f}: {', '.join(said)}"
 
     def for_precision(self, wanted: float) -> int | None:
-        """Return the lowest threshold whose precision is at least this, 90% sure; None if none is."""
+        """Return the lowest threshold with at least this precision, 90% sure; None if there is none."""
         found = np.flatnonzero((self.precision.sure >= wanted) & self._is_supported)
         return int(found[0]) if len(found) else None
 
     def for_recall(self, wanted: float) -> int | None:
-        """Return the highest threshold whose recall is at least this, 90% sure."""
+        """Return the highest threshold with at least this recall, 90% sure; None if there is none."""
         found = np.flatnonzero((self.recall.sure >= wanted) & self._is_supported)
         return int(found[-1]) if len(found) else None
 
@@ -99,7 +104,7 @@ class ThresholdCurve:
         return int(np.argmax(2 * p * r / np.maximum(p + r, 1e-12) * self._is_supported))
 
     def most_precise(self) -> int:
-        """Return the threshold whose precision is surest to be high."""
+        """Return the threshold with the highest lower bound of precision."""
         return int(np.argmax(self.precision.sure * self._is_supported))
 
     @property
@@ -107,7 +112,7 @@ class ThresholdCurve:
         return np.asarray(self.support >= min(_SUPPORT, self.answers))
 
     def more_for_precision(self, wanted: float) -> int | None:
-        """Return how many more answers a promise may need; None if it looks out of reach at any number.
+        """Estimate how many more answers a promise needs; None if it seems out of reach.
 
         The interval narrows with the square root of the answers.
         """
@@ -120,9 +125,9 @@ class ThresholdCurve:
         return int(np.ceil(self.answers * max(factor - 1, 0) / 10) * 10)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold."""
+        """Return plain data for JSON."""
         stored = asdict(self)
-        for name in _BANDS:
+        for name in _LOOKS:
             stored[name] = {key: band.round(5).tolist() for key, band in stored[name].items()}
         arrays = {"thresholds": self.thresholds.tolist(), "support": self.support.tolist()}
         return {"format": _FORMAT, **stored, **arrays}
@@ -139,15 +144,12 @@ class ThresholdCurve:
         kinds = (KeyError, TypeError, ValueError, OverflowError)
         with damage_named(path, "a whole threshold curve", *kinds, advice=_ADVICE):
             thresholds = np.array(stored["thresholds"], dtype=np.float64)
-            bands = [_read_band(stored[name], len(thresholds)) for name in _BANDS]
+            bands = [_read_band(stored[name], len(thresholds)) for name in _LOOKS]
             support = np.array(stored["support"], dtype=np.float64)
             if not np.isfinite([*thresholds, *support]).all() or (support < 0).any():
                 raise ValueError("no numbers")
-            if (
-                len(thresholds) < 2
-                or not (np.diff(thresholds) > 0).all()
-                or support.shape != thresholds.shape
-            ):
+            is_increasing = len(thresholds) > 1 and (np.diff(thresholds) > 0).all()
+            if not is_increasing or support.shape != thresholds.shape:
                 raise ValueError("no increasing thresholds")
             about = str(stored["model"]), str(stored["name"]), int(stored["answers"])
         return cls(*about, thresholds, support, *bands)
@@ -162,7 +164,7 @@ def _read_band(stored: dict[str, Any], size: int) -> Band:
 
 
 def stored_curve(folder: Path, fingerprint: Callable[[], str]) -> ThresholdCurve | None:
-    """Return the curve in a folder; None if there is none, or with a warning if it is another model's.
+    """Return the curve in a folder; None if there is none or, with a warning, if it is another model's.
 
     :param fingerprint: Returns that of the model, which takes a moment.
     """
@@ -224,3 +226,34 @@ def _bands(pairs: np.ndarray, same: np.ndarray, p: np.ndarray) -> list[Band]:
 
 def _from_the_top(counts: np.ndarray) -> np.ndarray:
     return np.cumsum(counts[..., ::-1], axis=-1)[..., ::-1]
+
+
+def draw_error_rates(errors: int, checks: int, *, seed: int = 0) -> np.ndarray | None:
+    """Draw the labeler's error rate from its posterior; None if no error was seen."""
+    if not errors:
+        return None
+    rng = np.random.default_rng(seed)
+    return np.minimum(rng.beta(errors + 0.5, max(checks - errors, 0) + 0.5, 1000), _WORST)
+
+
+def draw_curve(curve: ThresholdCurve, at: int | None, path: Path) -> None:
+    """Draw precision, recall and P(same), with 95% intervals, as an SVG file."""
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure  # draws without a window, and knows nothing of pyplot
+    except ImportError as error:
+        raise MissingExtraError("a curve needs matplotlib", "report") from error
+    with rc_context({"svg.hashsalt": "rankencoder"}), new_file(path) as temporary:
+        figure = Figure(figsize=(6.5, 4), dpi=100, layout="constrained")
+        axes = figure.add_subplot()
+        for name, (label, color) in _LOOKS.items():
+            band = getattr(curve, name)
+            axes.plot(curve.thresholds, band.value, color=color, label=label, gid=name)
+            axes.fill_between(curve.thresholds, band.low, band.high, color=color, alpha=0.15, linewidth=0)
+        if at is not None:
+            axes.axvline(curve.thresholds[at], color="0.3", linestyle="--", linewidth=1, gid="threshold")
+        axes.set(xlabel="threshold (similarity)", ylabel="share", ylim=(0, 1.02))
+        axes.set_title(f"{curve.answers} answers, 95% intervals", fontsize=11)
+        axes.grid(color="0.9")
+        axes.legend(frameon=False)
+        figure.savefig(temporary, format="svg", metadata={"Date": None})

@@ -29,7 +29,7 @@ def report(
     :param results: What `evaluate` returned or wrote: files, folders of them, or
         the results themselves.
     :param output: The file to write; replaced where it exists.
-    :param format: "html", one page that needs nothing else, or "md", GitHub-flavoured Markdown.
+    :param format: "html", one page that needs nothing else, or "md", GitHub-flavored Markdown.
     :param papers: Add the figures that the RankEncoder paper publishes for BERT-base.
     :return: The file, or without one the text.
     :raises InputError: If there are no results, or matplotlib or Jinja2 is not installed.
@@ -42,13 +42,12 @@ def report(
         raise InputError(f"unknown format {format!r}: choose from {', '.join(FORMATS)}")
     given: Any = getattr(results, "results", results)  # of an Evaluation
     given = [given] if isinstance(given, (str, Path, Mapping)) else given
-    found = _read(given)
     try:
-        title, sections = report_sections(_joined(found), papers=papers)
+        title, sections = report_sections(_read(given), papers=papers)
         text = render(sections, title, format)
+    except InputError:
+        raise
     except _DAMAGED as error:
-        if isinstance(error.__cause__, ImportError):
-            raise
         where = ", ".join(str(one) for one in given if isinstance(one, (str, Path)))
         raise InputError(
             f"cannot report on {where}: a result is damaged ({type(error).__name__}: {error}); evaluate again"
@@ -61,26 +60,15 @@ def report(
 
 
 def _read(given: Sequence[str | Path | Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return results, from wherever they are."""
-    from rankencoder.evaluation.results import read_results
-
-    found = [
-        result
-        for one in given
-        for result in ([dict(one)] if isinstance(one, Mapping) else read_results([one]))
-    ]
-    if not found:
-        raise InputError("there are no results to report: evaluate a model first")
-    return found
-
-
-def _joined(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return results, those of the very same model as one, later parts first."""
-    from rankencoder.evaluation.results import add_result
+    """Return results, wherever they are: those of the very same model as one, later parts first."""
+    from rankencoder.evaluation.results import add_result, read_results
 
     found: dict[str, dict[str, Any]] = {}
-    for result in results:
-        name = result["model"]["fingerprint"]
-        new = {key: value for key, value in result.items() if value}
-        found[name] = add_result(found[name], new) if name in found else result
+    for one in given:
+        for result in [dict(one)] if isinstance(one, Mapping) else read_results([one]):
+            name = result["model"]["fingerprint"]
+            new = {key: value for key, value in result.items() if value}
+            found[name] = add_result(found[name], new) if name in found else result
+    if not found:
+        raise InputError("there are no results to report: evaluate a model first")
     return list(found.values())

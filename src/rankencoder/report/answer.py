@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rankencoder.evaluation.pair_metrics import joint_name, metric_for
-from rankencoder.evaluation.result_rows import Row, averaged_sets
-from rankencoder.evaluation.statistics import Bootstrapped, Interval, mean_gain
+from rankencoder.evaluation.results import Row, averaged_sets
+from rankencoder.evaluation.statistics import BootstrapScores, Interval, mean_gain
+from rankencoder.formatting import clean, listed, number, plural, points
 from rankencoder.report.document import NextStep, Tile, Tiles
 from rankencoder.report.encoder_views import View
-from rankencoder.report.formatting import clean, listed, number, plural
 
 _MOST_PAIRS = 1_000_000  # beyond that a difference does not matter
 
@@ -32,7 +32,7 @@ class System(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """Display name."""
         return f"{self.view.name}, {self.view.similarity(self.kind)}"
 
 
@@ -40,49 +40,51 @@ class System(NamedTuple):
 class Answer:
     """The system to use.
 
-    :param systems: All that were scored on the same pairs.
+    :param systems: All that were scored on the same pairs: the one to use, then the others, best first.
     :param sets: The sets that decide: the user's own or else the test sets.
-    :param called: What to call these sets.
+    :param called: Name of these sets.
     """
 
-    best: System
     systems: list[System]
     sets: list[str]
     called: str
 
+    @property
+    def best(self) -> System:
+        """The system to use."""
+        return self.systems[0]
+
     def score(self, system: System) -> Interval:
         """Return a system's mean score with its 95% interval."""
         own = [system.row.bootstrap(name) for name in self.sets]
-        return mean_gain([(Bootstrapped(0 * one.samples, 0 * one.runs), one) for one in own])
+        return mean_gain([(BootstrapScores(0 * one.samples, 0 * one.runs), one) for one in own])
 
     def difference(self, system: System) -> Interval:
-        """Return by how much a system is better than the best; the bootstrap is paired."""
+        """Return a system's lead over the best, by a paired bootstrap."""
         found = system.row.gain_over(self.best.row, self.sets)
         assert found is not None  # they were scored on the same pairs
         return found
 
     @property
     def metric(self) -> str:
-        """What the scores are."""
+        """Name of the metric."""
         return joint_name(tuple(metric_for(self.best.row.golds[name]) for name in self.sets))
 
     @property
+    def pairs(self) -> int:
+        """Number of pairs in the sets."""
+        return sum(len(self.best.row.golds[name]) for name in self.sets)
+
+    @property
     def rivals(self) -> list[System]:
-        """What the best is compared with: the other encoders, or else its own other similarities."""
+        """The runners-up: the other encoders, or else its own other similarities."""
         others = [s for s in self.systems if s.view is not self.best.view and s.kind == advised_kind(s.view)]
-        others = [s for s in others if not _is_same(self, s)]
-        others = others or [s for s in self.systems if s.view is self.best.view and s != self.best]
-        return sorted(others, key=lambda s: -self.score(s).value)
-
-
-def _is_same(answer: Answer, system: System) -> bool:
-    """Say whether a system gives the very same similarities: an encoder, say, within a RankEncoder."""
-    own, other = answer.best.row.similarities, system.row.similarities
-    return all(np.array_equal(own[name], other[name]) for name in answer.sets)
+        others = [s for s in others if any(self.difference(s))]  # not the same encoder twice
+        return others or [s for s in self.systems[1:] if s.view is self.best.view]
 
 
 def find_answer(views: Sequence[View]) -> Answer | None:
-    """Find what to use among the systems that were scored on the same pairs as the first."""
+    """Find the best of the systems that were scored on the same pairs as the first."""
     systems = [System(view, kind) for view in views for kind in view.rows]
     if not systems:
         return None
@@ -90,10 +92,11 @@ def find_answer(views: Sequence[View]) -> Answer | None:
     shared = [name for name in golds if all(_has(s.row, name, golds[name]) for s in systems)]
     called, names = list(averaged_sets(shared or list(golds)).items())[-1]
     compared = [s for s in systems if all(_has(s.row, name, golds[name]) for name in names)]
+    scores = {s: np.mean([s.row.bootstrap(name).runs.mean() for name in names]) for s in compared}
     advised = [s for s in compared if s.kind == advised_kind(s.view)]
-    scores = {s: np.mean([s.row.bootstrap(name).runs.mean() for name in names]) for s in advised}
     best = max(advised, key=lambda s: (scores[s], s.view.own_form is None))  # of equals the plain encoder
-    return Answer(best, compared, names, clean(called))
+    ordered = sorted(compared, key=lambda s: (s != best, -scores[s]))
+    return Answer(ordered, names, clean(called))
 
 
 def _has(row: Row, name: str, gold: np.ndarray) -> bool:
@@ -101,7 +104,7 @@ def _has(row: Row, name: str, gold: np.ndarray) -> bool:
 
 
 def advised_kind(view: View) -> str:
-    """Return the similarity to use with an encoder: cosine, unless the choice on dev pairs was another."""
+    """Return the similarity to use with an encoder: cosine, unless another was chosen on dev pairs."""
     chosen = view.chosen
     if chosen is None or (chosen["form"], chosen["settings"]) != view.own_form:
         return "cosine"
@@ -110,68 +113,61 @@ def advised_kind(view: View) -> str:
 
 
 def answer_tiles(answer: Answer) -> Tiles:
-    """Say what to use, how good it is, and from which similarity on a pair is a yes."""
+    """Return the tiles: what to use, its score, and its threshold."""
     best, score = answer.best, answer.score(answer.best)
     similarity = best.view.similarity(best.kind)
     name = f"{best.view.name}, {'plain cosine' if similarity == 'cosine' else similarity}"
     low, high = number(score.low, 1), number(score.high, 1)
-    pairs = plural(sum(len(best.row.golds[one]) for one in answer.sets), "pair")
+    pairs = plural(answer.pairs, "pair")
     about = f"{answer.metric} ×100 on {answer.called} ({pairs}); 95% interval {low} to {high}."
     tiles = [
-        Tile("Use this", name, " ".join([*_compare(answer), *_chosen_on(answer)])),
+        Tile("Use this", name, _compare(answer) + _chosen_on(answer)),
         Tile("Its score", number(score.value, 1), about[:1].upper() + about[1:]),
         _threshold(answer),
     ]
     return Tiles(tiles, _next_step(answer))
 
 
-def _compare(answer: Answer) -> list[str]:
-    """Say whether the best is really better than the next."""
+def _compare(answer: Answer) -> str:
+    """Say whether the lead over the runner-up is real."""
     if not answer.rivals:
-        return ["Nothing else was scored."]
-    rival = answer.rivals[0]
-    value, low, high = answer.difference(rival)
-    gain = Interval(-value, -high, -low)
-    name = rival.name if rival.view is not answer.best.view else rival.view.similarity(rival.kind)
+        return "Nothing else was scored."
+    best, rival = answer.best, answer.rivals[0]
+    ahead = answer.difference(rival)
+    gain = Interval(-ahead.value, -ahead.high, -ahead.low)
+    name, similarity = rival.view.name, rival.view.similarity(rival.kind)
+    if similarity != best.view.similarity(best.kind):
+        name = similarity if rival.view is best.view else rival.name
     if gain.verdict == "better":
-        return [f"Better than {name} by {_points(gain)}: a real difference."]
+        return f"Better than {name} by {points(gain, signed=False)}: a real difference."
     if gain.verdict == "worse":
-        lead = _points(answer.difference(rival))
-        return [f"{name} scores higher by {lead}, but was not chosen on the dev pairs."]
-    text = f"No real difference from {name}: {_points(gain)}."
-    pairs = sum(len(answer.best.row.golds[one]) for one in answer.sets)
-    needed = pairs * ((gain.high - gain.low) / 2 / max(abs(gain.value), 1e-9)) ** 2
+        return f"{name} scores higher by {points(ahead, signed=False)}, but was not chosen on the dev pairs."
+    text = f"No real difference from {name}: {points(gain)}."
+    needed = answer.pairs * ((gain.high - gain.low) / 2 / max(abs(gain.value), 1e-9)) ** 2
     if needed < _MOST_PAIRS:
         text += f" About {number(float(f'{needed:.1g}'), 0)} pairs would settle it."
-    return [text]
+    return text
 
 
-def _points(gain: Interval) -> str:
-    return f"{number(gain.value)} points (95% interval {number(gain.low)} to {number(gain.high)})"
-
-
-def _chosen_on(answer: Answer) -> list[str]:
-    """Say how the similarity was chosen."""
-    for choice in answer.best.view.parts("choice")[:1] if answer.best.kind != "cosine" else ():
-        value, low, high = (
-            number(100 * choice["gain"][key], signed=True) for key in ("value", "low", "high")
-        )
-        sets = listed(map(clean, choice["pairs"]))
-        gain = f"choosing gained {value} ({low} to {high}) over cosine on held-out pairs"
-        return [f"Similarity chosen on {sets}: {gain}."]
-    return []
+def _chosen_on(answer: Answer) -> str:
+    """Say how the similarity was chosen, unless it is cosine."""
+    choices = answer.best.view.parts("choice")
+    if answer.best.kind == "cosine" or not choices:
+        return ""
+    gain = points(Interval(*(choices[0]["gain"][key] for key in Interval._fields)), scale=100)
+    return f" Chosen on {listed(map(clean, choices[0]['pairs']))}: {gain} over cosine on held-out pairs."
 
 
 def _threshold(answer: Answer) -> Tile:
     """Return the threshold of the first set with yes/no labels."""
     for name, runs in answer.best.row.yes_no.items():
         at, f1 = runs[0]["threshold"], runs[0]["best_f1"]
-        low, high = number(at["low"]), number(at["high"])
         return Tile(
             "Its threshold",
-            number(at["value"]),
-            f"Accept pairs at least this similar: best F1 on {clean(name)}{answer.best.view.run}, "
-            f"{number(f1['value'], 1)}; 95% interval {low} to {high}. New pairs do a little worse.",
+            number(at["value"], 3),
+            f"Accept pairs at or above it: best F1 on {clean(name)}{answer.best.view.run}, "
+            f"{number(f1['value'], 1)}. 95% interval {number(at['low'], 3)} to {number(at['high'], 3)}. "
+            "Expect a little less on new pairs.",
         )
     return Tile(
         "Its threshold", "none yet", "A threshold needs yes/no labels; these pairs have graded scores."

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
 
-from rankencoder.report.formatting import NOTHING, number
+from rankencoder.formatting import NOTHING, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class NextStep:
-    """What to do next, which ``next_step.jinja`` words: evaluate, tune, label or threshold."""
+    """The next step, worded by ``next_step.jinja``: evaluate, tune, label or threshold."""
 
     kind: str
     model: str = ""
@@ -44,7 +44,7 @@ class Tiles:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table, with what is printed small beside it, and whether it stands out."""
+    """A table cell, with small print beside it, and whether it stands out."""
 
     text: str
     small: str = ""
@@ -81,8 +81,11 @@ class Figure:
     caption: str
     draw: Callable[[Axes], None]
     height: int = 320
-    width: int = 620
+    width: ClassVar[int] = 540
     kind: ClassVar[str] = "figure"
+
+
+Block: TypeAlias = "Tiles | Table | Figure"
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ class Section:
     ident: str
     title: str
     lead: str
-    blocks: Sequence[Tiles | Table | Figure] = ()
+    blocks: Sequence[Block] = ()
 
 
 def spread_cell(values: Sequence[float | None], digits: int = 2, *, best: bool = False) -> Cell:

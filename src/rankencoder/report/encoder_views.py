@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from rankencoder.evaluation.result_rows import Row, grouped, rows
-from rankencoder.evaluation.results import Result
+from rankencoder.evaluation.results import Result, Row, grouped, rows
 from rankencoder.evaluation.sts_data import DEV, SEVEN
-from rankencoder.report.formatting import clean
+from rankencoder.formatting import clean
 
 _SYSTEMS = {
     ("E1", "cosine"): "E1: the base encoder",
@@ -27,21 +26,20 @@ class View:
     role: str  # "E1" or "E2" of a training run, otherwise empty
     members: tuple[Result, ...]  # the results of its runs
     rows: dict[str, Row]  # its similarities: "cosine" and, with a reference corpus, "ranks" and "blend"
-    is_alone: bool = False  # whether the report is about nothing else
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """Display name."""
         return f"{self.label}, {self.role}" if self.role else self.label
 
     @property
     def run(self) -> str:
-        """What to add where only one of several runs is shown."""
+        """A suffix where only one of several runs is shown."""
         return "" if len(self.members) == 1 else " (first run)"
 
     @property
     def subject(self) -> dict[str, Any]:
-        """What its first result says about it."""
+        """Its entry in the first result."""
         subjects: list[dict[str, Any]] = self.members[0]["model"]["subjects"]
         return next(subject for subject in subjects if subject["role"] == self.role)
 
@@ -53,22 +51,18 @@ class View:
 
     @property
     def chosen(self) -> dict[str, Any] | None:
-        """The similarity that was chosen for it on dev pairs, by all of its runs."""
+        """The similarity chosen for it on dev pairs, if all of its runs chose the same."""
         found = [choice["chosen"] for choice in self.parts("choice") if "chosen" in choice]
         return found[0] if found and all(one == found[0] for one in found) else None
 
-    def tell(self, text: str) -> str:
-        """Return a sentence about it; its name only where there are others."""
-        return text[:1].upper() + text[1:] if self.is_alone else f"{self.name}: {text}"
-
     def similarity(self, kind: str) -> str:
-        """Return what to call a kind of similarity: cosine, ranks (or power …), blend 0.1."""
+        """Return the display name of a kind of similarity: cosine, ranks (or power …), blend 0.1."""
         row = self.rows.get(kind)
         name = kind if row is None else row.system.removeprefix(self.role).strip()
         return clean(name).replace("-", "−")
 
     def system(self, kind: str) -> str:
-        """Return what to call a similarity in a table of all systems of a model."""
+        """Return the name of a similarity in a table of all systems of a model."""
         return _SYSTEMS.get((self.role, kind)) or f"{self.role} {self.similarity(kind)}".strip()
 
     def parts(self, section: str) -> list[dict[str, Any]]:
@@ -89,7 +83,7 @@ def views(results: Sequence[Result]) -> list[View]:
             systems = [name for name, system in scored if system["encoder"] == role]
             own = {row.kind: row for row in table if row.system in systems}
             found.append(View(clean(label) or "model", role, tuple(members), own))
-    return [replace(found[0], is_alone=True)] if len(found) == 1 else found
+    return found
 
 
 def set_order(names: Sequence[str]) -> list[str]:

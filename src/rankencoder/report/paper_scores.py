@@ -1,4 +1,4 @@
-"""The figures that the RankEncoder paper publishes, to be seen next to one's own.
+"""Scores published in the RankEncoder paper.
 
 All are of BERT-base (`bert-base-uncased`), unsupervised; Spearman's correlation ×100 unless said otherwise.
 """
@@ -16,7 +16,6 @@ NOT_COMPARABLE = (
     "The published figures are of BERT-base, another backbone, trained without labels: compare gains with "
     "gains, not scores with scores."
 )
-BASES = ("SimCSE", "PromptBERT", "SNCSE")
 
 _TABLES = json.loads(Path(__file__).with_name("published_figures.json").read_text(encoding="utf-8"))
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rankencoder.backends.opening import Opening
     from rankencoder.encoders import Encoder, EncoderLike
 
-SIZE = 1_000  # sentences that are looked at
+SIZE = 1_000  # sentences that are sampled
 ENOUGH = 10_000  # sentences to distill on
 LABELS = 120
 _TIMED = 256  # sentences
@@ -46,7 +46,7 @@ class Advice:
 
     @property
     def step(self) -> Step:
-        """What to do next."""
+        """The next step."""
         choice = self.tuned.choice
         if choice is None:
             return "label"
@@ -58,15 +58,15 @@ class Advice:
 
     @property
     def lines(self) -> dict[str, str]:
-        """What to do about similarity, speed and quality, several encoders, and labels."""
+        """Advice on similarity, distillation, fusion and labels."""
         return {
             "similarity": str(self.tuned),
-            "distill": self._distil(),
+            "distill": self._distill(),
             "fuse": "Only with an encoder that is about as good: both then encode every sentence.",
             "label": self._label(),
         }
 
-    def _distil(self) -> str:
+    def _distill(self) -> str:
         if self.sentences < ENOUGH:
             return f"Not yet: {self.sentences:,} sentences are few; collect {ENOUGH:,} or more."
         if self.is_static:

@@ -1,15 +1,10 @@
-"""Text and numbers as the report and the explorer print them."""
+"""Text and numbers as reports, the explorer and commands print them."""
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
-
-import numpy as np
-
-if TYPE_CHECKING:
-    from rankencoder.evaluation.statistics import Interval
 
 NOTHING = "–"
 
@@ -31,20 +26,19 @@ def number(value: float | None, digits: int = 2, *, signed: bool = False) -> str
     >>> number(-1.234), number(0.5, signed=True), number(None), number(-0.001)
     ('−1.23', '+0.50', '–', '0.00')
     """
-    if value is None or not np.isfinite(value):
+    if value is None or not math.isfinite(value):
         return NOTHING
     rounded = round(value, digits) + 0.0
     return f"{rounded:{'+' if signed and rounded else ''},.{digits}f}".replace("-", "−")
 
 
-def points(gain: Interval) -> str:
-    """Print a gain that is in points already.
+def points(gain: Iterable[float], digits: int = 2, *, scale: float = 1, signed: bool = True) -> str:
+    """Print a gain with the ends of its interval.
 
-    >>> from rankencoder.evaluation.statistics import Interval
-    >>> points(Interval(3.12, -0.2, 6.4))
-    '+3.12 points (95% interval −0.20 to +6.40)'
+    >>> points((0.0312, -0.002, 0.064), 1, scale=100)
+    '+3.1 points (95% interval −0.2 to +6.4)'
     """
-    value, low, high = (number(v, signed=True) for v in gain)
+    value, low, high = (number(scale * part, digits, signed=signed) for part in gain)
     return f"{value} points (95% interval {low} to {high})"
 
 
