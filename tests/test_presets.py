@@ -24,6 +24,7 @@ from rankencoder.training.methods import (
     make_method,
 )
 from rankencoder.training.plan import describe_loss
+from rankencoder.training.settings_file import write_settings
 
 
 def stand_in(kind, hidden_size=768):
@@ -237,7 +238,8 @@ def test_what_was_given_is_written_and_read_back(tmp_path):
     given = read_given(
         {"corpus": "a.txt", "dev": "d.tsv", "target": "-0.5", "options": {"temperature": 0.2}, "seed": 7}
     )
-    given.write(tmp_path / "train.yaml", given.resolve(stand_in("bert"), ConSERT))
+    resolved = given.resolve(stand_in("bert"), ConSERT)
+    write_settings(tmp_path / "train.yaml", given.values, resolved.model_dump())
     assert read_given({}, tmp_path / "train.yaml") == given
     lines = (tmp_path / "train.yaml").read_text().splitlines()
     assert [line.removeprefix("# ").partition(":")[0] for line in lines] == list(TrainConfig.model_fields)

@@ -15,6 +15,7 @@ from rankencoder.errors import InputError, Interrupted
 from rankencoder.io.storage import RUN, check_free, check_kinds, previous_folder, read_json, replace_folder
 from rankencoder.training.run_outputs import write_record
 from rankencoder.training.run_settings import GivenSettings, RunSettings
+from rankencoder.training.settings_file import write_settings
 
 WORK = "work"
 G = TypeVar("G", bound=GivenSettings)
@@ -84,7 +85,7 @@ def new_run(output: Path, given: GivenSettings, config: RunSettings, *, overwrit
     try:
         yield new
         write_record(new, {"finished": False})
-        given.write(new / config.file, config)
+        write_settings(new / config.file, given.values, config.model_dump())
         if output.is_dir() and not any(output.iterdir()):  # keep a mount point or current folder
             for path in sorted(new.iterdir(), key=lambda path: path.name == config.file):  # that comes last
                 shutil.move(path, output / path.name)

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field
 
 from rankencoder.errors import InputError, find_name
 from rankencoder.io.read_options import ReadOptions
-from rankencoder.training.settings_file import Settings, write_settings
+from rankencoder.training.settings_file import Settings
 
 DATA, METHOD, TEACHING, TRAINING = "Data", "Method", "Teachers and student", "Training"
 STAGE_2, RUNNING = "Stage 2 and RankEncoder", "Running"
@@ -172,10 +172,6 @@ class GivenSettings:
 
         check_local(self.values["output"])
         return Path(self.values["output"])
-
-    def write(self, path: Path, config: RunSettings) -> None:
-        """Write the given settings as YAML, and the others as comments."""
-        write_settings(path, self.values, config.model_dump())
 
 
 def is_in_memory(corpus: Any) -> bool:
