@@ -362,7 +362,7 @@ def test_label_stops_resumes_and_undoes(run_cli, answer, model, corpus_file, tmp
     assert code == 0
     assert "'x' is not an answer" in err
     assert "2 answers" in out
-    assert "run the same command to go on" in out
+    assert "run the same command again" in out
     answer("yyyyyyyy")
     assert "labels.tsv: 6 answers" in run_cli(*command)[1]
     assert len(read_scored_pairs(tmp_path / "labels.tsv", check=False)) == 6

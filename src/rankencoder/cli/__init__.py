@@ -11,7 +11,7 @@ import typer
 from rankencoder.cli.advise import advise
 from rankencoder.cli.build import build
 from rankencoder.cli.compare import explain, neighbors, similarity
-from rankencoder.cli.console import OneLineCommand, fail, with_log_option
+from rankencoder.cli.console import OneLineCommand, fail
 from rankencoder.cli.data import data
 from rankencoder.cli.demo import demo
 from rankencoder.cli.distill import distill
@@ -24,6 +24,7 @@ from rankencoder.cli.index import index, search
 from rankencoder.cli.info import info, version
 from rankencoder.cli.label import label
 from rankencoder.cli.methods import methods
+from rankencoder.cli.options import with_options
 from rankencoder.cli.push import push
 from rankencoder.cli.report import report
 from rankencoder.cli.reproduce import reproduce
@@ -68,7 +69,7 @@ _COMMANDS = (
     demo,
 )
 for command in _COMMANDS:
-    app.command(cls=OneLineCommand)(with_log_option(command))
+    app.command(cls=OneLineCommand)(with_options(command))
 app.add_typer(data, name="data")
 
 

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from rankencoder.backends.opening import Opening
 from rankencoder.cli.console import connected, prepare
-from rankencoder.cli.options import (
-    HERE,
-    Json,
-    Output,
-    Overwrite,
-    Ray,
-    Size,
-    opens_models,
-    reads_corpus,
-)
-from rankencoder.io.read_options import DEFAULTS, ReadOptions
+from rankencoder.cli.options import OPENING, READING_TEXT, Json, Output, Overwrite, Ray, Size
+from rankencoder.io.read_options import ReadOptions
 
 
-@partial(reads_corpus, left_out=("id_column", "keep"))
-@opens_models
 def build(
     encoder: Annotated[
         str, typer.Argument(help="A SentenceTransformer: folder or hub name, also owner/name@revision.")
@@ -48,9 +36,9 @@ def build(
     rank_weight: Annotated[
         float | None, typer.Option(help="Weight of the ranks, 0 to 1 (0.1; with several encoders 0).")
     ] = None,
-    reading: ReadOptions = DEFAULTS,
+    reading: ReadOptions = READING_TEXT,
     max_chars: Annotated[int, typer.Option(min=1, help="Drop sentences with more characters.")] = 2000,
-    opening: Opening = HERE,
+    opening: Opening = OPENING,
     ray: Ray = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -61,9 +49,7 @@ def build(
 
     Examples:
     - `rankencoder build sentence-transformers/all-MiniLM-L6-v2 corpus.txt -o my-encoder`
-
     - `rankencoder build ./my-model corpus.parquet --column body --size 100000 -o my-encoder`
-
     - `rankencoder build ./one-model corpus.txt --with ./another-model -o fused`
 
     """

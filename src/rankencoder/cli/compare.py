@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankencoder.backends.opening import Opening
-from rankencoder.cli.console import console, prepare, print_json, print_table
-from rankencoder.cli.options import HERE, AnyModel, Json, Overwrite, RowFile, opens_models
+from rankencoder.cli.console import console, prepare, print_json, print_table, say
+from rankencoder.cli.options import OPENING, AnyModel, Json, Overwrite, RowFile
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ Model = Annotated[str, typer.Argument(help="A RankEncoder, or the folder of a tr
 RankWeight = Annotated[float | None, typer.Option(help="Override the stored rank weight.")]
 
 
-@opens_models
 def similarity(
     model: AnyModel,
     a: Annotated[str | None, typer.Argument(help="A sentence.")] = None,
@@ -34,14 +33,13 @@ def similarity(
     rank_weight: RankWeight = None,
     output: RowFile = None,
     overwrite: Overwrite = False,
-    opening: Opening = HERE,
+    opening: Opening = OPENING,
     as_json: Json = False,
 ) -> None:
     """Score the similarity of two sentences, or of the pairs of a file.
 
     Examples:
     - `rankencoder similarity my-encoder "A man plays guitar." "Someone makes music."`
-
     - `rankencoder similarity my-encoder --pairs pairs.tsv -o scores.csv`
 
     """
@@ -69,27 +67,24 @@ def similarity(
     if curve := find_curve(loaded):
         columns["probability"] = "P(same)"
     given = [Pair(*check_sentences([str(a), str(b)]))] if pairs is None else read_pairs(pairs)
-    rows = _score(loaded, given, curve)
+    rows = list(_score(loaded, given, curve))
     if output is not None:
-        listed = list(rows)
-        write_rows(output, listed, overwrite=overwrite)
-        console().print(f"{output}: {plural(len(listed), 'pair')}", markup=False)
-        return
-    if as_json:
-        print_json(list(rows))
-        return
-    cells = ((*(f"{row[key]:.4f}" for key in columns), row["a"], row["b"]) for row in rows)
-    print_table(cells, *columns.values(), "a", "b")
+        write_rows(output, rows, overwrite=overwrite)
+        say(f"{output}: {plural(len(rows), 'pair')}")
+    elif as_json:
+        print_json(rows)
+    else:
+        cells = ((*(f"{row[key]:.4f}" for key in columns), row["a"], row["b"]) for row in rows)
+        print_table(cells, *columns.values(), "a", "b")
 
 
-@opens_models
 def neighbors(
     model: Model,
     sentence: Annotated[str, typer.Argument(help="A sentence.")],
     k: Annotated[int, typer.Option("-k", min=1, help="How many.")] = 10,
     output: RowFile = None,
     overwrite: Overwrite = False,
-    opening: Opening = HERE,
+    opening: Opening = OPENING,
     as_json: Json = False,
 ) -> None:
     """List the reference sentences nearest to a sentence.
@@ -103,19 +98,17 @@ def neighbors(
 
     if output is not None:
         check_row_file(output, overwrite=overwrite)
-    found = load(model, None, opening).neighbors(sentence, k)
+    found = [asdict(neighbor) for neighbor in load(model, None, opening).neighbors(sentence, k)]
     if output is not None:
-        write_rows(output, [asdict(neighbor) for neighbor in found], overwrite=overwrite)
-        console().print(f"{output}: {plural(len(found), 'reference sentence')}", markup=False)
-        return
-    if as_json:
-        print_json([asdict(neighbor) for neighbor in found])
-        return
-    rows = ((neighbor.rank, f"{neighbor.similarity:.4f}", neighbor.sentence) for neighbor in found)
-    print_table(rows, "rank", "cosine", "reference sentence")
+        write_rows(output, found, overwrite=overwrite)
+        say(f"{output}: {plural(len(found), 'reference sentence')}")
+    elif as_json:
+        print_json(found)
+    else:
+        cells = ((row["rank"], f"{row['similarity']:.4f}", row["sentence"]) for row in found)
+        print_table(cells, "rank", "cosine", "reference sentence")
 
 
-@opens_models
 def explain(
     model: Model,
     a: Annotated[str, typer.Argument(help="A sentence.")],
@@ -123,7 +116,7 @@ def explain(
     k: Annotated[int, typer.Option("-k", min=1, help="Nearest sentences of each to compare.")] = 100,
     show: Annotated[int, typer.Option(min=0, help="Shared neighbors to print.")] = 10,
     rank_weight: RankWeight = None,
-    opening: Opening = HERE,
+    opening: Opening = OPENING,
     as_json: Json = False,
 ) -> None:
     """Explain a similarity by the reference sentences that are near to both.

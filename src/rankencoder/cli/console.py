@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
 import os
@@ -11,13 +10,11 @@ import shlex
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
-from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-import typer
 from typer.core import TyperCommand
 
 from rankencoder.errors import InputError, Interrupted
@@ -32,8 +29,7 @@ if TYPE_CHECKING:
 
 _REPEATED = ("build", "encode", "evaluate", "index", "label", "reproduce")  # they resume if run again
 _SERVERS = ("serve", "explore")
-_LOGGED = (*_REPEATED, *_SERVERS, "advise", "distill", "duplicates", "train", "tune")
-_LogJson = Annotated[bool, typer.Option("--log-json", help="Log one JSON object a line.")]
+LOGGED = (*_REPEATED, *_SERVERS, "advise", "distill", "duplicates", "train", "tune")
 _json_lines = False  # of the log
 LOG = logging.getLogger("rankencoder.cli")
 
@@ -46,7 +42,7 @@ class OneLineCommand(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         with _logged(self, ctx.params.get("log_json", False)):
-            if Progress.in_log and self.name in _LOGGED and self.name not in _SERVERS:
+            if Progress.in_log and self.name in LOGGED and self.name not in _SERVERS:
                 self._announce(ctx)
             return self._run(ctx)
 
@@ -67,7 +63,7 @@ class OneLineCommand(TyperCommand):
         try:
             return super().invoke(ctx)
         except InputError as error:
-            fail(with_options(str(error), self.params))
+            fail(name_options(str(error), self.params))
         except BrokenPipeError:
             sys.stderr.close()  # the reader of our output is gone; there is nobody left to tell
             sys.exit(1)
@@ -89,24 +85,7 @@ class OneLineCommand(TyperCommand):
             fail(f"{what} (RANKENCODER_DEBUG=1 shows where; please report it)", code=1)
 
 
-def with_log_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a long command with the option --log-json, which `OneLineCommand` knows; others as they are."""
-    if command.__name__ not in _LOGGED:
-        return command
-
-    @wraps(command)
-    def run(*, log_json: bool, **given: Any) -> None:
-        command(**given)
-
-    kind = inspect.Parameter.KEYWORD_ONLY
-    own = [p.replace(kind=kind) for p in inspect.signature(command, eval_str=True).parameters.values()]
-    parameters = [*own, inspect.Parameter("log_json", kind, default=False, annotation=_LogJson)]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in parameters}
-    return run
-
-
-def with_options(message: str, parameters: Iterable[Any]) -> str:
+def name_options(message: str, parameters: Iterable[Any]) -> str:
     """Return a message with a command's options for the settings: "set `overwrite`" gives --overwrite."""
     options = {one.name: max(one.opts, key=len) for one in parameters if one.opts[0].startswith("-")}
     return re.sub(r"`(\w+)`", lambda found: options.get(found[1], found[0]), message)
@@ -180,6 +159,12 @@ def print_table(rows: Iterable[Iterable[Any]], *columns: Any) -> None:
     console().print(make_table(rows, *columns))
 
 
+def say(*lines: str) -> None:
+    """Print lines as they are: neither styled nor wrapped."""
+    for line in lines:
+        sys.stdout.write(harmless(line) + "\n")
+
+
 def print_json(value: Any) -> None:
     """Print a value as one JSON document; control characters are escaped, those beyond ASCII too."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2).translate(_ESCAPED) + "\n")
@@ -201,7 +186,7 @@ def prepare(model: str | None = None) -> None:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    _write_line("warning", with_options(str(message), OneLineCommand.running))
+    _write_line("warning", name_options(str(message), OneLineCommand.running))
 
 
 class _LogLines(logging.Formatter):
@@ -212,7 +197,7 @@ class _LogLines(logging.Formatter):
         self.params = command.params
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        record.message = with_options(record.message, self.params)
+        record.message = name_options(record.message, self.params)
         if not _json_lines:
             return super().formatMessage(record)
         return _json_line(record.levelname.lower(), record.message, **getattr(record, "fields", {}))

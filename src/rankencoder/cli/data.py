@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rankencoder.cli.console import OneLineCommand, print_json
+from rankencoder.cli.console import OneLineCommand, print_json, say
 from rankencoder.cli.options import Json
 
 data = typer.Typer(
@@ -37,7 +36,6 @@ def fetch(
 
     Examples:
     - `rankencoder data fetch`
-
     - `rankencoder data fetch senteval wiki1m -o data`
 
     """
@@ -48,7 +46,7 @@ def fetch(
     if as_json:
         print_json({"folder": str(folder), "data": chosen})
     else:
-        sys.stdout.write(f"{folder}: {', '.join(chosen)}\n")
+        say(f"{folder}: {', '.join(chosen)}")
 
 
 data.command(cls=OneLineCommand)(fetch)

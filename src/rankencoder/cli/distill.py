@@ -8,11 +8,15 @@ from typing import Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import console, prepare, print_json
+from rankencoder.cli.console import prepare, print_json, say
 from rankencoder.cli.options import Json, Overwrite
-from rankencoder.cli.setting_options import ConfigFile, HelpAll, Resume, Set, add_options, given_settings
+from rankencoder.cli.setting_options import ConfigFile, HelpAll, Resume, Set, given_settings, setting_options
 from rankencoder.distillation.distill_config import DistillConfig, default_text
 from rankencoder.errors import InputError
+
+_SETTINGS = setting_options(
+    DistillConfig, default_text, flags={"no_header": ["--no-header"]}, left_out=("corpus", "output")
+)
 
 
 def distill(
@@ -27,8 +31,8 @@ def distill(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before an API is paid.")] = False,
     set: Set = None,
     help_all: HelpAll = False,
+    settings: dict[str, Any] = _SETTINGS,
     as_json: Json = False,
-    **settings: Any,
 ) -> None:
     """Make an encoder better or faster: teach it what other encoders agree on, on your own text.
 
@@ -36,13 +40,9 @@ def distill(
 
     Examples:
     - `rankencoder distill corpus.txt --teacher all-MiniLM-L6-v2 --student static -o fast`
-
     - `rankencoder distill corpus.txt --teacher A --teacher 'B?prompt=query: ' --student A -o better`
-
     - `rankencoder distill corpus.txt --teacher A --student A --layers 3 -o smaller`
-
     - `rankencoder distill corpus.txt --teacher openai:text-embedding-3-small --student static -o mine`
-
     - `rankencoder distill --resume -o mine`
 
     """
@@ -65,17 +65,10 @@ def distill(
     if as_json:
         print_json({"output": str(run.folder), **{k: v for k, v in run.record.items() if k != "history"}})
     else:
-        for line in describe_distillation(run.record):
-            console().print(line, markup=False, soft_wrap=True)
-        text = f"{run.encoder}: the student, an ordinary SentenceTransformer"
-        console().print(text, markup=False, soft_wrap=True)
+        student = f"{run.encoder}: the student, an ordinary SentenceTransformer"
+        say(*describe_distillation(run.record), student)
     if run.record["config"]["strict"] and not run.is_nearer:
         raise typer.Exit(1)
-
-
-add_options(
-    distill, DistillConfig, default_text, flags={"no_header": ["--no-header"]}, left_out=("corpus", "output")
-)
 
 
 def _confirm(estimate: str) -> bool:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rankencoder.backends.opening import Running
-from rankencoder.cli.console import console, prepare, print_json, print_table
-from rankencoder.cli.options import HERE, Json, Overwrite, opens_models, reads_corpus
+from rankencoder.cli.console import prepare, print_json, print_table, say
+from rankencoder.cli.options import OPENING, READING, Json, Overwrite
 from rankencoder.errors import InputError
 from rankencoder.io.read_options import DEFAULTS, ReadOptions
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 _SAVED = 1_000_000  # pairs, or all at the threshold if they are more
 
 
-@reads_corpus
-@partial(opens_models, left_out=("precision",))
 def duplicates(
     corpus: Annotated[
         Path, typer.Argument(help="Sentences: a file or folder, as for build; an index; or what -o saved.")
@@ -49,8 +46,8 @@ def duplicates(
     ] = None,
     groups: Annotated[bool, typer.Option("--groups", help="Print groups instead of pairs.")] = False,
     show: Annotated[int, typer.Option(min=0, help="Pairs or groups to print.")] = 50,
-    reading: ReadOptions = DEFAULTS,
-    opening: Running = HERE,
+    reading: ReadOptions = READING,
+    opening: Running = OPENING,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
@@ -61,13 +58,9 @@ def duplicates(
 
     Examples:
     - `rankencoder duplicates questions.csv --model my-encoder --kept kept.csv -o found`
-
     - `rankencoder duplicates my-index -o pairs.parquet`
-
     - `rankencoder duplicates found --threshold 0.95 --groups`
-
     - `rankencoder duplicates my-index --precision 0.95`
-
     - `rankencoder duplicates test.txt --against my-index`
 
     """
@@ -146,12 +139,12 @@ def _print_groups(found: Duplicates, show: int, rule: str) -> None:
     for group in found.groups()[:show]:
         number = sum(len(places[i]) for i in group)
         title = f"{number} sentences, {len(group)} different"
-        console().print(f"{number} documents" if found.records.has_passages else title, markup=False)
+        say(f"{number} documents" if found.records.has_passages else title)
         for i in sorted(group, key=lambda i: best[i] >= 0):
             first, *more = places[i]
             times = f" (and {len(more)} times more)" if more else ""
             fate = "remove" if best[i] >= 0 else "keep  "
-            console().print(f"  {fate}  {first}{times}: {found.sentences[i]}", markup=False)
+            say(f"  {fate}  {first}{times}: {found.sentences[i]}")
 
 
 def _print_summary(found: Duplicates, *, by_default: bool) -> None:
@@ -170,4 +163,4 @@ def _print_summary(found: Duplicates, *, by_default: bool) -> None:
         parts.append(f"{found.records.skipped:,} empty or over-long lines were left out")
     if by_default:
         parts.append("this threshold is a guess: `rankencoder label` finds one of a known precision")
-    console().print("; ".join(parts), markup=False)
+    say("; ".join(parts))

@@ -7,22 +7,11 @@ from typing import Annotated, Any
 import typer
 
 from rankencoder.backends.opening import Opening
-from rankencoder.cli.console import connected, console, prepare, print_json
-from rankencoder.cli.options import (
-    HERE,
-    AnyModel,
-    Json,
-    Overwrite,
-    Ray,
-    Workers,
-    opens_models,
-    reads_corpus,
-)
-from rankencoder.io.read_options import DEFAULTS, ReadOptions
+from rankencoder.cli.console import connected, prepare, print_json, say
+from rankencoder.cli.options import OPENING, READING, AnyModel, Json, Overwrite, Ray, Workers
+from rankencoder.io.read_options import ReadOptions
 
 
-@reads_corpus
-@opens_models
 def encode(
     model: AnyModel,
     source: Annotated[
@@ -36,11 +25,11 @@ def encode(
             help="File to write: .parquet, .jsonl, .csv or .npy; with --ray a folder of Parquet files.",
         ),
     ],
-    reading: ReadOptions = DEFAULTS,
+    reading: ReadOptions = READING,
     skip_invalid: Annotated[
         bool, typer.Option("--skip-invalid", help="Leave out empty and over-long lines instead of stopping.")
     ] = False,
-    opening: Opening = HERE,
+    opening: Opening = OPENING,
     ray: Ray = None,
     workers: Workers = None,
     overwrite: Overwrite = False,
@@ -53,9 +42,7 @@ def encode(
 
     Examples:
     - `rankencoder encode my-encoder sentences.txt -o vectors.npy`
-
     - `rankencoder encode my-encoder tickets.csv --column question --keep ticket,date -o vectors.parquet`
-
     - `rankencoder encode my-encoder s3://bucket/corpus --ray 10.0.0.1:6379 -o s3://bucket/vectors`
 
     """
@@ -81,5 +68,4 @@ def encode(
         return
     notes = [f"{counts[key]:,} {key}" for key in ("resumed", "skipped") if counts[key]]
     total = counts["encoded"] + counts["resumed"]
-    text = f"{output}: {total:,} vectors" + (f" ({', '.join(notes)})" if notes else "")
-    console().print(text, markup=False)
+    say(f"{output}: {total:,} vectors" + (f" ({', '.join(notes)})" if notes else ""))

@@ -9,11 +9,10 @@ import typer
 
 from rankencoder.backends.opening import Opening
 from rankencoder.cli.console import prepare, print_json, print_table
-from rankencoder.cli.options import HERE, Corpus, Dev, Json, Output, Size, opens_models
+from rankencoder.cli.options import OPENING, Corpus, Dev, Json, Output, Size
 from rankencoder.errors import InputError
 
 
-@opens_models
 def evaluate(
     models: Annotated[
         list[str], typer.Argument(help="RankEncoders, folders of training runs, or any encoders.")
@@ -34,7 +33,7 @@ def evaluate(
     output: Output = Path("evaluation"),
     mteb: Annotated[list[str] | None, typer.Option(help="Run this task of mteb instead. Repeatable.")] = None,
     cache: Annotated[bool, typer.Option(help="Reuse vectors of earlier evaluations.")] = True,
-    opening: Opening = HERE,
+    opening: Opening = OPENING,
     as_json: Json = False,
 ) -> None:
     """Score encoders on STS sets and on your pairs, by cosine, ranks and their blend.
@@ -44,11 +43,8 @@ def evaluate(
 
     Examples:
     - `rankencoder evaluate my-encoder`
-
     - `rankencoder evaluate my-run-1 my-run-2 my-run-3 --data SentEval/data`
-
     - `rankencoder evaluate sentence-transformers/all-MiniLM-L6-v2 --corpus corpus.txt --dev my-pairs.tsv`
-
     - `rankencoder evaluate my-encoder --mteb Banking77Classification`
 
     """

@@ -9,10 +9,9 @@ import typer
 
 from rankencoder.backends.opening import Opening
 from rankencoder.cli.console import prepare
-from rankencoder.cli.options import HERE, Host, Index, Port, opens_models
+from rankencoder.cli.options import OPENING, Host, Index, Port
 
 
-@opens_models
 def explore(
     model: Annotated[
         str | None,
@@ -28,7 +27,7 @@ def explore(
     ] = None,
     host: Host = "127.0.0.1",
     port: Port = 7860,
-    opening: Opening = HERE,
+    opening: Opening = OPENING,
 ) -> None:
     """Explore a model on a web page: compare sentences, maps, search, labeling.
 
@@ -36,11 +35,8 @@ def explore(
 
     Examples:
     - `rankencoder explore`
-
     - `rankencoder explore my-encoder`
-
     - `rankencoder explore my-encoder --index my-index --port 8080`
-
     - `rankencoder explore my-encoder --index my-index --labels labels.tsv`
 
     """

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from rankencoder.cli.console import console, prepare, print_json
+from rankencoder.cli.console import prepare, print_json, say
 from rankencoder.cli.options import AnyModel, Json, Output, Overwrite
 
 
@@ -24,7 +24,6 @@ def export(
 
     Examples:
     - `rankencoder export my-encoder --format onnx -o exported`
-
     - `rankencoder export my-encoder --format openvino --precision int8 -o exported`
 
     """
@@ -39,7 +38,6 @@ def export(
     about = export_model(opened, output, format, precision=precision, overwrite=overwrite)
     if as_json:
         print_json(about)
-        return
-    fidelity = f"fidelity {about['fidelity']['spearman']:.5f}"
-    text = f"{output}: {format} {precision}, {about['dimension']:,} dimensions, {fidelity}"
-    console().print(text, markup=False, soft_wrap=True)
+    else:
+        fidelity = about["fidelity"]["spearman"]
+        say(f"{output}: {format} {precision}, {about['dimension']:,} dimensions, fidelity {fidelity:.5f}")

@@ -8,36 +8,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankencoder.backends.opening import Opening
-from rankencoder.cli.console import connected, console, prepare, print_json, print_table
-from rankencoder.cli.options import (
-    HERE,
-    AnyModel,
-    Json,
-    Overwrite,
-    Ray,
-    RowFile,
-    Workers,
-    opens_models,
-    reads_corpus,
-)
-from rankencoder.io.read_options import DEFAULTS, ReadOptions
+from rankencoder.cli.console import connected, console, prepare, print_json, print_table, say
+from rankencoder.cli.options import OPENING, READING, AnyModel, Json, Overwrite, Ray, RowFile, Workers
+from rankencoder.io.read_options import ReadOptions
 
 if TYPE_CHECKING:
     from rankencoder.search.hits import Hit
     from rankencoder.search.rank_index import RankIndex
 
 
-@reads_corpus
-@opens_models
 def index(
     model: AnyModel,
     corpus: Annotated[str, typer.Argument(help="Sentences: a file, folder or address, as for build.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The index, new or to be added to.")],
-    reading: ReadOptions = DEFAULTS,
+    reading: ReadOptions = READING,
     table: Annotated[
         str | None, typer.Option(help="Keep the table elsewhere, e.g. s3://bucket/folder.")
     ] = None,
-    opening: Opening = HERE,
+    opening: Opening = OPENING,
     ray: Ray = None,
     workers: Workers = None,
     as_json: Json = False,
@@ -49,7 +37,6 @@ def index(
 
     Examples:
     - `rankencoder index my-encoder articles.jsonl --column title -o my-index`
-
     - `rankencoder search my-index "a treaty that ended a war" -k 5`
 
     """
@@ -69,12 +56,11 @@ def index(
     made.optimize()
     if as_json:
         print_json({"index": str(output), "sentences": len(made), **counts})
-        return
-    said = ", ".join(f"{number:,} {what}" for what, number in counts.items() if number) or "nothing to add"
-    console().print(f"{output}: {len(made):,} sentences ({said})", markup=False)
+    else:
+        added = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "nothing to add"
+        say(f"{output}: {len(made):,} sentences ({added})")
 
 
-@opens_models
 def search(
     folder: Annotated[Path, typer.Argument(metavar="INDEX", help="An index.")],
     queries: Annotated[list[str], typer.Argument(metavar="QUERY...", help="A sentence, or several.")],
@@ -93,18 +79,18 @@ def search(
     overwrite: Overwrite = False,
     exact: Annotated[bool, typer.Option("--exact", help="Look at every sentence of a large index.")] = False,
     model: Annotated[str | None, typer.Option(help="The model, if it is no longer where it was.")] = None,
-    opening: Opening = HERE,
+    opening: Opening = OPENING,
     as_json: Json = False,
 ) -> None:
     """Find the sentences of an index that are nearest to a query.
 
     Examples:
     - `rankencoder search my-index "a treaty that ended a war" -k 5`
-
     - `rankencoder search my-index "open source" --where lang=en --where 'year > 1990' -o hits.csv`
 
     """
     from rankencoder.io.row_files import check_row_file, write_rows
+    from rankencoder.report.formatting import plural
     from rankencoder.search.filters import parse_filter
     from rankencoder.search.rank_index import RankIndex
 
@@ -113,20 +99,19 @@ def search(
     if output is not None:
         check_row_file(output, overwrite=overwrite)
     prepare(model)
-    found = opened.search(queries, k, where=condition, exact=exact, documents=documents)
+    answers = opened.search(queries, k, where=condition, exact=exact, documents=documents)
+    found = list(zip(queries, answers, strict=True))
     if output is not None:
-        rows = [hit.to_row(query) for query, hits in zip(queries, found, strict=True) for hit in hits]
+        rows = [hit.to_row(query) for query, hits in found for hit in hits]
         write_rows(output, rows, overwrite=overwrite)
-        console().print(f"{output}: {len(rows):,} hits", markup=False)
-        return
-    if as_json:
-        answers = zip(queries, found, strict=True)
-        print_json([{"query": query, "hits": [hit.to_dict() for hit in hits]} for query, hits in answers])
-        return
-    for query, hits in zip(queries, found, strict=True):
-        if len(queries) > 1:
-            console().print(query, style="bold", markup=False)
-        _print_hits(opened, hits)
+        say(f"{output}: {plural(len(rows), 'hit')}")
+    elif as_json:
+        print_json([{"query": query, "hits": [hit.to_dict() for hit in hits]} for query, hits in found])
+    else:
+        for query, hits in found:
+            if len(queries) > 1:
+                console().print(query, style="bold", markup=False)
+            _print_hits(opened, hits)
 
 
 def _print_hits(opened: RankIndex, hits: list[Hit]) -> None:
@@ -136,7 +121,7 @@ def _print_hits(opened: RankIndex, hits: list[Hit]) -> None:
     from rankencoder.search.index_rows import content_id
 
     if not hits:
-        console().print("nothing found")
+        say("nothing found")
         return
     calibration = opened.calibration
     columns = [name for name in opened.columns if any(hit.columns.get(name) is not None for hit in hits)]

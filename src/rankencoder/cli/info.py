@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from rankencoder._version import __version__
-from rankencoder.cli.console import prepare, print_json, print_table
+from rankencoder.cli.console import prepare, print_json, print_table, say
 from rankencoder.cli.options import AnyModel, Device, Json
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        sys.stdout.write(f"rankencoder {__version__}\n")
+        say(f"rankencoder {__version__}")
         raise typer.Exit
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rankencoder.backends.opening import Opening
-from rankencoder.cli.console import console, harmless, prepare
-from rankencoder.cli.options import HERE, AnyModel, opens_models, reads_corpus
+from rankencoder.cli.console import console, harmless, prepare, say
+from rankencoder.cli.options import OPENING, READING_TEXT, AnyModel
 from rankencoder.errors import InputError
-from rankencoder.io.read_options import DEFAULTS, ReadOptions
+from rankencoder.io.read_options import ReadOptions
 
 if TYPE_CHECKING:
     from rankencoder.labels.pair_pool import Candidate
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 _KEYS = "[y] same   [n] different   [s] skip   [u] undo   [q] stop"
 
 
-@partial(reads_corpus, left_out=("id_column", "keep"))
-@partial(opens_models, left_out=("precision",))
 def label(
     model: AnyModel,
     corpus: Annotated[Path, typer.Argument(help="Sentences: a file or folder, or an index of the model.")],
@@ -36,18 +33,17 @@ def label(
         list[Path] | None, typer.Option(help="Add the answers of this file of labels. Repeatable.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the pairs.")] = 0,
-    reading: ReadOptions = DEFAULTS,
-    opening: Opening = HERE,
+    reading: ReadOptions = READING_TEXT,
+    opening: Opening = OPENING,
 ) -> None:
     """Label pairs as same or different, to find a threshold you can rely on.
 
     Pairs are chosen so that each answer tells most about precision and recall. Every answer is written at
-    once: stop at any time, and run the same command to go on. Without a terminal, answers are read from
+    once: stop at any time, and run the same command to resume. Without a terminal, answers are read from
     standard input, one key a line.
 
     Examples:
     - `rankencoder label my-encoder my-index -o labels.tsv`
-
     - `rankencoder threshold my-encoder labels.tsv --precision 0.9`
 
     """
@@ -60,19 +56,12 @@ def label(
         prepare(model)
         from rankencoder.search.candidate_pairs import draw_pool
 
-        pool = draw_pool(
-            model,
-            corpus,
-            column=reading,
-            seed=seed,
-            **opening,
-            progress=True,
-        )
+        pool = draw_pool(model, corpus, column=reading, seed=seed, **opening, progress=True)
         sitting = Sitting(output, pool)
     sitting.precision = precision
     with sitting:
         for other in merge or ():
-            console().print(f"{sitting.merge(Sitting.resume(other)):,} answers merged", markup=False)
+            say(f"{sitting.merge(Sitting.resume(other)):,} answers merged")
         _ask(sitting, pairs)
     _print_end(sitting, model, pairs)
 
@@ -88,7 +77,7 @@ def _ask(sitting: Sitting, pairs: int) -> None:
             return
         before = len(sitting.given)
         if not sitting.press(key):
-            console().print("nothing to undo")
+            say("nothing to undo")
         if len(sitting.given) > before and len(sitting.given) % EVERY == 0:
             console().print(sitting.summary(), style="dim", markup=False)
 
@@ -113,15 +102,8 @@ def _read_key() -> str:
 
 
 def _print_end(sitting: Sitting, model: str, pairs: int) -> None:
-    out = console()
-    for doubt in sitting.doubts():
-        out.print(f"note: {doubt}", markup=False)
     number = len(sitting.given)
-    out.print(f"{sitting.path}: {number} answers", markup=False, soft_wrap=True)
+    say(*(f"note: {doubt}" for doubt in sitting.doubts()), f"{sitting.path}: {number} answers")
     if number < pairs:
-        out.print("run the same command to go on", markup=False)
-    out.print(
-        f"next: rankencoder threshold {model} {sitting.path} --precision {sitting.precision:g}",
-        markup=False,
-        soft_wrap=True,
-    )
+        say("to resume, run the same command again")
+    say(f"next: rankencoder threshold {model} {sitting.path} --precision {sitting.precision:g}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from rankencoder.cli.console import console, print_json, print_table
+from rankencoder.cli.console import print_json, print_table, say
 from rankencoder.cli.options import Json
 
 if TYPE_CHECKING:
@@ -60,5 +60,4 @@ def _print(listed: dict[str, Any]) -> None:
         options = ", ".join(f"{key}={value}" for key, value in about["options"].items())
         rows += [(name, about["about"]), ("", about["paper"]), ("", settings), ("", f"options: {options}")]
     print_table(rows)
-    text = "Settings are options of `rankencoder train`; a method's own are given as --option NAME=VALUE."
-    console().print(text)
+    say("Settings are options of `rankencoder train`; a method's own options are --option NAME=VALUE.")

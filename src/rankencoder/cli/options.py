@@ -7,14 +7,15 @@ import inspect
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from rankencoder.cli.console import LOGGED
 from rankencoder.io.read_options import ReadOptions
 
 _NO_HEADER = "The CSV file has no header row."
@@ -24,6 +25,7 @@ def _text(help: str, *flags: str) -> Any:
     return Annotated[str | None, typer.Option(*flags, help=help)]
 
 
+_LogJson = Annotated[bool, typer.Option("--log-json", help="Log one JSON object per line.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Sentences per call of the encoder.")]
 Device = Annotated[str | None, typer.Option(help="Where to run the encoder, e.g. cpu or cuda.")]
@@ -63,73 +65,78 @@ Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")]
 
 
-_OPENING: dict[str, tuple[Any, Any]] = {
-    "device": (None, Device),
-    "batch_size": (32, BatchSize),
-    "backend": (
-        "torch",
-        Annotated[
-            str, typer.Option(help="What computes vectors: torch, openvino, onnx, or auto: the fastest.")
-        ],
-    ),
-    "precision": (None, _text("fp32, bf16 or int8. By default exact, with --backend auto the fastest.")),
-}
-HERE: Any = {}
+class OptionGroup(NamedTuple):
+    """Options that a command takes as one parameter, of which the group is the default.
+
+    :param options: The default and the declaration of each.
+    :param gather: Makes the value of the parameter from those of the options.
+    """
+
+    options: dict[str, tuple[Any, Any]]
+    gather: Callable[..., Any] = dict
 
 
-def opens_models(command: Any, left_out: Collection[str] = ()) -> Any:
-    """Give a command the options of how its models run, in place of its parameter ``opening``."""
-    options = {name: option for name, option in _OPENING.items() if name not in left_out}
-
-    def gather(given: dict[str, Any]) -> None:
-        given["opening"] = {name: given.pop(name) for name in options if name in given}
-
-    return _expanded(command, "opening", options, gather)
-
-
-def reads_corpus(command: Any, left_out: Collection[str] = ()) -> Any:
-    """Give a command the options of how its corpus is read, in place of its parameter ``reading``."""
-
-    def gather(given: dict[str, Any]) -> None:
-        reading = _read_options(**{name: given.pop(name, default) for name, (default, _) in _READING.items()})
-        for name in ("corpus", "source"):
-            if str(given.get(name)) == "-":
-                given[name], reading = _spool_stdin(reading), replace(reading, source="stdin")
-        given["reading"] = reading
-
-    options = {name: option for name, option in _READING.items() if name not in left_out}
-    return _expanded(command, "reading", options, gather)
-
-
-def _expanded(
-    command: Any,
-    parameter: str,
-    options: dict[str, tuple[Any, Any]],
-    gather: Callable[[dict[str, Any]], None],
+def _read_options(
+    *, no_header: bool, id_column: str | None = None, keep: str | None = None, **given: Any
 ) -> Any:
-    """Return a command with options in place of a parameter, which is gathered from them when it runs."""
-    parameters = []
-    for one in inspect.signature(command, eval_str=True).parameters.values():
-        made = options if one.name == parameter else {one.name: (one.default, one.annotation)}
-        parameters += [
-            inspect.Parameter(name, one.KEYWORD_ONLY, default=default, annotation=kind)
-            for name, (default, kind) in made.items()
-        ]
+    names = None if keep is None else tuple(name.strip() for name in keep.split(",") if name.strip())
+    return ReadOptions(id=id_column, keep=names, header=False if no_header else None, **given)
+
+
+OPENING: Any = OptionGroup(
+    {
+        "device": (None, Device),
+        "batch_size": (32, BatchSize),
+        "backend": ("torch", _text("Runtime: torch, openvino, onnx, or auto for the fastest.")),
+        "precision": (None, _text("fp32, bf16 or int8. By default exact, with --backend auto the fastest.")),
+    }
+)
+READING: Any = OptionGroup(_READING, _read_options)
+READING_TEXT: Any = OptionGroup(
+    {name: option for name, option in _READING.items() if name not in ("id_column", "keep")}, _read_options
+)
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command whose option groups are single options; one that logs also gets --log-json.
+
+    An option of a group that is a parameter of the command itself is left out of the group.
+    """
+    own = inspect.signature(command, eval_str=True).parameters
+    groups = {name: one.default for name, one in own.items() if isinstance(one.default, OptionGroup)}
+    groups = {
+        name: group._replace(options={key: group.options[key] for key in group.options if key not in own})
+        for name, group in groups.items()
+    }
+    declared: dict[str, tuple[Any, Any]] = {}
+    for name, one in own.items():
+        declared |= groups[name].options if name in groups else {name: (one.default, one.annotation)}
+    if command.__name__ in LOGGED:
+        declared["log_json"] = (False, _LogJson)
 
     @wraps(command)
     def run(**given: Any) -> None:
-        gather(given)
+        given.pop("log_json", None)  # `OneLineCommand` has read it
+        for name, group in groups.items():
+            given[name] = group.gather(**{key: given.pop(key) for key in group.options})
+        if "reading" in groups:
+            _read_stdin(given)
         command(**given)
 
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (default, annotation) in declared.items()
+    ]
     vars(run)["__signature__"] = inspect.Signature(parameters)
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run
 
 
-def _read_options(**given: Any) -> ReadOptions:
-    if given["keep"] is not None:
-        given["keep"] = tuple(name.strip() for name in given["keep"].split(",") if name.strip())
-    return ReadOptions(id=given.pop("id_column"), header=False if given.pop("no_header") else None, **given)
+def _read_stdin(given: dict[str, Any]) -> None:
+    for name in ("corpus", "source"):
+        if str(given.get(name)) == "-":
+            given[name] = _spool_stdin(given["reading"])
+            given["reading"] = replace(given["reading"], source="stdin")
 
 
 def _spool_stdin(reading: ReadOptions) -> Path:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rankencoder.cli.console import console
+from rankencoder.cli.console import say
 
 
 def push(
@@ -27,4 +27,4 @@ def push(
     """
     from rankencoder.encoder_sources import push_folder
 
-    console().print(push_folder(folder, name, private=private), markup=False, soft_wrap=True)
+    say(push_folder(folder, name, private=private))

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rankencoder.cli.console import say
 from rankencoder.cli.options import Overwrite
 from rankencoder.errors import InputError
 
@@ -29,9 +30,7 @@ def report(
 
     Examples:
     - `rankencoder report evaluation -o report.html`
-
     - `rankencoder report evaluation/my-run-1.json evaluation/my-run-2.json`
-
     - `rankencoder report evaluation -o report.md`
 
     """
@@ -44,4 +43,4 @@ def report(
         )
     format = "md" if output.suffix.lower() in (".md", ".markdown") else "html"
     make(list(results), output, format=format, papers=papers)
-    typer.echo(str(output))
+    say(str(output))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import console, prepare, print_json, print_table
+from rankencoder.cli.console import prepare, print_json, print_table, say
 from rankencoder.cli.options import Device, Json
 from rankencoder.cli.setting_options import Set, given_settings, parse_pairs
 
@@ -48,7 +48,6 @@ def reproduce(
 
     Examples:
     - `rankencoder reproduce rankencoder-simcse --plan`
-
     - `rankencoder reproduce rankencoder-simcse -o reproduced --set seed=1`
 
     """
@@ -77,7 +76,7 @@ def _print_plan(planned: Reproduction) -> None:
     row = f"{recipe.published[system][1]}, AVG {recipe.figures(system)['AVG']:.2f}"
     lines = [f"{recipe.name}: {row}; spread: {recipe.spread}", "", *_commands(planned), ""]
     lines += ["Known to differ from the authors' run:", *(f"- {text}" for text in recipe.differs), ""]
-    console().print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+    say(*lines)
 
 
 def _commands(planned: Reproduction) -> list[str]:
@@ -106,4 +105,4 @@ def _print_verdict(verdict: Verdict) -> None:
             ("published", *(f"{value:.2f}" for value in published.values())),
         ]
     print_table(rows, "", *verdict.recipe.figures(system))
-    console().print(str(verdict), markup=False, highlight=False, soft_wrap=True)
+    say(str(verdict))

@@ -7,7 +7,6 @@ import logging
 import os
 import re
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +14,7 @@ import typer
 
 from rankencoder.backends.opening import Opening
 from rankencoder.cli.console import prepare
-from rankencoder.cli.options import HERE, BatchSize, Host, Index, Port, opens_models
+from rankencoder.cli.options import OPENING, BatchSize, Host, Index, Port
 from rankencoder.errors import InputError, MissingExtraError
 
 LOG = logging.getLogger(__name__)
@@ -25,7 +24,6 @@ _GRACE = 90  # seconds that the end waits for requests in flight
 _CPU_BATCH = 16  # a CPU gains nothing from more: they outgrow its caches, and are padded more
 
 
-@partial(opens_models, left_out=("batch_size",))
 def serve(
     models: Annotated[
         list[str],
@@ -42,7 +40,7 @@ def serve(
         Path | None, typer.Option(help="File with the key that clients must send (or RANKENCODER_API_KEY).")
     ] = None,
     batch_size: BatchSize = 64,
-    opening: Opening = HERE,
+    opening: Opening = OPENING,
 ) -> None:
     """Serve models over HTTP: OpenAI-compatible embeddings, similarity, explain and search.
 
@@ -51,9 +49,7 @@ def serve(
 
     Examples:
     - `rankencoder serve my-encoder --port 8000`
-
     - `rankencoder serve my-encoder --index my-index --api-key-file key.txt --host 0.0.0.0`
-
     - `rankencoder serve my-encoder another-encoder`
 
     """

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
+from rankencoder.cli.options import OptionGroup
 from rankencoder.errors import InputError, nearest
 from rankencoder.training.run_settings import RunSettings
 
@@ -61,46 +61,30 @@ def parse_pairs(pairs: list[str], flag: str) -> dict[str, Any]:
     return found
 
 
-def _option_of(
-    name: str, model: type[RunSettings], default_text: Callable[[str], str], flags: Sequence[str]
-) -> inspect.Parameter:
-    field = model.model_fields[name]
-    about: Any = field.json_schema_extra
-    option = typer.Option(
-        *flags,
-        help=f"{field.description} \\[{default}]" if (default := default_text(name)) else field.description,
-        rich_help_panel=about["group"],
-        hidden=not about["common"],
-        metavar="|".join(get_args(field.annotation)) if get_origin(field.annotation) is Literal else None,
-    )
-    kind = get_origin(field.annotation) or field.annotation
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[_TYPES.get(kind, str | None), option],
-    )
-
-
-def add_options(
-    command: Any,
+def setting_options(
     model: type[RunSettings],
     default_text: Callable[[str], str],
     *,
     flags: Mapping[str, list[str]],
     left_out: Sequence[str],
-) -> None:
-    """Give a command an option for each setting, in place of its keyword arguments.
+) -> Any:
+    """Return an option for each setting of a model.
 
     :param default_text: Says what a setting is by default.
     :param flags: Other names of options.
     :param left_out: Settings that the command takes in another way.
     """
-    signature = inspect.signature(command, eval_str=True)
-    own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    names = [name for name in model.by_group() if name not in left_out]
-    made = [_option_of(name, model, default_text, flags.get(name, ())) for name in names]
-    own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
-    parameters = [*own[:-1], *made, own[-1]]
-    command.__signature__ = inspect.Signature(parameters, return_annotation=None)
-    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    options: dict[str, tuple[Any, Any]] = {}
+    for name in (name for name in model.by_group() if name not in left_out):
+        field = model.model_fields[name]
+        about: Any = field.json_schema_extra
+        default, origin = default_text(name), get_origin(field.annotation)
+        option = typer.Option(
+            *flags.get(name, ()),
+            help=f"{field.description} \\[{default}]" if default else field.description,
+            rich_help_panel=about["group"],
+            hidden=not about["common"],
+            metavar="|".join(get_args(field.annotation)) if origin is Literal else None,
+        )
+        options[name] = (None, Annotated[_TYPES.get(origin or field.annotation, str | None), option])
+    return OptionGroup(options)

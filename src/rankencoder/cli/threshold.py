@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rankencoder.backends.opening import Opening
-from rankencoder.cli.console import console, prepare, print_json, print_table
-from rankencoder.cli.options import HERE, Json, opens_models
+from rankencoder.cli.console import prepare, print_json, print_table, say
+from rankencoder.cli.options import OPENING, Json
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from rankencoder.model import RankEncoder
 
 
-@partial(opens_models, left_out=("precision",))
 def threshold(
     model: Annotated[str, typer.Argument(help="A RankEncoder, a training run, any encoder, or an index.")],
     labels: Annotated[
@@ -35,7 +33,7 @@ def threshold(
     ] = None,
     f1: Annotated[bool, typer.Option("--f1", help="Find the threshold with the highest F1.")] = False,
     curve: Annotated[Path | None, typer.Option(help="Draw precision and recall as an SVG file.")] = None,
-    opening: Opening = HERE,
+    opening: Opening = OPENING,
     as_json: Json = False,
 ) -> None:
     """Find the similarity threshold above which pairs mean the same, with intervals.
@@ -46,7 +44,6 @@ def threshold(
 
     Examples:
     - `rankencoder threshold my-encoder labels.tsv --precision 0.9`
-
     - `rankencoder threshold my-index labels.tsv --f1 --curve curve.svg`
 
     """
@@ -76,9 +73,9 @@ def threshold(
     else:
         _print(fitted, at, wanted, labels, precision)
         if folder is None:
-            console().print(f"not stored: {model} is no folder; build a RankEncoder or an index from it")
+            say(f"not stored: {model} is not a folder; build a RankEncoder or an index from it")
         elif at is not None:
-            console().print(f"stored in {folder / STORED}", markup=False, soft_wrap=True)
+            say(f"stored in {folder / STORED}")
     if at is None:
         raise typer.Exit(1)
 
@@ -105,26 +102,21 @@ def _print(
     if at is None:
         _print_failure(fitted, wanted, precision)
         return
-    rows = [("threshold", f"{fitted.thresholds[at]:.4f}", wanted)]
-    for name, band in (("precision", fitted.precision), ("recall", fitted.recall)):
-        rows.append(
-            (name, f"{band.value[at]:.3f}", f"95% interval {band.low[at]:.3f} to {band.high[at]:.3f}")
-        )
-    rows.append(("answers", f"{fitted.answers}", f"{labels}"))
-    print_table(rows)
+    bands = {"precision": fitted.precision, "recall": fitted.recall}
+    rows = [
+        (name, f"{band.value[at]:.3f}", f"95% interval {band.low[at]:.3f} to {band.high[at]:.3f}")
+        for name, band in bands.items()
+    ]
+    chosen = ("threshold", f"{fitted.thresholds[at]:.4f}", wanted)
+    print_table([chosen, *rows, ("answers", fitted.answers, labels)])
 
 
 def _print_failure(fitted: ThresholdCurve, wanted: str, precision: float | None) -> None:
-    out = console()
-    out.print(f"no threshold has {wanted}, on {fitted.answers} answers", markup=False)
+    say(f"no threshold has {wanted}, on {fitted.answers} answers")
     if precision is None:
         return
-    best = fitted.most_precise()
-    out.print(f"the best: from {fitted.describe(best)}", markup=False)
-    more = fitted.more_for_precision(precision)
-    if more is None:
-        out.print(
-            f"more answers will hardly help: no threshold seems to have precision {precision:g}", markup=False
-        )
+    say(f"the best: from {fitted.describe(fitted.most_precise())}")
+    if (more := fitted.more_for_precision(precision)) is None:
+        say(f"more answers will hardly help: no threshold seems to have precision {precision:g}")
     else:
-        out.print(f"about {more} more answers may be enough: run `rankencoder label` again", markup=False)
+        say(f"about {more} more answers may be enough: run `rankencoder label` again")

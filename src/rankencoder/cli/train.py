@@ -7,22 +7,26 @@ from typing import Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import console, prepare, print_json
+from rankencoder.cli.console import prepare, print_json, say
 from rankencoder.cli.options import Json, Overwrite
 from rankencoder.cli.setting_options import (
     ConfigFile,
     HelpAll,
     Resume,
     Set,
-    add_options,
     given_settings,
     parse_pairs,
+    setting_options,
 )
 from rankencoder.errors import InputError
 from rankencoder.training.config import TrainConfig, default_text
 
-_FLAGS = {"teachers": ["--teacher"], "only_base": ["--only-base"], "no_header": ["--no-header"]}
-_NO_OPTION = ("corpus", "output", "options")  # given in another way
+_SETTINGS = setting_options(
+    TrainConfig,
+    default_text,
+    flags={"teachers": ["--teacher"], "only_base": ["--only-base"], "no_header": ["--no-header"]},
+    left_out=("corpus", "output", "options"),
+)
 
 
 def train(
@@ -43,8 +47,8 @@ def train(
     ] = None,
     set: Set = None,
     help_all: HelpAll = False,
+    settings: dict[str, Any] = _SETTINGS,
     as_json: Json = False,
-    **settings: Any,
 ) -> None:
     """Train a sentence encoder on unlabeled text.
 
@@ -56,11 +60,8 @@ def train(
 
     Examples:
     - `rankencoder train corpus.txt --backbone bert-base-uncased -o my-run`
-
     - `rankencoder train corpus.txt --backbone bert-base-uncased --method simcse -o the-papers`
-
     - `rankencoder train --resume -o my-run`
-
     - `rankencoder train --config my-run/train.yaml --seed 1 -o other-run`
 
     """
@@ -76,11 +77,8 @@ def train(
     if plan and resume:
         raise InputError("--plan shows a new training: leave --resume out")
     if plan:
-        console().print(
-            str(plan_training(corpus, output, config=config, **given)), markup=False, soft_wrap=True
-        )
+        say(str(plan_training(corpus, output, config=config, **given)))
         return
-
     run = run_training(
         corpus, output, config=config, resume=resume, overwrite=overwrite, progress=True, **given
     )
@@ -92,9 +90,6 @@ def train(
         _print(run)
 
 
-add_options(train, TrainConfig, default_text, flags=_FLAGS, left_out=_NO_OPTION)
-
-
 def _stage_line(name: str, stage: dict[str, Any]) -> str:
     from rankencoder.training.loop.stage import describe_choice
 
@@ -104,17 +99,15 @@ def _stage_line(name: str, stage: dict[str, Any]) -> str:
 
 
 def _print(run: Any) -> None:
-    show = console().print
     for name, teacher in run.record.get("teachers", {}).items():
-        show(_stage_line(f"teacher {name}", teacher["stages"][0]), soft_wrap=True)
+        say(_stage_line(f"teacher {name}", teacher["stages"][0]))
     for stage in run.record["stages"]:
-        show(_stage_line(f"stage {stage['stage']}", stage), soft_wrap=True)
+        say(_stage_line(f"stage {stage['stage']}", stage))
     if run.record["config"]["combine"] == "max" and run.record["rank_larger"] == 0:
         given = run.record["config"]["base_encoder"]
         what = "E2 learned nothing from its base encoder" if given else "E2 is E1's training once more"
         text = f"the rank loss was never the larger one (Eq. 6), so that {what}"
-        show(f"{text}: --combine sum lets it count", markup=False)
-    show(f"{run.encoder}: the encoder, an ordinary SentenceTransformer", markup=False, soft_wrap=True)
+        say(f"{text}: --combine sum lets it count")
+    say(f"{run.encoder}: the encoder, an ordinary SentenceTransformer")
     if (run.folder / "rankencoder").exists():
-        text = f"{run.folder / 'rankencoder'}: the same with its reference corpus (Eq. 7)"
-        show(text, markup=False, soft_wrap=True)
+        say(f"{run.folder / 'rankencoder'}: the same with its reference corpus (Eq. 7)")

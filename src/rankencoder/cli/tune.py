@@ -8,24 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankencoder.backends.opening import Opening
-from rankencoder.cli.console import console, prepare, print_json, print_table
-from rankencoder.cli.options import (
-    HERE,
-    AnyModel,
-    Corpus,
-    Dev,
-    Json,
-    Overwrite,
-    Size,
-    opens_models,
-)
+from rankencoder.cli.console import prepare, print_json, print_table, say
+from rankencoder.cli.options import OPENING, AnyModel, Corpus, Dev, Json, Overwrite, Size
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
     from rankencoder.evaluation.choice import Choice
 
 
-@opens_models
 def tune(
     model: AnyModel,
     dev: Dev = None,
@@ -34,7 +24,7 @@ def tune(
     ] = None,
     corpus: Corpus = None,
     size: Size = 10_000,
-    opening: Opening = HERE,
+    opening: Opening = OPENING,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
@@ -46,9 +36,7 @@ def tune(
 
     Examples:
     - `rankencoder tune my-encoder --dev pairs.tsv -o tuned`
-
     - `rankencoder tune sentence-transformers/all-MiniLM-L6-v2 --corpus corpus.txt --dev pairs.tsv`
-
     - `rankencoder tune my-encoder`
 
     """
@@ -72,14 +60,12 @@ def tune(
         return
     if tuned.choice is not None:
         _print_candidates(tuned.choice)
-    out = console()
-    out.print(str(tuned), markup=False)
+    say(str(tuned))
     if output is not None:
         base = tuned.model.form.reference.shape[1]
-        sizes = f"{tuned.model.dimension:,} dimensions, the encoder alone has {base:,}"
-        out.print(f"Written to {output}: {sizes}.", soft_wrap=True, markup=False)
+        say(f"Written to {output}: {tuned.model.dimension:,} dimensions; the encoder alone has {base:,}.")
     elif tuned.choice is not None:
-        out.print("Add -o DIR to write the chosen RankEncoder.")
+        say("Add -o DIR to write the chosen RankEncoder.")
 
 
 def _check_output(output: Path, has_dev: bool, overwrite: bool) -> None:
@@ -101,7 +87,7 @@ def _print_candidates(choice: Choice) -> None:
         name = Text(result.name, style="bold" if result is choice.chosen else "")
         rows.append((name, f"{100 * result.score:.2f}", value, interval, result.folds))
     print_table(rows, "similarity", choice.metric, "gain", "95% interval", "folds")
-    console().print(
+    say(
         f"{choice.metric} ×100; gain over plain cosine, with simultaneous 95% intervals; folds of "
         f"{choice.folds} that chose it\n"
     )
