@@ -223,7 +223,7 @@ def test_duplicates_of_an_index_are_limited(model, tmp_path, monkeypatch):
 
 def test_a_plain_encoder_takes_its_reference_corpus_from_the_index(tiny_folder, sentences, tmp_path):
     pytest.importorskip("lancedb")
-    from rankencoder.explorer.launch import open_explored
+    from rankencoder.explorer import open_explored
     from rankencoder.explorer.search_tab import show_hits
     from rankencoder.search.rank_index import RankIndex
 
