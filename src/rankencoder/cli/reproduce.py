@@ -11,7 +11,7 @@ import typer
 
 from rankencoder.cli.console import prepare, print_json, print_table, say
 from rankencoder.cli.options import Device, Json
-from rankencoder.cli.setting_options import Set, given_settings, parse_pairs
+from rankencoder.cli.setting_options import MethodOptions, RunFolder, Set, given_settings, parse_pairs
 
 if TYPE_CHECKING:
     from rankencoder.reproduction.recipes import Verdict
@@ -26,7 +26,7 @@ def reproduce(
             "rankencoder-promptbert, rankencoder-sncse."
         ),
     ],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to write.")] = None,
+    output: RunFolder = None,
     data: Annotated[
         Path | None, typer.Option(help="Folder of fetched data; by default RANKENCODER_DATA or the cache.")
     ] = None,
@@ -34,9 +34,7 @@ def reproduce(
     backbone: Annotated[str | None, typer.Option(help="In place of bert-base-uncased.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Print what would be run and stop.")] = False,
     device: Device = None,
-    options: Annotated[
-        list[str] | None, typer.Option("--option", help="Option of the method, as NAME=VALUE. Repeatable.")
-    ] = None,
+    options: MethodOptions = None,
     set: Set = None,
     as_json: Json = False,
 ) -> None:

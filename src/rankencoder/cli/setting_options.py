@@ -1,14 +1,15 @@
-"""Options made from declared settings: one for each field of a model, and --set for all of them."""
+"""Options of trainings, one for each declared setting."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
-from rankencoder.cli.options import OptionGroup
+from rankencoder.cli.console import print_json
+from rankencoder.cli.options import OptionGroup, Overwrite
 from rankencoder.errors import InputError, nearest
 from rankencoder.training.run_settings import RunSettings
 
@@ -23,12 +24,32 @@ def _help_all(context: typer.Context, wanted: bool) -> None:
         raise typer.Exit()
 
 
-ConfigFile = Annotated[Path | None, typer.Option(help="YAML file of settings; options override it.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue the interrupted run in the output folder.")]
+RunFolder = Annotated[Path | None, typer.Option("--output", "-o", help="Folder to write.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Any setting, as NAME=VALUE. Repeatable.")]
-HelpAll = Annotated[
+MethodOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option", help="Option of the method, as NAME=VALUE. Repeatable.", rich_help_panel="Method"
+    ),
+]
+_Corpus = Annotated[
+    Path | None, typer.Argument(help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet, or a folder of them.")
+]
+_ConfigFile = Annotated[Path | None, typer.Option(help="YAML file of settings; options override it.")]
+_Resume = Annotated[bool, typer.Option("--resume", help="Continue the interrupted run in the output folder.")]
+_HelpAll = Annotated[
     bool, typer.Option("--help-all", is_eager=True, callback=_help_all, help="Show all settings.")
 ]
+_RUN: dict[str, tuple[Any, Any]] = {
+    "corpus": (None, _Corpus),
+    "output": (None, RunFolder),
+    "config": (None, _ConfigFile),
+    "resume": (False, _Resume),
+    "overwrite": (False, Overwrite),
+    "set": (None, Set),
+    "help_all": (False, _HelpAll),
+}
+_FLAGS = {"teachers": ["--teacher"], "only_base": ["--only-base"], "no_header": ["--no-header"]}
 
 
 def given_settings(
@@ -43,6 +64,11 @@ def given_settings(
         if name not in model.model_fields:
             raise InputError(f"--set {name}: unknown setting:{nearest(name, model.model_fields)}")
     return given
+
+
+def print_record(run: Any) -> None:
+    """Print the record of a training or distillation as JSON, without its history."""
+    print_json({"output": str(run.folder), **{k: v for k, v in run.record.items() if k != "history"}})
 
 
 def parse_pairs(pairs: list[str], flag: str) -> dict[str, Any]:
@@ -61,30 +87,28 @@ def parse_pairs(pairs: list[str], flag: str) -> dict[str, Any]:
     return found
 
 
-def setting_options(
-    model: type[RunSettings],
-    default_text: Callable[[str], str],
-    *,
-    flags: Mapping[str, list[str]],
-    left_out: Sequence[str],
-) -> Any:
-    """Return an option for each setting of a model.
+def run_options(model: type[RunSettings], default_text: Callable[[str], str]) -> Any:
+    """Return the options of a training: what is read and written, and one for each setting.
 
     :param default_text: Says what a setting is by default.
-    :param flags: Other names of options.
-    :param left_out: Settings that the command takes in another way.
     """
-    options: dict[str, tuple[Any, Any]] = {}
-    for name in (name for name in model.by_group() if name not in left_out):
+    options = dict(_RUN)
+    for name in (name for name in model.by_group() if name not in _RUN):
         field = model.model_fields[name]
         about: Any = field.json_schema_extra
         default, origin = default_text(name), get_origin(field.annotation)
         option = typer.Option(
-            *flags.get(name, ()),
+            *_FLAGS.get(name, ()),
             help=f"{field.description} \\[{default}]" if default else field.description,
             rich_help_panel=about["group"],
             hidden=not about["common"],
             metavar="|".join(get_args(field.annotation)) if origin is Literal else None,
         )
         options[name] = (None, Annotated[_TYPES.get(origin or field.annotation, str | None), option])
-    return OptionGroup(options)
+
+    def gather(*, config: Path | None, resume: bool, overwrite: bool, **given: Any) -> dict[str, Any]:
+        given.pop("help_all")
+        chosen = given_settings(given, given.pop("set"), model)
+        return {"config": config, "resume": resume, "overwrite": overwrite, **chosen}
+
+    return OptionGroup(options, gather)

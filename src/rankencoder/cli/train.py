@@ -2,52 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import prepare, print_json, say
-from rankencoder.cli.options import Json, Overwrite
-from rankencoder.cli.setting_options import (
-    ConfigFile,
-    HelpAll,
-    Resume,
-    Set,
-    given_settings,
-    parse_pairs,
-    setting_options,
-)
+from rankencoder.cli.console import prepare, say
+from rankencoder.cli.options import Json
+from rankencoder.cli.setting_options import MethodOptions, parse_pairs, print_record, run_options
 from rankencoder.errors import InputError
 from rankencoder.training.config import TrainConfig, default_text
 
-_SETTINGS = setting_options(
-    TrainConfig,
-    default_text,
-    flags={"teachers": ["--teacher"], "only_base": ["--only-base"], "no_header": ["--no-header"]},
-    left_out=("corpus", "output", "options"),
-)
+_RUN = run_options(TrainConfig, default_text)
 
 
 def train(
-    corpus: Annotated[
-        Path | None,
-        typer.Argument(help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet, or a folder of them."),
-    ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to write.")] = None,
-    config: ConfigFile = None,
-    resume: Resume = False,
-    overwrite: Overwrite = False,
+    given: dict[str, Any] = _RUN,
     plan: Annotated[bool, typer.Option("--plan", help="Print the steps of the training and stop.")] = False,
-    options: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option", help="Option of the method, as NAME=VALUE. Repeatable.", rich_help_panel="Method"
-        ),
-    ] = None,
-    set: Set = None,
-    help_all: HelpAll = False,
-    settings: dict[str, Any] = _SETTINGS,
+    options: MethodOptions = None,
     as_json: Json = False,
 ) -> None:
     """Train a sentence encoder on unlabeled text.
@@ -65,8 +36,6 @@ def train(
     - `rankencoder train --config my-run/train.yaml --seed 1 -o other-run`
 
     """
-    given = given_settings(settings, set, TrainConfig)
-    corpus, output = given.pop("corpus", corpus), given.pop("output", output)
     if options:
         given["options"] = parse_pairs(options, "--option")
     prepare()
@@ -74,35 +43,31 @@ def train(
     from rankencoder.training.run import plan_training
     from rankencoder.training.run import train as run_training
 
-    if plan and resume:
-        raise InputError("--plan shows a new training: leave --resume out")
     if plan:
-        say(str(plan_training(corpus, output, config=config, **given)))
+        if given.pop("resume"):
+            raise InputError("--plan shows a new training: leave --resume out")
+        del given["overwrite"]
+        say(str(plan_training(**given)))
         return
-    run = run_training(
-        corpus, output, config=config, resume=resume, overwrite=overwrite, progress=True, **given
-    )
+    run = run_training(progress=True, **given)
     if not is_first_process():
         return
     if as_json:
-        print_json({"output": str(run.folder), **{k: v for k, v in run.record.items() if k != "history"}})
+        print_record(run)
     else:
         _print(run)
 
 
-def _stage_line(name: str, stage: dict[str, Any]) -> str:
+def _print(run: Any) -> None:
     from rankencoder.training.loop.stage import describe_choice
 
-    kept = describe_choice(stage)
-    steps = f"{stage['steps']:,} steps in {stage['seconds']:,.0f} s"
-    return f"{name}: {steps} ({stage['milliseconds_per_step']:.1f} ms each){kept and f', {kept}'}"
-
-
-def _print(run: Any) -> None:
-    for name, teacher in run.record.get("teachers", {}).items():
-        say(_stage_line(f"teacher {name}", teacher["stages"][0]))
-    for stage in run.record["stages"]:
-        say(_stage_line(f"stage {stage['stage']}", stage))
+    teachers = run.record.get("teachers", {}).items()
+    stages = {f"teacher {name}": teacher["stages"][0] for name, teacher in teachers}
+    stages |= {f"stage {stage['stage']}": stage for stage in run.record["stages"]}
+    for name, stage in stages.items():
+        steps = f"{stage['steps']:,} steps in {stage['seconds']:,.0f} s"
+        kept = describe_choice(stage)
+        say(f"{name}: {steps} ({stage['milliseconds_per_step']:.1f} ms each){kept and f', {kept}'}")
     if run.record["config"]["combine"] == "max" and run.record["rank_larger"] == 0:
         given = run.record["config"]["base_encoder"]
         what = "E2 learned nothing from its base encoder" if given else "E2 is E1's training once more"

@@ -41,18 +41,15 @@ def tune(
 
     """
     if output is not None:
-        _check_output(output, bool(dev), overwrite)
+        if not dev:
+            raise InputError("nothing to write without pairs: give --dev FILE, or leave -o out")
+        from rankencoder.io.storage import check_free
+
+        check_free(output, overwrite=overwrite)
     prepare()
     from rankencoder.tuning.tuner import tune as choose
 
-    tuned = choose(
-        model,
-        dev or [],
-        corpus=corpus,
-        size=size,
-        **opening,
-        progress=True,
-    )
+    tuned = choose(model, dev or [], corpus=corpus, size=size, **opening, progress=True)
     if output is not None:
         tuned.save(output, overwrite=overwrite)
     if as_json:
@@ -66,15 +63,6 @@ def tune(
         say(f"Written to {output}: {tuned.model.dimension:,} dimensions; the encoder alone has {base:,}.")
     elif tuned.choice is not None:
         say("Add -o DIR to write the chosen RankEncoder.")
-
-
-def _check_output(output: Path, has_dev: bool, overwrite: bool) -> None:
-    """Check the output folder before the work."""
-    from rankencoder.io.storage import check_free
-
-    if not has_dev:
-        raise InputError("nothing to write without pairs: give --dev FILE, or leave -o out")
-    check_free(output, overwrite=overwrite)
 
 
 def _print_candidates(choice: Choice) -> None:

@@ -41,7 +41,7 @@ def draw(model: RankEncoder, kind: str = "PCA", most: int = SENTENCES) -> dict[s
         components = {name: _principal(rows) for name, rows in vectors.items()}
         flat = {name: points for name, (points, _) in components.items()}
         held = [number(100 * share, 0) for _, share in components.values()]
-        about = f"Two components hold {held[0]}% of the variance in base space, {held[1]}% of it in rank space."
+        about = f"Two axes hold {held[0]}% of the variance in base space, {held[1]}% of it in rank space."
     else:
         flat = {name: _neighborhoods(rows) for name, rows in vectors.items()}
         clusters, names = _clusters(flat["base"], sentences)
