@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from typing import Any
 
 import typer
 
@@ -42,35 +43,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.callback()(version)
-_COMMANDS = (
-    advise,
-    distill,
-    train,
-    methods,
-    reproduce,
-    build,
-    evaluate,
-    report,
-    tune,
-    encode,
-    index,
-    search,
-    label,
-    threshold,
-    duplicates,
-    similarity,
-    neighbors,
-    explain,
-    serve,
-    explore,
-    export,
-    push,
-    info,
-    demo,
-)
-for command in _COMMANDS:
-    app.command(cls=OneLineCommand)(with_options(command))
-app.add_typer(data, name="data")
+_PANELS: dict[str, tuple[Any, ...]] = {
+    "Train and improve encoders": (advise, distill, train, methods, reproduce, build),
+    "Compare sentences": (label, threshold, duplicates, similarity, neighbors, explain),
+    "Encode and search": (encode, index, search),
+    "Evaluate": (evaluate, report, tune),
+    "Explore, serve and share": (demo, explore, serve, export, push, info),
+}
+for panel, commands in _PANELS.items():
+    for command in commands:
+        app.command(cls=OneLineCommand, rich_help_panel=panel)(with_options(command))
+app.add_typer(data, name="data", rich_help_panel="Evaluate")
 
 
 def main() -> None:

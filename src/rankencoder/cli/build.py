@@ -13,9 +13,7 @@ from rankencoder.io.read_options import ReadOptions
 
 
 def build(
-    encoder: Annotated[
-        str, typer.Argument(help="A SentenceTransformer: folder or hub name, also owner/name@revision.")
-    ],
+    encoder: Annotated[str, typer.Argument(help="A SentenceTransformer: folder or hub name[@revision].")],
     corpus: Annotated[
         str,
         typer.Argument(
@@ -68,8 +66,7 @@ def build(
     from rankencoder.model import RankEncoder
     from rankencoder.reference import Reference
 
-    named = [encoder, *others] if others else encoder
-    loaded = open_encoder(named, **opening)
+    loaded = open_encoder([encoder, *others] if others else encoder, **opening)
     source: Any = corpus
     with connected(ray, None) as cluster:
         if cluster is not None:

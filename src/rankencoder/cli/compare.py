@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankencoder.backends.opening import Opening
-from rankencoder.cli.console import console, prepare, print_json, print_table, say
-from rankencoder.cli.options import OPENING, AnyModel, Json, Overwrite, RowFile
+from rankencoder.cli.console import console, prepare, print_json, print_table
+from rankencoder.cli.options import OPENING, ROWS, AnyModel, Json, RowOutput
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,10 +31,8 @@ def similarity(
     b: Annotated[str | None, typer.Argument(help="Another sentence.")] = None,
     pairs: Annotated[Path | None, typer.Option(help="File of pairs: .tsv, .csv, .jsonl.")] = None,
     rank_weight: RankWeight = None,
-    output: RowFile = None,
-    overwrite: Overwrite = False,
+    rows_to: RowOutput = ROWS,
     opening: Opening = OPENING,
-    as_json: Json = False,
 ) -> None:
     """Score the similarity of two sentences, or of the pairs of a file.
 
@@ -47,11 +45,7 @@ def similarity(
         raise InputError("give two sentences, or --pairs FILE")
     from rankencoder.io.corpus import check_sentences
     from rankencoder.io.pairs import Pair, read_pairs
-    from rankencoder.io.row_files import check_row_file, write_rows
-    from rankencoder.report.formatting import plural
 
-    if output is not None:
-        check_row_file(output, overwrite=overwrite)
     prepare(model)
     from rankencoder.model import RankEncoder, open_model
 
@@ -68,12 +62,7 @@ def similarity(
         columns["probability"] = "P(same)"
     given = [Pair(*check_sentences([str(a), str(b)]))] if pairs is None else read_pairs(pairs)
     rows = list(_score(loaded, given, curve))
-    if output is not None:
-        write_rows(output, rows, overwrite=overwrite)
-        say(f"{output}: {plural(len(rows), 'pair')}")
-    elif as_json:
-        print_json(rows)
-    else:
+    if not rows_to.write(rows, "pair"):
         cells = ((*(f"{row[key]:.4f}" for key in columns), row["a"], row["b"]) for row in rows)
         print_table(cells, *columns.values(), "a", "b")
 
@@ -82,10 +71,8 @@ def neighbors(
     model: Model,
     sentence: Annotated[str, typer.Argument(help="A sentence.")],
     k: Annotated[int, typer.Option("-k", min=1, help="How many.")] = 10,
-    output: RowFile = None,
-    overwrite: Overwrite = False,
+    rows_to: RowOutput = ROWS,
     opening: Opening = OPENING,
-    as_json: Json = False,
 ) -> None:
     """List the reference sentences nearest to a sentence.
 
@@ -93,18 +80,8 @@ def neighbors(
     """
     from dataclasses import asdict
 
-    from rankencoder.io.row_files import check_row_file, write_rows
-    from rankencoder.report.formatting import plural
-
-    if output is not None:
-        check_row_file(output, overwrite=overwrite)
     found = [asdict(neighbor) for neighbor in load(model, None, opening).neighbors(sentence, k)]
-    if output is not None:
-        write_rows(output, found, overwrite=overwrite)
-        say(f"{output}: {plural(len(found), 'reference sentence')}")
-    elif as_json:
-        print_json(found)
-    else:
+    if not rows_to.write(found, "reference sentence"):
         cells = ((row["rank"], f"{row['similarity']:.4f}", row["sentence"]) for row in found)
         print_table(cells, "rank", "cosine", "reference sentence")
 

@@ -9,7 +9,7 @@ import typer
 
 from rankencoder.backends.opening import Opening
 from rankencoder.cli.console import connected, console, prepare, print_json, print_table, say
-from rankencoder.cli.options import OPENING, READING, AnyModel, Json, Overwrite, Ray, RowFile, Workers
+from rankencoder.cli.options import OPENING, READING, ROWS, AnyModel, Json, Ray, RowOutput, Workers
 from rankencoder.io.read_options import ReadOptions
 
 if TYPE_CHECKING:
@@ -75,12 +75,10 @@ def search(
             "--documents/--passages", help="Find documents by their best passage. [default: if there are any]"
         ),
     ] = None,
-    output: RowFile = None,
-    overwrite: Overwrite = False,
+    rows_to: RowOutput = ROWS,
     exact: Annotated[bool, typer.Option("--exact", help="Look at every sentence of a large index.")] = False,
     model: Annotated[str | None, typer.Option(help="The model, if it is no longer where it was.")] = None,
     opening: Opening = OPENING,
-    as_json: Json = False,
 ) -> None:
     """Find the sentences of an index that are nearest to a query.
 
@@ -89,29 +87,22 @@ def search(
     - `rankencoder search my-index "open source" --where lang=en --where 'year > 1990' -o hits.csv`
 
     """
-    from rankencoder.io.row_files import check_row_file, write_rows
-    from rankencoder.report.formatting import plural
     from rankencoder.search.filters import parse_filter
     from rankencoder.search.rank_index import RankIndex
 
     opened = RankIndex.load(folder, model, **opening)
     condition = parse_filter(where or ())
-    if output is not None:
-        check_row_file(output, overwrite=overwrite)
     prepare(model)
     answers = opened.search(queries, k, where=condition, exact=exact, documents=documents)
     found = list(zip(queries, answers, strict=True))
-    if output is not None:
-        rows = [hit.to_row(query) for query, hits in found for hit in hits]
-        write_rows(output, rows, overwrite=overwrite)
-        say(f"{output}: {plural(len(rows), 'hit')}")
-    elif as_json:
-        print_json([{"query": query, "hits": [hit.to_dict() for hit in hits]} for query, hits in found])
-    else:
-        for query, hits in found:
-            if len(queries) > 1:
-                console().print(query, style="bold", markup=False)
-            _print_hits(opened, hits)
+    rows = [hit.to_row(query) for query, hits in found for hit in hits]
+    as_data = [{"query": query, "hits": [hit.to_dict() for hit in hits]} for query, hits in found]
+    if rows_to.write(rows, "hit", as_data):
+        return
+    for query, hits in found:
+        if len(queries) > 1:
+            console().print(query, style="bold", markup=False)
+        _print_hits(opened, hits)
 
 
 def _print_hits(opened: RankIndex, hits: list[Hit]) -> None:
@@ -124,16 +115,19 @@ def _print_hits(opened: RankIndex, hits: list[Hit]) -> None:
         say("nothing found")
         return
     calibration = opened.calibration
-    columns = [name for name in opened.columns if any(hit.columns.get(name) is not None for hit in hits)]
-    rows = []
-    # ids that say something, and are in no column
-    own = any(hit.id != content_id(hit.text) and hit.id not in hit.columns.values() for hit in hits)
-    for hit in hits:
-        values = ("" if hit.columns[name] is None else shorten(str(hit.columns[name])) for name in columns)
-        meaning = [calibration.percent(hit.score) if calibration else ""]
-        if hit.probability is not None:
-            meaning.insert(0, f"{hit.probability:.2f}")
-        rows.append((f"{hit.score:.4f}", *meaning, *([hit.id] if own else []), hit.text, *values))
-    headings = [*["P(same)", "random pairs below"][-len(meaning) :], *(["id"] if own else [])]
-    more = (Column(name, no_wrap=True) for name in columns)
-    print_table(rows, "score", *headings, Column("text", min_width=30), *more)
+    table: list[tuple[Any, list[Any]]] = [("score", [f"{hit.score:.4f}" for hit in hits])]
+    if hits[0].probability is not None:
+        table.append(("P(same)", [f"{hit.probability:.2f}" for hit in hits]))
+    percents = [calibration.percent(hit.score) if calibration else "" for hit in hits]
+    table.append(("random pairs below", percents))
+    # ids that were given, and are in no column
+    if any(hit.id != content_id(hit.text) and hit.id not in hit.columns.values() for hit in hits):
+        table.append(("id", [hit.id for hit in hits]))
+    table.append((Column("text", min_width=30), [hit.text for hit in hits]))
+    for name in opened.columns:
+        values = [hit.columns.get(name) for hit in hits]
+        if any(value is not None for value in values):
+            cells = ["" if value is None else shorten(str(value)) for value in values]
+            table.append((Column(name, no_wrap=True), cells))
+    headings, columns = zip(*table, strict=True)
+    print_table(zip(*columns, strict=True), *headings)

@@ -15,7 +15,6 @@ from rankencoder.errors import InputError
 from rankencoder.io.read_options import ReadOptions
 
 if TYPE_CHECKING:
-    from rankencoder.labels.pair_pool import Candidate
     from rankencoder.labels.sitting import Sitting
 
 _KEYS = "[y] same   [n] different   [s] skip   [u] undo   [q] stop"
@@ -63,7 +62,11 @@ def label(
         for other in merge or ():
             say(f"{sitting.merge(Sitting.resume(other)):,} answers merged")
         _ask(sitting, pairs)
-    _print_end(sitting, model, pairs)
+    number = len(sitting.given)
+    say(*(f"note: {doubt}" for doubt in sitting.doubts()), f"{sitting.path}: {number} answers")
+    if number < pairs:
+        say("to resume, run the same command again")
+    say(f"next: rankencoder threshold {model} {sitting.path} --precision {sitting.precision:g}")
 
 
 def _ask(sitting: Sitting, pairs: int) -> None:
@@ -71,7 +74,8 @@ def _ask(sitting: Sitting, pairs: int) -> None:
     from rankencoder.labels.sitting import EVERY
 
     while len(sitting.given) < pairs and (asked := sitting.question()):
-        _print_question(asked, len(sitting.given) + 1, pairs)
+        console().print(f"\n{len(sitting.given) + 1} of {pairs}   {_KEYS}", style="dim", markup=False)
+        say(f"  A  {asked.a}", f"  B  {asked.b}")
         key = _read_key()
         if key == "q":
             return
@@ -80,12 +84,6 @@ def _ask(sitting: Sitting, pairs: int) -> None:
             say("nothing to undo")
         if len(sitting.given) > before and len(sitting.given) % EVERY == 0:
             console().print(sitting.summary(), style="dim", markup=False)
-
-
-def _print_question(asked: Candidate, number: int, pairs: int) -> None:
-    out = console()
-    out.print(f"\n{number} of {pairs}   {_KEYS}", style="dim", markup=False)
-    out.print(f"  A  {asked.a}\n  B  {asked.b}", markup=False)
 
 
 def _read_key() -> str:
@@ -99,11 +97,3 @@ def _read_key() -> str:
             return key
         if key:
             sys.stderr.write(f"{harmless(repr(key))} is not an answer: {_KEYS}\n")
-
-
-def _print_end(sitting: Sitting, model: str, pairs: int) -> None:
-    number = len(sitting.given)
-    say(*(f"note: {doubt}" for doubt in sitting.doubts()), f"{sitting.path}: {number} answers")
-    if number < pairs:
-        say("to resume, run the same command again")
-    say(f"next: rankencoder threshold {model} {sitting.path} --precision {sitting.precision:g}")

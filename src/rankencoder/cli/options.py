@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from rankencoder.cli.console import LOGGED
+from rankencoder.cli.console import LOGGED, print_json, say
 from rankencoder.io.read_options import ReadOptions
 
 _NO_HEADER = "The CSV file has no header row."
@@ -49,7 +49,7 @@ Workers = Annotated[
     int | None, typer.Option(min=1, help="With --ray: encoders at a time. By default one a GPU, or CPU.")
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
-RowFile = Annotated[
+_RowFile = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write to a .parquet, .jsonl or .csv file instead.")
 ]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")]
@@ -90,6 +90,38 @@ OPENING: Any = OptionGroup(
         "backend": ("torch", _text("Runtime: torch, openvino, onnx, or auto for the fastest.")),
         "precision": (None, _text("fp32, bf16 or int8. By default exact, with --backend auto the fastest.")),
     }
+)
+
+
+class RowOutput:
+    """Where a command lists rows: in a file, as JSON, or on the terminal."""
+
+    def __init__(self, *, output: Path | None, overwrite: bool, as_json: bool) -> None:
+        self.output, self.overwrite, self.as_json = output, overwrite, as_json
+        if output is not None:
+            from rankencoder.io.row_files import check_row_file
+
+            check_row_file(output, overwrite=overwrite)
+
+    def write(self, rows: list[dict[str, Any]], one: str, as_data: Any = None) -> bool:
+        """Write rows to the file or as JSON; False if the terminal wants a table.
+
+        :param one: What a row is.
+        :param as_data: What to print as JSON, if not the rows.
+        """
+        if self.output is not None:
+            from rankencoder.io.row_files import write_rows
+            from rankencoder.report.formatting import plural
+
+            write_rows(self.output, rows, overwrite=self.overwrite)
+            say(f"{self.output}: {plural(len(rows), one)}")
+        elif self.as_json:
+            print_json(rows if as_data is None else as_data)
+        return self.output is not None or self.as_json
+
+
+ROWS: Any = OptionGroup(
+    {"output": (None, _RowFile), "overwrite": (False, Overwrite), "as_json": (False, Json)}, RowOutput
 )
 READING: Any = OptionGroup(_READING, _read_options)
 READING_TEXT: Any = OptionGroup(
