@@ -25,15 +25,15 @@ _COMMANDS: dict[Step, str] = {
 
 def advise(
     model: AnyModel,
-    corpus: Annotated[str, typer.Argument(help="Your sentences: a file or folder, as for build.")],
+    corpus: Annotated[str, typer.Argument(help="Sentences: a file, folder or URL (see build).")],
     dev: Dev = None,
     reading: ReadOptions = READING_TEXT,
     opening: Opening = OPENING,
     as_json: Json = False,
 ) -> None:
-    """Say in five lines what to do: keep cosine, distill, fuse, or label some pairs.
+    """Recommend a next step in five lines: keep cosine, distill, fuse, or label pairs.
 
-    Looks at 1,000 sentences of the corpus and, with --dev, at your pairs. The last line is the next command.
+    Reads 1,000 sentences of the corpus and, with --dev, your pairs. The last line is the command to run next.
 
     Examples:
     - `rankencoder advise my-encoder corpus.txt`

@@ -17,33 +17,32 @@ def build(
     corpus: Annotated[
         str,
         typer.Argument(
-            help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet, a folder or quoted pattern of them, an "
-            "address such as s3://bucket/folder, or - for standard input."
+            help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet; a folder, quoted glob or URL of them "
+            "(s3://bucket/folder); or - for standard input."
         ),
     ],
     output: Output,
     others: Annotated[
-        list[str] | None,
-        typer.Option("--with", metavar="ENCODER", help="Another encoder to fuse with the first. Repeatable."),
+        list[str] | None, typer.Option("--with", help="Another encoder to fuse with the first. Repeatable.")
     ] = None,
     size: Size = 10_000,
-    seed: Annotated[int, typer.Option(help="Random seed of the sample.")] = 42,
-    form: Annotated[str, typer.Option(help="exact, compact or linear.")] = "compact",
-    dim: Annotated[int | None, typer.Option(help="Dimensions of the compact form (256).")] = None,
-    power: Annotated[float | None, typer.Option(help="Power of the linear form (0.5).")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed of the reference sample.")] = 42,
+    form: Annotated[str, typer.Option(help="Rank vectors: exact, compact or linear.")] = "compact",
+    dim: Annotated[int | None, typer.Option(help="Dimensions of the compact form. [default: 256]")] = None,
+    power: Annotated[float | None, typer.Option(help="Power of the linear form. [default: 0.5]")] = None,
     rank_weight: Annotated[
-        float | None, typer.Option(help="Weight of the ranks, 0 to 1 (0.1; with several encoders 0).")
+        float | None, typer.Option(help="Weight of the ranks, 0 to 1. [default: 0.1; fused: 0]")
     ] = None,
     reading: ReadOptions = READING_TEXT,
-    max_chars: Annotated[int, typer.Option(min=1, help="Drop sentences with more characters.")] = 2000,
+    max_chars: Annotated[int, typer.Option(min=1, help="Drop longer sentences.")] = 2000,
     opening: Opening = OPENING,
     ray: Ray = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """Make a RankEncoder from one or several encoders and a corpus.
+    """Build a RankEncoder from one or more encoders and a corpus.
 
-    After an interruption, run the same command again to resume.
+    If interrupted, run the same command again to resume.
 
     Examples:
     - `rankencoder build sentence-transformers/all-MiniLM-L6-v2 corpus.txt -o my-encoder`

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rankencoder.labels.threshold_curve import ThresholdCurve
     from rankencoder.model import RankEncoder
 
-Model = Annotated[str, typer.Argument(help="A RankEncoder, or the folder of a training run.")]
+Model = Annotated[str, typer.Argument(help="A RankEncoder or a training run.")]
 RankWeight = Annotated[float | None, typer.Option(help="Override the stored rank weight.")]
 
 
@@ -34,7 +34,7 @@ def similarity(
     rows_to: RowOutput = ROWS,
     opening: Opening = OPENING,
 ) -> None:
-    """Score the similarity of two sentences, or of the pairs of a file.
+    """Score the similarity of two sentences or of a file of pairs.
 
     Examples:
     - `rankencoder similarity my-encoder "A man plays guitar." "Someone makes music."`
@@ -70,7 +70,7 @@ def similarity(
 def neighbors(
     model: Model,
     sentence: Annotated[str, typer.Argument(help="A sentence.")],
-    k: Annotated[int, typer.Option("-k", min=1, help="How many.")] = 10,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of neighbors.")] = 10,
     rows_to: RowOutput = ROWS,
     opening: Opening = OPENING,
 ) -> None:
@@ -96,7 +96,7 @@ def explain(
     opening: Opening = OPENING,
     as_json: Json = False,
 ) -> None:
-    """Explain a similarity by the reference sentences that are near to both.
+    """Explain a similarity by the reference sentences near both sentences.
 
     Example: `rankencoder explain my-encoder "A man plays guitar." "Someone makes music."`
     """

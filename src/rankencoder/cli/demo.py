@@ -29,22 +29,19 @@ vectors = model.encode(["Delete a file from the disk.", "Remove a directory."])"
 
 def demo(
     code: Annotated[
-        Path | None,
-        typer.Argument(help="Folder of Python files to learn from. [default: the standard library]"),
+        Path | None, typer.Argument(help="Folder of Python files. [default: the standard library]")
     ] = None,
-    encoder: Annotated[
-        str | None, typer.Option(help="Your own encoder, in place of all-MiniLM-L6-v2.")
-    ] = None,
+    encoder: Annotated[str | None, typer.Option(help="Your encoder, instead of all-MiniLM-L6-v2.")] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Keep the encoder in this folder.")
     ] = None,
     device: Device = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Distill a fast encoder from this machine's own docstrings: offline, in a few minutes.
+    """Distill a fast encoder on this machine's own docstrings: offline, in minutes.
 
-    Teaches a static encoder what all-MiniLM-L6-v2 knows, and measures how well both find a function's
-    docstring by its name. Then makes a RankEncoder of it and measures whether ranks help.
+    Distills all-MiniLM-L6-v2 into a static encoder, and measures how well each finds a function's docstring
+    by its name. Then builds a RankEncoder from the student, and measures whether ranks help.
 
     Example: `rankencoder demo -o my-encoder`
     """

@@ -21,7 +21,7 @@ def distill(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before an API is paid.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Make an encoder better or faster: teach it what other encoders agree on, on your own text.
+    """Make an encoder better or faster: distill other encoders into it on your own text.
 
     Needs no labels. Writes OUTPUT/encoder, an ordinary SentenceTransformer with a model card.
 

@@ -20,29 +20,33 @@ _SAVED = 1_000_000  # pairs, or all at the threshold if they are more
 
 
 def duplicates(
-    corpus: Annotated[
-        Path, typer.Argument(help="Sentences: a file or folder, as for build; an index; or what -o saved.")
-    ],
+    corpus: Annotated[Path, typer.Argument(help="Sentences (see build), an index, or pairs saved by -o.")],
     model: Annotated[
-        str | None, typer.Option(help="A RankEncoder folder, or an encoder. An index has its own.")
+        str | None, typer.Option(help="Any encoder or RankEncoder; an index has its own.")
     ] = None,
     threshold: Annotated[
         str | None,
         typer.Option(
-            help="A similarity (0.9), or the share of random pairs to be higher than (99.99%). [default: "
-            "what one in a million unrelated pairs would reach]"
+            help="Similarity (0.9) or percentile of random pairs (99.99%). "
+            "[default: reached by one in a million unrelated pairs]"
         ),
     ] = None,
     precision: Annotated[
-        float | None, typer.Option(min=0.01, max=0.999, help="Threshold with this precision, by your labels.")
+        float | None, typer.Option(min=0.01, max=0.999, help="Threshold of this precision on your labels.")
     ] = None,
-    against: Annotated[Path | None, typer.Option(help="Another corpus or index: find its leakage.")] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="Another corpus or index, to find leakage into it.")
+    ] = None,
     representative: Annotated[str, typer.Option(help="Row to keep: first, longest or central.")] = "first",
-    kept: Annotated[Path | None, typer.Option(help="Rows to keep, as .parquet, .jsonl or .csv.")] = None,
-    removed: Annotated[Path | None, typer.Option(help="Rows to remove, each with the reason.")] = None,
+    kept: Annotated[
+        Path | None, typer.Option(help="Write the rows to keep: .parquet, .jsonl or .csv.")
+    ] = None,
+    removed: Annotated[
+        Path | None, typer.Option(help="Write the removed rows, each with its reason.")
+    ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Pairs: a .parquet, .jsonl or .csv file, or a folder to reuse."),
+        typer.Option("--output", "-o", help="Write the pairs: .parquet, .jsonl, .csv, or a folder to reuse."),
     ] = None,
     groups: Annotated[bool, typer.Option("--groups", help="Print groups instead of pairs.")] = False,
     show: Annotated[int, typer.Option(min=0, help="Pairs or groups to print.")] = 50,
@@ -51,10 +55,10 @@ def duplicates(
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """List the sentences of a corpus that are nearly the same, with calibrated scores, and remove them.
+    """Find and remove near-duplicate sentences, with calibrated scores.
 
-    Each sentence is compared with each, and every similarity with those of random pairs: of the model's
-    reference corpus, or else of this corpus.
+    Compares all pairs of sentences. Scores are calibrated on random pairs from the model's reference corpus,
+    or from this corpus if there is none.
 
     Examples:
     - `rankencoder duplicates questions.csv --model my-encoder --kept kept.csv -o found`
@@ -64,7 +68,7 @@ def duplicates(
     - `rankencoder duplicates test.txt --against my-index`
 
     """
-    from rankencoder.io.row_files import check_row_file
+    from rankencoder.io.row_files import check_row_file, write_rows
     from rankencoder.io.storage import FOUND, check_free
     from rankencoder.search.near_duplicates import Duplicates, find_duplicates
 
@@ -92,7 +96,11 @@ def duplicates(
             **opening,
             progress=True,
         )
-    _write(found, output, kept, removed, representative, overwrite)
+    _write_pairs(found, output, overwrite)
+    if kept or removed:
+        for path, rows in zip((kept, removed), found.split(representative), strict=True):
+            if path:
+                write_rows(path, rows, overwrite=overwrite)
     if as_json:
         print_json(found.to_dict(representative))
         return
@@ -100,24 +108,13 @@ def duplicates(
     _print_summary(found, by_default=threshold is None and precision is None)
 
 
-def _write(
-    found: Duplicates,
-    output: Path | None,
-    kept: Path | None,
-    removed: Path | None,
-    rule: str,
-    overwrite: bool,
-) -> None:
+def _write_pairs(found: Duplicates, output: Path | None, overwrite: bool) -> None:
     from rankencoder.io.row_files import ROW_FORMATS, write_rows
 
     if output and output.suffix.lower() in ROW_FORMATS:
         write_rows(output, found.to_rows(), overwrite=overwrite)
     elif output:
         found.save(output, overwrite=overwrite)
-    outputs = [kept, removed]
-    for path, rows in zip(outputs, found.split(rule) if any(outputs) else (), strict=False):
-        if path:
-            write_rows(path, rows, overwrite=overwrite)
 
 
 def _print_pairs(found: Duplicates, show: int) -> None:

@@ -15,19 +15,19 @@ from rankencoder.io.read_options import ReadOptions
 def encode(
     model: AnyModel,
     source: Annotated[
-        str, typer.Argument(metavar="INPUT", help="Sentences: a file, folder or address, as for build.")
+        str, typer.Argument(metavar="INPUT", help="Sentences: a file, folder or URL (see build).")
     ],
     output: Annotated[
         str,
         typer.Option(
             "--output",
             "-o",
-            help="File to write: .parquet, .jsonl, .csv or .npy; with --ray a folder of Parquet files.",
+            help="File to write: .parquet, .jsonl, .csv or .npy; with --ray, a folder of Parquet files.",
         ),
     ],
     reading: ReadOptions = READING,
     skip_invalid: Annotated[
-        bool, typer.Option("--skip-invalid", help="Leave out empty and over-long lines instead of stopping.")
+        bool, typer.Option("--skip-invalid", help="Skip empty and overlong lines.")
     ] = False,
     opening: Opening = OPENING,
     ray: Ray = None,
@@ -35,10 +35,10 @@ def encode(
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """Encode a file of sentences to unit vectors whose cosine is the blend of ranks and cosine.
+    """Encode sentences as unit vectors whose cosine is the blended similarity.
 
-    Columns of a table come along, with their types; .npy holds vectors alone, and NAME.npy.json the ids.
-    Reads and writes part by part. After an interruption, run the same command again to resume.
+    Keeps the columns of a table with their types; .npy holds vectors alone, and NAME.npy.json the ids. Reads
+    and writes in parts. If interrupted, run the same command again to resume.
 
     Examples:
     - `rankencoder encode my-encoder sentences.txt -o vectors.npy`

@@ -14,32 +14,27 @@ from rankencoder.errors import InputError
 
 
 def evaluate(
-    models: Annotated[
-        list[str], typer.Argument(help="RankEncoders, folders of training runs, or any encoders.")
-    ],
-    data: Annotated[
-        str | None,
-        typer.Option(help="Folder of STS sets. By default what `data fetch` got."),
-    ] = None,
+    models: Annotated[list[str], typer.Argument(help="RankEncoders, training runs or any encoders.")],
+    data: Annotated[str | None, typer.Option(help="Folder of STS sets. [default: fetched data]")] = None,
     dev: Dev = None,
     task: Annotated[
         list[str] | None,
         typer.Option(
-            "--task", "-t", help="sts, choice, cost, or a set such as STS12. By default all. Repeatable."
+            "--task", "-t", help="sts, choice, cost, or one set, e.g. STS12. Repeatable. [default: all]"
         ),
     ] = None,
     corpus: Corpus = None,
     size: Size = 10_000,
     output: Output = Path("evaluation"),
     mteb: Annotated[list[str] | None, typer.Option(help="Run this task of mteb instead. Repeatable.")] = None,
-    cache: Annotated[bool, typer.Option(help="Reuse vectors of earlier evaluations.")] = True,
+    cache: Annotated[bool, typer.Option(help="Reuse cached vectors.")] = True,
     opening: Opening = OPENING,
     as_json: Json = False,
 ) -> None:
-    """Score encoders on STS sets and on your pairs, by cosine, ranks and their blend.
+    """Evaluate encoders on STS sets and your pairs, by cosine, ranks and their blend.
 
-    Compares any number of models. Trainings that differ only in their seeds become one row, mean ± std.
-    No sentence is encoded twice, not even after an interruption.
+    Compares any number of models. Training runs that differ only in their seeds become one row, mean ± std.
+    Caches vectors: no sentence is encoded twice, even after an interruption.
 
     Examples:
     - `rankencoder evaluate my-encoder`

@@ -16,22 +16,18 @@ def explore(
     model: Annotated[
         str | None,
         typer.Argument(
-            help="A RankEncoder, a training run or, with an index, a plain encoder. "
-            "[default: the demo's encoder and docstrings]"
+            help="A RankEncoder or training run; with --index, any encoder. [default: the demo's encoder]"
         ),
     ] = None,
     index: Index = None,
-    labels: Annotated[
-        Path | None,
-        typer.Option(help="Label pairs of the index into this file (.tsv), new or to resume."),
-    ] = None,
+    labels: Annotated[Path | None, typer.Option(help="Label pairs of the index into this .tsv file.")] = None,
     host: Host = "127.0.0.1",
     port: Port = 7860,
     opening: Opening = OPENING,
 ) -> None:
-    """Explore a model on a web page: compare sentences, maps, search, labeling.
+    """Explore a model in the browser: compare sentences, view maps, search, label.
 
-    Without a model, distills one on the docstrings of your Python first, once. Ctrl-C stops it.
+    Without a model, first distills one on the docstrings of your Python, once. Press Ctrl-C to stop.
 
     Examples:
     - `rankencoder explore`

@@ -18,9 +18,10 @@ def export(
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """Write a model for other runtimes: a graph from tokens to unit vectors, and its tokenizer.
+    """Export a model to ONNX or OpenVINO, with its tokenizer.
 
-    Neither torch nor this package is needed to run it. RankEncoders need the linear form.
+    The graph maps tokens to unit vectors, and runs without torch or this package. A RankEncoder needs the
+    linear form.
 
     Examples:
     - `rankencoder export my-encoder --format onnx -o exported`

@@ -19,21 +19,19 @@ if TYPE_CHECKING:
 
 def index(
     model: AnyModel,
-    corpus: Annotated[str, typer.Argument(help="Sentences: a file, folder or address, as for build.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="The index, new or to be added to.")],
+    corpus: Annotated[str, typer.Argument(help="Sentences: a file, folder or URL (see build).")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Index to create or to add to.")],
     reading: ReadOptions = READING,
-    table: Annotated[
-        str | None, typer.Option(help="Keep the table elsewhere, e.g. s3://bucket/folder.")
-    ] = None,
+    table: Annotated[str | None, typer.Option(help="Store the table here, e.g. s3://bucket/folder.")] = None,
     opening: Opening = OPENING,
     ray: Ray = None,
     workers: Workers = None,
     as_json: Json = False,
 ) -> None:
-    """Make sentences searchable, with all columns of their file; or add to what is there.
+    """Index sentences with all their columns for search, or add to an index.
 
-    Sentences that are in the index already are not encoded again. After an interruption, run the same command
-    again to resume. Several processes may add at the same time.
+    Skips sentences that are already indexed. Several processes may add to an index at the same time. If
+    interrupted, run the same command again to resume.
 
     Examples:
     - `rankencoder index my-encoder articles.jsonl --column title -o my-index`
@@ -62,25 +60,24 @@ def index(
 
 
 def search(
-    folder: Annotated[Path, typer.Argument(metavar="INDEX", help="An index.")],
-    queries: Annotated[list[str], typer.Argument(metavar="QUERY...", help="A sentence, or several.")],
-    k: Annotated[int, typer.Option("-k", min=1, help="How many to find.")] = 10,
+    folder: Annotated[Path, typer.Argument(metavar="INDEX", help="Folder of the index.")],
+    queries: Annotated[list[str], typer.Argument(metavar="QUERY", help="One or more sentences.")],
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of hits.")] = 10,
     where: Annotated[
-        list[str] | None,
-        typer.Option(help='Filter on the columns: lang=en, "year > 1990", or JSON. Repeatable.'),
+        list[str] | None, typer.Option(help="Filter: lang=en, 'year > 1990', or JSON. Repeatable.")
     ] = None,
     documents: Annotated[
         bool | None,
         typer.Option(
-            "--documents/--passages", help="Find documents by their best passage. [default: if there are any]"
+            "--documents/--passages", help="Return documents or their passages. [default: documents, if any]"
         ),
     ] = None,
     rows_to: RowOutput = ROWS,
-    exact: Annotated[bool, typer.Option("--exact", help="Look at every sentence of a large index.")] = False,
-    model: Annotated[str | None, typer.Option(help="The model, if it is no longer where it was.")] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Search exhaustively, even a large index.")] = False,
+    model: Annotated[str | None, typer.Option(help="Where the model is now, if it was moved.")] = None,
     opening: Opening = OPENING,
 ) -> None:
-    """Find the sentences of an index that are nearest to a query.
+    """Search an index for the sentences nearest to a query.
 
     Examples:
     - `rankencoder search my-index "a treaty that ended a war" -k 5`

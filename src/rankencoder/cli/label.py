@@ -23,23 +23,20 @@ _KEYS = "[y] same   [n] different   [s] skip   [u] undo   [q] stop"
 def label(
     model: AnyModel,
     corpus: Annotated[Path, typer.Argument(help="Sentences: a file or folder, or an index of the model.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="File of labels (.tsv), new or to resume.")],
-    pairs: Annotated[int, typer.Option(min=1, help="Number of answers to collect.")] = 120,
-    precision: Annotated[
-        float, typer.Option(min=0.5, max=0.99, help="Precision at which you want a threshold.")
-    ] = 0.9,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Labels (.tsv) to write or to resume.")],
+    pairs: Annotated[int, typer.Option(min=1, help="Answers to collect.")] = 120,
+    precision: Annotated[float, typer.Option(min=0.5, max=0.99, help="Precision to aim at.")] = 0.9,
     merge: Annotated[
-        list[Path] | None, typer.Option(help="Add the answers of this file of labels. Repeatable.")
+        list[Path] | None, typer.Option(help="Labels to add from another file. Repeatable.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the pairs.")] = 0,
     reading: ReadOptions = READING_TEXT,
     opening: Opening = OPENING,
 ) -> None:
-    """Label pairs as same or different, to find a threshold you can rely on.
+    """Label pairs as same or different, for a threshold you can rely on.
 
-    Pairs are chosen so that each answer tells most about precision and recall. Every answer is written at
-    once: stop at any time, and run the same command to resume. Without a terminal, answers are read from
-    standard input, one key a line.
+    Asks about the pairs that tell most about precision and recall. Answers are saved at once: stop at any
+    time, and run the same command to resume. Without a terminal, reads one key per line from standard input.
 
     Examples:
     - `rankencoder label my-encoder my-index -o labels.tsv`

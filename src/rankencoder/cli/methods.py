@@ -18,7 +18,7 @@ def methods(
     large: Annotated[bool, typer.Option("--large", help="The backbone is of the large size.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the training methods: what they do, whose they are, and their authors' settings.
+    """List the training methods with their papers, settings and options.
 
     Example: `rankencoder methods --family roberta`
     """

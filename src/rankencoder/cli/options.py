@@ -25,44 +25,35 @@ def _text(help: str, *flags: str) -> Any:
     return Annotated[str | None, typer.Option(*flags, help=help)]
 
 
-_LogJson = Annotated[bool, typer.Option("--log-json", help="Log one JSON object per line.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-BatchSize = Annotated[int, typer.Option(min=1, help="Sentences per call of the encoder.")]
-Device = Annotated[str | None, typer.Option(help="Where to run the encoder, e.g. cpu or cuda.")]
-Column = Annotated[
-    str | None,
-    typer.Option(help="Column or key that holds the sentences; ticket.body is a key within a key."),
-]
+_LogJson = Annotated[bool, typer.Option("--log-json", help="Log JSON lines.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Sentences per batch.")]
+Device = Annotated[str | None, typer.Option(help="Device of the encoder, e.g. cpu or cuda.")]
+Column = Annotated[str | None, typer.Option(help="Text column or JSON key; ticket.body for a nested one.")]
 _READING: dict[str, tuple[Any, Any]] = {
     "column": (None, Column),
-    "id_column": (None, _text("Column that holds the ids. By default id, if there is one.", "--id")),
-    "keep": (None, _text("Columns to carry along, such as id,date. By default all.")),
-    "delimiter": (None, _text("Separator of a CSV file. By default detected.")),
+    "id_column": (None, _text("Column of the ids. [default: id, if present]", "--id")),
+    "keep": (None, _text("Columns to keep, e.g. id,date. [default: all]")),
+    "delimiter": (None, _text("Delimiter of a CSV file. [default: detected]")),
     "no_header": (False, Annotated[bool, typer.Option("--no-header", help=_NO_HEADER)]),
-    "split": (None, _text("Split long texts: sentences, sentences:de (another language), or 128-tokens.")),
+    "split": (None, _text("Split long texts: sentences, sentences:de (other languages), or 128-tokens.")),
 }
-Ray = Annotated[
-    str | None,
-    typer.Option(metavar="ADDRESS", help="Work on a Ray cluster: host:port, auto, or local: this machine."),
-]
+Ray = Annotated[str | None, typer.Option(help="Run on a Ray cluster: host:port, auto, or local.")]
 Workers = Annotated[
-    int | None, typer.Option(min=1, help="With --ray: encoders at a time. By default one a GPU, or CPU.")
+    int | None, typer.Option(min=1, help="Encoders on the cluster. [default: one per GPU or CPU]")
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
-_RowFile = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Write to a .parquet, .jsonl or .csv file instead.")
-]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing output.")]
+_RowFile = Annotated[Path | None, typer.Option("--output", "-o", help="Write .parquet, .jsonl or .csv.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")]
-AnyModel = Annotated[str, typer.Argument(help="A RankEncoder, the folder of a training run, or any encoder.")]
+AnyModel = Annotated[str, typer.Argument(help="A RankEncoder, a training run or any encoder.")]
 Dev = Annotated[
-    list[Path] | None,
-    typer.Option(help="Your pairs, scored or labeled yes/no: .tsv, .csv, .jsonl. Repeatable."),
+    list[Path] | None, typer.Option(help="Your pairs, scored or yes/no: .tsv, .csv, .jsonl. Repeatable.")
 ]
-Corpus = Annotated[Path | None, typer.Option(help="Corpus of a plain encoder's reference sentences.")]
+Corpus = Annotated[Path | None, typer.Option(help="Reference corpus for a plain encoder.")]
 Size = Annotated[int, typer.Option(min=2, help="Sentences of the reference corpus.")]
-Index = Annotated[Path | None, typer.Option(help="An index to search, made with the same model.")]
-Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of them.")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")]
+Index = Annotated[Path | None, typer.Option(help="Index to search, made with the same model.")]
+Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any free one.")]
 
 
 class OptionGroup(NamedTuple):
@@ -88,7 +79,7 @@ OPENING: Any = OptionGroup(
         "device": (None, Device),
         "batch_size": (32, BatchSize),
         "backend": ("torch", _text("Runtime: torch, openvino, onnx, or auto for the fastest.")),
-        "precision": (None, _text("fp32, bf16 or int8. By default exact, with --backend auto the fastest.")),
+        "precision": (None, _text("fp32, bf16 or int8. [default: exact; with --backend auto, fastest]")),
     }
 )
 

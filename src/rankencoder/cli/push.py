@@ -11,15 +11,15 @@ from rankencoder.cli.console import say
 
 
 def push(
-    folder: Annotated[
-        Path, typer.Argument(help="A RankEncoder, an encoder, a reference corpus or a training run.")
-    ],
-    name: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="The repository; made if need be.")],
-    private: Annotated[bool, typer.Option("--private/--public", help="Who may read a new one.")] = True,
+    folder: Annotated[Path, typer.Argument(help="RankEncoder, encoder, reference corpus or training run.")],
+    name: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="Repository; created if missing.")],
+    private: Annotated[
+        bool, typer.Option("--private/--public", help="Visibility of a new repository.")
+    ] = True,
 ) -> None:
-    """Upload a model to the HuggingFace hub, where everything that takes MODEL finds it by name.
+    """Upload a model to the Hugging Face hub, to load it anywhere by name.
 
-    A RankEncoder takes its reference sentences with it. The token is that of `hf auth login` or `HF_TOKEN`.
+    Uploads a RankEncoder with its reference sentences. Log in with `hf auth login`, or set HF_TOKEN.
 
     Examples:
     - `rankencoder push my-encoder me/my-encoder`

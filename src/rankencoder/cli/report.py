@@ -13,20 +13,16 @@ from rankencoder.errors import InputError
 
 
 def report(
-    results: Annotated[
-        list[Path], typer.Argument(help="Results of evaluate: JSON files, or folders of them.")
-    ],
+    results: Annotated[list[Path], typer.Argument(help="Results of evaluate: JSON files or folders.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write: .html or .md.")] = Path(
         "report.html"
     ),
-    papers: Annotated[
-        bool, typer.Option("--papers", help="Add the paper's published figures, of BERT-base.")
-    ] = False,
+    papers: Annotated[bool, typer.Option("--papers", help="Add published results of BERT-base.")] = False,
     overwrite: Overwrite = False,
 ) -> None:
-    """Report on one page which encoder and similarity is best, and whether the difference is real.
+    """Report which encoder and similarity is best, and whether the difference is real.
 
-    The page needs nothing else: send it on, print it, read it in light or dark.
+    Writes one self-contained page to share, print, or read in light or dark mode.
 
     Examples:
     - `rankencoder report evaluation -o report.html`

@@ -21,28 +21,23 @@ if TYPE_CHECKING:
 def reproduce(
     recipe: Annotated[
         str,
-        typer.Argument(
-            help="simcse, promptbert, sncse, consert, esimcse, dclr, diffcse, or rankencoder-simcse, "
-            "rankencoder-promptbert, rankencoder-sncse."
-        ),
+        typer.Argument(help="A method, or rankencoder-simcse, rankencoder-promptbert, rankencoder-sncse."),
     ],
     output: RunFolder = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of fetched data; by default RANKENCODER_DATA or the cache.")
-    ] = None,
-    corpus: Annotated[Path | None, typer.Option(help="Sentences, in place of the recipe's.")] = None,
-    backbone: Annotated[str | None, typer.Option(help="In place of bert-base-uncased.")] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Print what would be run and stop.")] = False,
+    data: Annotated[Path | None, typer.Option(help="Folder of fetched data. [default: the cache]")] = None,
+    corpus: Annotated[Path | None, typer.Option(help="Train on these sentences instead.")] = None,
+    backbone: Annotated[str | None, typer.Option(help="Train this instead of bert-base-uncased.")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Print the commands and stop.")] = False,
     device: Device = None,
     options: MethodOptions = None,
     set: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Run the recipe of a published row, and say how near it comes.
+    """Reproduce a published result, and compare.
 
-    Fetches what is missing from the Hugging Face hub, trains on bert-base-uncased and a million sentences of
-    Wikipedia as the authors' scripts do, and scores the seven STS sets. After an interruption, run the same
-    command again to resume.
+    Fetches missing data from the Hugging Face hub, trains bert-base-uncased on a million Wikipedia sentences
+    as the authors' scripts do, and evaluates on the seven STS sets. If interrupted, run the same command
+    again to resume.
 
     Examples:
     - `rankencoder reproduce rankencoder-simcse --plan`

@@ -26,26 +26,24 @@ _CPU_BATCH = 16  # a CPU gains nothing from more: they outgrow its caches, and a
 
 def serve(
     models: Annotated[
-        list[str],
-        typer.Argument(metavar="MODEL…", help="RankEncoders, folders of training runs, or any encoders."),
+        list[str], typer.Argument(metavar="MODEL", help="RankEncoders, training runs or any encoders.")
     ],
     index: Index = None,
     host: Host = "127.0.0.1",
     port: Port = 8000,
     names: Annotated[
-        list[str] | None,
-        typer.Option("--name", help="What clients call a model (its folder's name). Once for each."),
+        list[str] | None, typer.Option("--name", help="Name of a model, one for each. [default: its folder]")
     ] = None,
     api_key_file: Annotated[
-        Path | None, typer.Option(help="File with the key that clients must send (or RANKENCODER_API_KEY).")
+        Path | None, typer.Option(help="File with the API key, or set RANKENCODER_API_KEY.")
     ] = None,
     batch_size: BatchSize = 64,
     opening: Opening = OPENING,
 ) -> None:
-    """Serve models over HTTP: OpenAI-compatible embeddings, similarity, explain and search.
+    """Serve models over HTTP: OpenAI-compatible embeddings, similarity, explain, search.
 
-    Concurrent requests are encoded together. Ctrl-C or SIGTERM finishes the requests in flight. Of several
-    models, requests choose by name; the first is the default.
+    Batches concurrent requests. Requests choose between several models by name; the first is the default.
+    Ctrl-C or SIGTERM finishes the requests in flight.
 
     Examples:
     - `rankencoder serve my-encoder --port 8000`

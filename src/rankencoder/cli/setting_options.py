@@ -33,10 +33,10 @@ MethodOptions = Annotated[
     ),
 ]
 _Corpus = Annotated[
-    Path | None, typer.Argument(help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet, or a folder of them.")
+    Path | None, typer.Argument(help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet, or a folder.")
 ]
 _ConfigFile = Annotated[Path | None, typer.Option(help="YAML file of settings; options override it.")]
-_Resume = Annotated[bool, typer.Option("--resume", help="Continue the interrupted run in the output folder.")]
+_Resume = Annotated[bool, typer.Option("--resume", help="Resume the run in the output folder.")]
 _HelpAll = Annotated[
     bool, typer.Option("--help-all", is_eager=True, callback=_help_all, help="Show all settings.")
 ]

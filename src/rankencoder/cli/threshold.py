@@ -20,27 +20,24 @@ if TYPE_CHECKING:
 
 def threshold(
     model: Annotated[str, typer.Argument(help="A RankEncoder, a training run, any encoder, or an index.")],
-    labels: Annotated[
-        Path,
-        typer.Argument(help="Pairs with yes/no labels: a file of label, or .tsv, .csv, .jsonl."),
-    ],
+    labels: Annotated[Path, typer.Argument(help="Pairs labeled yes/no: by label, or .tsv, .csv, .jsonl.")],
     precision: Annotated[
         float | None,
-        typer.Option(min=0.01, max=0.999, help="Find the lowest threshold of this precision (0.9)."),
+        typer.Option(min=0.01, max=0.999, help="Lowest threshold with this precision. [default: 0.9]"),
     ] = None,
     recall: Annotated[
-        float | None, typer.Option(min=0.01, max=0.999, help="Find the highest threshold with this recall.")
+        float | None, typer.Option(min=0.01, max=0.999, help="Highest threshold with this recall.")
     ] = None,
-    f1: Annotated[bool, typer.Option("--f1", help="Find the threshold with the highest F1.")] = False,
-    curve: Annotated[Path | None, typer.Option(help="Draw precision and recall as an SVG file.")] = None,
+    f1: Annotated[bool, typer.Option("--f1", help="Threshold with the highest F1.")] = False,
+    curve: Annotated[Path | None, typer.Option(help="Plot precision and recall to this SVG file.")] = None,
     opening: Opening = OPENING,
     as_json: Json = False,
 ) -> None:
     """Find the similarity threshold above which pairs mean the same, with intervals.
 
-    The precision or recall that you ask for is promised with 90% certainty; intervals are 95%. The curve is
-    stored with the model or index: other commands then print P(same), and `duplicates` takes `--precision`.
-    Exits with 1 if no threshold keeps the promise.
+    The precision or recall that you ask for holds with 90% confidence; intervals are 95%. Stores the curve
+    with the model or index: other commands then print P(same), and `duplicates` takes `--precision`. Exits
+    with 1 if no threshold qualifies.
 
     Examples:
     - `rankencoder threshold my-encoder labels.tsv --precision 0.9`

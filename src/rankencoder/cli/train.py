@@ -23,11 +23,11 @@ def train(
 ) -> None:
     """Train a sentence encoder on unlabeled text.
 
-    By default ConSERT and PromptBERT each train an encoder E1, and both teach E2 (--preset best). With
-    --method X that method trains E1, and E2 learns E1's ranks as in the paper (--preset paper).
+    By default (--preset best), ConSERT and PromptBERT each train an encoder E1, and both teach E2. With
+    --method X (--preset paper), X trains E1, and E2 learns E1's ranks as in the paper.
 
-    Writes OUTPUT/encoder (E2) and OUTPUT/base (E1), ordinary SentenceTransformers, OUTPUT/rankencoder (E2
-    with its reference corpus), a plot of the losses, a record, and train.yaml, which repeats the run.
+    Writes OUTPUT/encoder (E2) and OUTPUT/base (E1) as SentenceTransformers, OUTPUT/rankencoder (E2 with its
+    reference corpus), a plot of the losses, a record, and a train.yaml that reproduces the run.
 
     Examples:
     - `rankencoder train corpus.txt --backbone bert-base-uncased -o my-run`

@@ -20,7 +20,7 @@ def tune(
     model: AnyModel,
     dev: Dev = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder to write the chosen RankEncoder to.")
+        Path | None, typer.Option("--output", "-o", help="Write the chosen RankEncoder.")
     ] = None,
     corpus: Corpus = None,
     size: Size = 10_000,
@@ -30,9 +30,8 @@ def tune(
 ) -> None:
     """Choose between plain cosine, ranks and powers on your pairs, by cross-validation.
 
-    Scored pairs choose by Spearman's correlation, yes/no labels (two different scores) by average precision.
-    Plain cosine is kept unless another similarity beats it by more than chance. Without pairs there is only
-    advice.
+    Compares by Spearman correlation on scored pairs, by average precision on yes/no labels. Keeps plain
+    cosine unless another similarity is significantly better. Without pairs, prints advice only.
 
     Examples:
     - `rankencoder tune my-encoder --dev pairs.tsv -o tuned`
