@@ -272,8 +272,7 @@ def test_64_clients_at_once_each_get_their_own(url, model, sentences):
 
 
 def test_a_batch_is_never_larger_than_it_may_be():
-    from rankencoder.server.metrics import Metrics
-    from rankencoder.server.request_log import ABOUT_REQUEST
+    from rankencoder.server.request_log import ABOUT_REQUEST, Metrics
     from rankencoder.server.served_model import ServedModel
 
     sizes = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankencoder.backends.opening import Opening
-from rankencoder.cli.console import console, prepare, print_json, print_table
+from rankencoder.cli.console import console, make_table, prepare, print_json, print_table
 from rankencoder.cli.options import OPENING, ROWS, AnyModel, Json, RowOutput
 from rankencoder.errors import InputError
 
@@ -140,7 +140,7 @@ def print_explanation(
     out.print(f"{number} of the {explanation.k} nearest reference sentences are shared{end}")
     if listed:
         rows = ((shared.rank_a, shared.rank_b, shared.sentence) for shared in listed)
-        print_table(rows, "rank for a", "rank for b", "shared neighbor")
+        out.print(make_table(rows, "rank for a", "rank for b", "shared neighbor"))
 
 
 def _score(

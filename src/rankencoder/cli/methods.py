@@ -36,11 +36,9 @@ def describe(method: type[Method], backbone: Family) -> dict[str, Any]:
     from rankencoder.training.config import Given, TrainConfig
 
     config = Given({"method": method.name}).resolve(backbone, method)
-    declared: dict[str, Any] = {
-        name: field.json_schema_extra for name, field in TrainConfig.model_fields.items()
-    }
+    fields: dict[str, Any] = TrainConfig.model_fields
+    chosen = {name: getattr(config, name) for name in fields if fields[name].json_schema_extra["by_method"]}
     paper, year = method.paper()
-    chosen = {name: getattr(config, name) for name, extra in declared.items() if extra["by_method"]}
     return {
         "about": method.about,
         "paper": paper,

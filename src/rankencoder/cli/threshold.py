@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -96,19 +96,13 @@ def _open(model: str, opening: Opening) -> tuple[RankEncoder | Encoder, Path | N
 def _print(
     fitted: ThresholdCurve, at: int | None, wanted: str, labels: Path, precision: float | None
 ) -> None:
-    if at is None:
-        _print_failure(fitted, wanted, precision)
+    if at is not None:
+        rows: list[tuple[Any, ...]] = [("threshold", f"{fitted.thresholds[at]:.4f}", wanted)]
+        for name, band in (("precision", fitted.precision), ("recall", fitted.recall)):
+            interval = f"95% interval {band.low[at]:.3f} to {band.high[at]:.3f}"
+            rows.append((name, f"{band.value[at]:.3f}", interval))
+        print_table([*rows, ("answers", fitted.answers, labels)])
         return
-    bands = {"precision": fitted.precision, "recall": fitted.recall}
-    rows = [
-        (name, f"{band.value[at]:.3f}", f"95% interval {band.low[at]:.3f} to {band.high[at]:.3f}")
-        for name, band in bands.items()
-    ]
-    chosen = ("threshold", f"{fitted.thresholds[at]:.4f}", wanted)
-    print_table([chosen, *rows, ("answers", fitted.answers, labels)])
-
-
-def _print_failure(fitted: ThresholdCurve, wanted: str, precision: float | None) -> None:
     say(f"no threshold has {wanted}, on {fitted.answers} answers")
     if precision is None:
         return

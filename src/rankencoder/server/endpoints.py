@@ -17,7 +17,7 @@ from rankencoder.errors import InputError
 from rankencoder.model import RankEncoder
 from rankencoder.server import schemas
 from rankencoder.server.http_errors import Refusal
-from rankencoder.server.metrics import Metrics
+from rankencoder.server.request_log import Metrics
 from rankencoder.server.served_model import Encoded, ServedModel
 
 

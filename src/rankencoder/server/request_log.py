@@ -1,4 +1,4 @@
-"""The log line, the metrics and the id of each request."""
+"""Request ids, access log and Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -11,18 +11,48 @@ from contextvars import ContextVar
 from typing import Any
 from uuid import uuid4
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from rankencoder.server.http_errors import Refusal, error_response
-from rankencoder.server.metrics import Metrics
 
 LOG = logging.getLogger(__name__)
 _ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 ABOUT_REQUEST: ContextVar[dict[str, Any]] = ContextVar("ABOUT_REQUEST")
 """What the log says of the current request."""
+
+
+class Metrics:
+    """The metrics of one server, each by model."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        by, asked = ["model"], ["model", "path"]
+        self.requests = Counter(
+            "rankencoder_requests", "Requests answered.", [*asked, "status"], registry=registry
+        )
+        self.seconds = Histogram(
+            "rankencoder_request_seconds", "Time to answer a request.", asked, registry=registry
+        )
+        self.sentences = Counter("rankencoder_sentences", "Sentences encoded.", by, registry=registry)
+        self.tokens = Counter("rankencoder_tokens", "Tokens that the model read.", by, registry=registry)
+        self.batch = Histogram(
+            "rankencoder_batch_sentences",
+            "Sentences encoded together.",
+            by,
+            buckets=[2**power for power in range(12)],
+            registry=registry,
+        )
+        self.waiting = Gauge(
+            "rankencoder_waiting_sentences",
+            "Sentences that wait, or are encoded.",
+            by,
+            registry=registry,
+        )
 
 
 class RequestLog(BaseHTTPMiddleware):

@@ -16,8 +16,7 @@ from rankencoder.io.files import fingerprint
 from rankencoder.labels.fitted_curve import find_curve
 from rankencoder.model import RankEncoder
 from rankencoder.server.http_errors import Refusal
-from rankencoder.server.metrics import Metrics
-from rankencoder.server.request_log import ABOUT_REQUEST
+from rankencoder.server.request_log import ABOUT_REQUEST, Metrics
 
 T = TypeVar("T")
 WAIT = 0.003  # seconds that the first request after a pause waits for others

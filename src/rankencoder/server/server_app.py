@@ -19,8 +19,7 @@ from rankencoder.model import RankEncoder
 from rankencoder.server import schemas
 from rankencoder.server.endpoints import Endpoints
 from rankencoder.server.http_errors import HANDLERS, Refusal
-from rankencoder.server.metrics import Metrics
-from rankencoder.server.request_log import RequestLog
+from rankencoder.server.request_log import Metrics, RequestLog
 from rankencoder.server.served_model import ServedModel
 
 BATCH = 64  # sentences
