@@ -18,18 +18,15 @@ from rankencoder.cli.demo import demo
 from rankencoder.cli.distill import distill
 from rankencoder.cli.duplicates import duplicates
 from rankencoder.cli.encode import encode
-from rankencoder.cli.evaluate import evaluate
-from rankencoder.cli.explore import explore
-from rankencoder.cli.export import export
+from rankencoder.cli.evaluate import evaluate, report
+from rankencoder.cli.export import export, push
 from rankencoder.cli.index import index, search
 from rankencoder.cli.info import info, version
 from rankencoder.cli.label import label
 from rankencoder.cli.methods import methods
 from rankencoder.cli.options import with_options
-from rankencoder.cli.push import push
-from rankencoder.cli.report import report
 from rankencoder.cli.reproduce import reproduce
-from rankencoder.cli.serve import serve
+from rankencoder.cli.serve import explore, serve
 from rankencoder.cli.threshold import threshold
 from rankencoder.cli.train import train
 from rankencoder.cli.tune import tune

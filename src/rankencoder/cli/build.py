@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from rankencoder.backends.opening import Opening
-from rankencoder.cli.console import connected, prepare
+from rankencoder.cli.console import connect, prepare
 from rankencoder.cli.options import OPENING, READING_TEXT, Json, Output, Overwrite, Ray, Size
 from rankencoder.io.read_options import ReadOptions
 
@@ -67,7 +67,7 @@ def build(
 
     loaded = open_encoder([encoder, *others] if others else encoder, **opening)
     source: Any = corpus
-    with connected(ray, None) as cluster:
+    with connect(ray) as cluster:
         if cluster is not None:
             from rankencoder.scale.cluster_sampling import sample_with_ray
             from rankencoder.text_fit import with_tokenizer

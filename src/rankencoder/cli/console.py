@@ -11,9 +11,9 @@ import sys
 import time
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from typer.core import TyperCommand
 
@@ -36,8 +36,6 @@ LOG = logging.getLogger("rankencoder.cli")
 
 class OneLineCommand(TyperCommand):
     """A command that ends with one line, and exit code 2 where the input or the disk is at fault."""
-
-    running: ClassVar[Iterable[Any]] = ()  # the parameters of the command that runs
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -111,18 +109,15 @@ def fail(message: str, code: int = 2) -> NoReturn:
     sys.exit(code)
 
 
-@contextmanager
-def connected(ray: str | None, workers: int | None) -> Iterator[RayCluster | None]:
-    """Give the Ray cluster that a command was told to work on, if it was."""
+def connect(ray: str | None, workers: int | None = None) -> AbstractContextManager[RayCluster | None]:
+    """Return the Ray cluster of a command, or a context without one."""
     if ray is None:
         if workers is not None:
             raise InputError("`workers` is for a cluster: set `ray` too, or leave it out")
-        yield None
-        return
+        return nullcontext()
     from rankencoder.scale.cluster import RayCluster
 
-    with RayCluster(ray, workers=workers) as cluster:
-        yield cluster
+    return RayCluster(ray, workers=workers)
 
 
 def console() -> Console:
@@ -171,7 +166,7 @@ def print_json(value: Any) -> None:
 
 
 def prepare(model: str | None = None) -> None:
-    """Check that a model is there, then quiet the libraries that load it and print warnings as one line."""
+    """Check that a model is there, then quiet the libraries that load it."""
     if model is not None:
         from rankencoder.encoder_sources import check_model
 
@@ -182,11 +177,6 @@ def prepare(model: str | None = None) -> None:
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
-    warnings.showwarning = _show_warning
-
-
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    _write_line("warning", name_options(str(message), OneLineCommand.running))
 
 
 class _LogLines(logging.Formatter):
@@ -218,7 +208,11 @@ def _write_line(level: str, message: str) -> None:
 def _logged(command: OneLineCommand, as_json: bool) -> Iterator[None]:
     """Write the log to the error output; progress is a bar where that is a terminal."""
     global _json_lines
-    OneLineCommand.running = command.params
+
+    def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+        _write_line("warning", name_options(str(message), command.params))
+
+    warnings.showwarning = show_warning
     _json_lines, Progress.in_log = as_json, as_json or not sys.stderr.isatty()
     Progress.due = time.monotonic() + EVERY
     handler = logging.StreamHandler(sys.stderr)

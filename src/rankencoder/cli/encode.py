@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from rankencoder.backends.opening import Opening
-from rankencoder.cli.console import connected, prepare, print_json, say
+from rankencoder.cli.console import connect, prepare, print_json, say
 from rankencoder.cli.options import OPENING, READING, AnyModel, Json, Overwrite, Ray, Workers
 from rankencoder.io.read_options import ReadOptions
 
@@ -54,7 +54,7 @@ def encode(
         "progress": True,
         **opening,
     }
-    with connected(ray, workers) as cluster:
+    with connect(ray, workers) as cluster:
         if cluster is None:
             from rankencoder.vector_files import encode_file
 

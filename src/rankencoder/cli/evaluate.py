@@ -1,4 +1,4 @@
-"""``rankencoder evaluate``."""
+"""``rankencoder evaluate`` and ``rankencoder report``."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from rankencoder.backends.opening import Opening
-from rankencoder.cli.console import prepare, print_json, print_table
-from rankencoder.cli.options import OPENING, Corpus, Dev, Json, Output, Size
+from rankencoder.cli.console import prepare, print_json, print_table, say
+from rankencoder.cli.options import OPENING, Corpus, Dev, Json, Output, Overwrite, Size
 from rankencoder.errors import InputError
 
 
@@ -90,3 +90,33 @@ def _run_mteb(
     columns = ("model", "task", "split", "subset")
     rows = ((*(row[key] for key in columns), f"{100 * row['score']:.2f}") for row in found)
     print_table(rows, *columns, "score")
+
+
+def report(
+    results: Annotated[list[Path], typer.Argument(help="Results of evaluate: JSON files or folders.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="File to write: .html or .md.")] = Path(
+        "report.html"
+    ),
+    papers: Annotated[bool, typer.Option("--papers", help="Add published results of BERT-base.")] = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """Report which encoder and similarity is best, and whether the difference is real.
+
+    Writes one self-contained page to share, print, or read in light or dark mode.
+
+    Examples:
+    - `rankencoder report evaluation -o report.html`
+    - `rankencoder report evaluation/my-run-1.json evaluation/my-run-2.json`
+    - `rankencoder report evaluation -o report.md`
+
+    """
+    from rankencoder.report import report as make
+    from rankencoder.report.rendering import is_report
+
+    if output.exists() and not overwrite and not is_report(output):
+        raise InputError(
+            f"{output} already exists and is not a report: choose another name or set `overwrite`"
+        )
+    format = "md" if output.suffix.lower() in (".md", ".markdown") else "html"
+    make(list(results), output, format=format, papers=papers)
+    say(str(output))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankencoder.backends.opening import Opening
-from rankencoder.cli.console import connected, console, prepare, print_json, print_table, say
+from rankencoder.cli.console import connect, console, prepare, print_json, print_table, say
 from rankencoder.cli.options import OPENING, READING, ROWS, AnyModel, Json, Ray, RowOutput, Workers
 from rankencoder.io.read_options import ReadOptions
 
@@ -43,7 +43,7 @@ def index(
     from rankencoder.search.rank_index import RankIndex
 
     settings: dict[str, Any] = {"column": reading, "progress": True}
-    with connected(ray, workers) as cluster, IndexFolder(output).removed_if_empty():
+    with connect(ray, workers) as cluster, IndexFolder(output).removed_if_empty():
         made = RankIndex.create(model, output, table=table, **opening)
         if cluster is None:
             counts = made.add(corpus, **settings)

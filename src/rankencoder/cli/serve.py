@@ -1,4 +1,4 @@
-"""``rankencoder serve``."""
+"""``rankencoder serve`` and ``rankencoder explore``."""
 
 from __future__ import annotations
 
@@ -99,3 +99,40 @@ def _open(model: str, opening: Opening) -> Any:
         encoder = opened.encoder if isinstance(opened, RankEncoder) else opened
         encoder.batch_size = min(encoder.batch_size, _CPU_BATCH)
     return opened
+
+
+def explore(
+    model: Annotated[
+        str | None,
+        typer.Argument(
+            help="A RankEncoder or training run; with --index, any encoder. [default: the demo's encoder]"
+        ),
+    ] = None,
+    index: Index = None,
+    labels: Annotated[Path | None, typer.Option(help="Label pairs of the index into this .tsv file.")] = None,
+    host: Host = "127.0.0.1",
+    port: Port = 7860,
+    opening: Opening = OPENING,
+) -> None:
+    """Explore a model in the browser: compare sentences, view maps, search, label.
+
+    Without a model, first distills one on the docstrings of your Python, once. Press Ctrl-C to stop.
+
+    Examples:
+    - `rankencoder explore`
+    - `rankencoder explore my-encoder`
+    - `rankencoder explore my-encoder --index my-index --port 8080`
+    - `rankencoder explore my-encoder --index my-index --labels labels.tsv`
+
+    """
+    from rankencoder import explorer
+
+    prepare()
+    if model is None:
+        if index is not None:
+            raise InputError("no model: give the one that the index was made with")
+        from rankencoder.demo.playground import make_playground
+
+        folder, index = make_playground()
+        model = str(folder)
+    explorer.explore(model, index, labels=labels, host=host, port=port, **opening)

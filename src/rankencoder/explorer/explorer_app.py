@@ -7,6 +7,7 @@ from typing import Any
 import gradio as gr
 from fastapi import FastAPI
 from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
 from rankencoder.explorer import compare_tab, label_tab, search_tab
 from rankencoder.explorer.explorer_state import ExplorerState
@@ -15,19 +16,8 @@ from rankencoder.explorer.space_maps import neighbor_map
 
 _FONT = ["system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "Noto Sans", "Liberation Sans", "sans-serif"]
 _MONO = ["ui-monospace", "Menlo", "Consolas", "Liberation Mono", "monospace"]
+# where Gradio would take files or describe itself, which it has no option against
 _CLOSED = ("/gradio_api/upload", "/gradio_api/openapi.json", "/openapi.json")
-
-
-class ClosedPaths:
-    """Answers 404 where Gradio would take files or describe itself, for which it has no switch."""
-
-    def __init__(self, app: Any) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request."""
-        closed = scope["type"] == "http" and scope["path"].startswith(_CLOSED)
-        await (PlainTextResponse("not here", 404) if closed else self.app)(scope, receive, send)
 
 
 def create_app(state: ExplorerState) -> FastAPI:
@@ -42,9 +32,10 @@ def create_app(state: ExplorerState) -> FastAPI:
         "theme": gr.themes.Base(font=_FONT, font_mono=_MONO, text_size="lg"),  # colors are in style.css
         "css": read("style.css"),
     }
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    refusal = PlainTextResponse("not here", 404)
+    closed: list[Any] = [Route(f"{path}{{rest:path}}", refusal) for path in _CLOSED]
+    app = FastAPI(routes=closed, docs_url=None, redoc_url=None, openapi_url=None)
     mounted: FastAPI = gr.mount_gradio_app(app, _page(state), path="/", **options)
-    mounted.add_middleware(ClosedPaths)
     return mounted
 
 
