@@ -61,9 +61,9 @@ def test_openai_client_one_sentence_model_list_and_refusals(client, model):
     assert long.usage.prompt_tokens == 64  # what the encoder reads of it
     assert [served.id for served in client.models.list()] == ["tiny"]
     assert client.models.retrieve("tiny") == client.models.list().data[0]
-    with pytest.raises(openai.NotFoundError, match="no model 'a/b' here, only 'tiny'"):
+    with pytest.raises(openai.NotFoundError, match="no model 'a/b': choose from 'tiny'"):
         client.models.retrieve("a/b")
-    with pytest.raises(openai.NotFoundError, match="no model 'text-embedding-3-small' here, only 'tiny'"):
+    with pytest.raises(openai.NotFoundError, match="no model 'text-embedding-3-small': choose from 'tiny'"):
         client.embeddings.create(model="text-embedding-3-small", input=A)
     for wrong, param in (
         ({"dimensions": 3}, "dimensions"),

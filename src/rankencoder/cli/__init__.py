@@ -55,15 +55,15 @@ app.add_typer(data, name="data", rich_help_panel="Evaluate")
 
 def main() -> None:
     """Run the command line."""
-    # threads that spin while they wait take the cores from each other: 6 times slower on a busy machine
+    # spinning threads take the cores from each other: 6 times slower on a busy machine
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal may not know every character
+            stream.reconfigure(errors="replace")  # a terminal may not support every character
     try:
         code = app(sys.argv[1:], standalone_mode=False, prog_name="rankencoder")
     except Exception as error:
-        # a usage error, by its looks: which click its class is from depends on typer's version
+        # a usage error: which click its class is from depends on typer's version
         if not hasattr(error, "format_message"):
             raise
         context = getattr(error, "ctx", None)

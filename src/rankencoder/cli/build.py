@@ -89,5 +89,5 @@ def build(
     )
     model.save(output, overwrite=overwrite)
     clear_parts(output)
-    del model, reference  # a large one leaves no room for what is read now
+    del model, reference  # makes room for what is read now
     print_description(describe(output), as_json)

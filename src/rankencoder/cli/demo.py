@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rankencoder.encoders import Encoder
 
 FUNCTIONS = 1000  # to find, at most
-FEWEST = 600  # sentences to learn from: one batch, and what is held out
+FEWEST = 600  # sentences: one batch, and what is held out
 PAIR = ("Return the names of the files in a folder.", "List what a directory contains.")
 LOADING = """from sentence_transformers import SentenceTransformer
 model = SentenceTransformer({folder!r})
@@ -63,7 +63,7 @@ def demo(
     tasks = docstrings.spread_functions(docstrings.functions(folder), FUNCTIONS)
     text = docstrings.training_text(folder, tasks)
     if len(text) < FEWEST:
-        raise InputError(f"{folder} has {len(text):,} docstring sentences to learn from: at least {FEWEST}")
+        raise InputError(f"{folder} has only {len(text):,} docstring sentences: at least {FEWEST} are needed")
     teacher = Encoder(encoder or bundled_encoder(), device=device)
     teacher.name = short_name(encoder or "all-MiniLM-L6-v2")
     console().rule("1. Distill")

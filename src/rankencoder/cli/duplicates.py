@@ -80,7 +80,7 @@ def duplicates(
         check_free(output, overwrite=overwrite)
     if (corpus / FOUND).exists():
         if model or against or precision or reading != DEFAULTS:
-            raise InputError(f"{corpus} holds pairs that were found: only the threshold can be changed")
+            raise InputError(f"{corpus} holds saved pairs: only --threshold can be changed")
         found = Duplicates.load(corpus)
         found = found.at(threshold or found.threshold)
     else:
@@ -126,7 +126,7 @@ def _print_pairs(found: Duplicates, show: int) -> None:
         a, b = found.records.entry(pair.a), (found.against or found.records).entry(pair.b)
         rows.append((*numbers, a["places"][0], a["text"]))
         rows.append(("", "", b["places"][0], b["text"]))
-    where = Column("where", overflow="fold")  # ids are to be used, and must not be cut
+    where = Column("where", overflow="fold")  # ids must not be truncated
     if rows:
         print_table(rows, "similarity", "random pairs below", where, "sentence")
 

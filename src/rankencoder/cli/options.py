@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _read_stdin(given: dict[str, Any]) -> None:
 
 
 def _spool_stdin(reading: ReadOptions) -> Path:
-    """Return a file of standard input, as tables are read twice; it is deleted when the process ends."""
+    """Copy standard input to a file, as tables are read twice; it is deleted on exit."""
     folder = Path(tempfile.mkdtemp(prefix="rankencoder-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     first = sys.stdin.buffer.read(1)

@@ -20,8 +20,8 @@ from rankencoder.errors import InputError, MissingExtraError
 LOG = logging.getLogger(__name__)
 _NEEDED = ("fastapi", "uvicorn", "prometheus_client")
 _KEY = "RANKENCODER_API_KEY"
-_GRACE = 90  # seconds that the end waits for requests in flight
-_CPU_BATCH = 16  # a CPU gains nothing from more: they outgrow its caches, and are padded more
+_GRACE = 90  # seconds to wait for requests in flight on exit
+_CPU_BATCH = 16  # larger batches gain nothing on a CPU: they outgrow its caches, with more padding
 
 
 def serve(
@@ -57,13 +57,13 @@ def serve(
     names = names or [Path(model).resolve().name if Path(model).exists() else model for model in models]
     if len(names) != len(models) or len(set(names)) < len(names):
         told = f"{len(models)} models, named {', '.join(names)}"
-        raise InputError(f"{told}: give each a name of its own with `names`")
+        raise InputError(f"{told}: give each its own name with `names`")
     key = _read_key(api_key_file)
     from rankencoder import web_process
 
     for model in models:
         prepare(model)
-    listener = web_process.bind(host, port)  # before the models, whose loading takes a while
+    listener = web_process.bind(host, port)  # before the models, which take a while to load
     from rankencoder.search.rank_index import RankIndex
     from rankencoder.server.server_app import create_app
 
@@ -72,7 +72,7 @@ def serve(
     searched = None
     for one in opened.values() if index else ():
         searched = RankIndex.load(index or "", one)
-        with suppress(InputError):  # one that fits no model is refused below
+        with suppress(InputError):  # one that fits no model is rejected below
             _ = searched.model
             break
     app = create_app(opened, index=searched, api_key=key, batch_size=batch_size)
@@ -130,7 +130,7 @@ def explore(
     prepare()
     if model is None:
         if index is not None:
-            raise InputError("no model: give the one that the index was made with")
+            raise InputError("no model given: name the one that the index was made with")
         from rankencoder.demo.playground import make_playground
 
         folder, index = make_playground()

@@ -1,4 +1,4 @@
-"""A web page to compare sentences, look at maps, search and label."""
+"""A web page to compare sentences, view maps, search and label."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["explore"]
 LOG = logging.getLogger(__name__)
-_REFERENCE = 2000  # sentences of an index that serve as a plain encoder's reference corpus
+_REFERENCE = 2000  # sentences of an index, as the reference corpus of a plain encoder
 
 
 def explore(
@@ -31,22 +31,22 @@ def explore(
     name: str | None = None,
     **opening: Unpack[Opening],
 ) -> None:
-    """Show a model on a web page, until Ctrl-C or SIGTERM.
+    """Explore a model on a web page, until Ctrl-C or SIGTERM.
 
     :param model: The folder of a RankEncoder, of a training run, or of a plain encoder, or a hub name.
-    :param index: The folder of an index that was made with it, to search. A plain encoder needs one: its
-        sentences then serve as the reference corpus.
-    :param labels: A file of labels, new or to be resumed, to label pairs of the index into.
-    :param port: The port; 0 takes a free one.
-    :param name: What to call the model, if not by its folder.
+    :param index: The folder of an index made with it, to search. A plain encoder needs one, whose sentences
+        become its reference corpus.
+    :param labels: A file of labels for pairs of the index, new or to resume.
+    :param port: The port; 0 for any free one.
+    :param name: The model's name on the page; by default that of its folder.
     """
     if importlib.util.find_spec("gradio") is None:
         raise MissingExtraError("explore needs gradio", "explore")
     if labels is not None and index is None:
-        raise InputError("labeling needs sentences to ask about: give an `index`")
+        raise InputError("labeling needs an index to draw pairs from: set `index`")
     from rankencoder import web_process
 
-    listener = web_process.bind(host, port)  # before the model, whose loading takes a while
+    listener = web_process.bind(host, port)  # before the model, which takes a while to load
     opened, searched = open_explored(model, index, **opening)
     from rankencoder.explorer.explorer_app import create_app
     from rankencoder.explorer.explorer_state import ExplorerState
@@ -55,7 +55,7 @@ def explore(
     desk = None if labels is None or searched is None else LabelDesk(Path(labels), str(model), searched)
     app = create_app(ExplorerState(opened, searched, name or Path(model).resolve().name, desk=desk))
     if host not in web_process.LOOPBACK:
-        LOG.warning("everybody who reaches %s may read the reference corpus, and the index", host)
+        LOG.warning("anyone who can reach %s can read the reference corpus and the index", host)
     web_process.run(app, listener, grace=1)
 
 

@@ -1,4 +1,4 @@
-"""The page: one Gradio app that loads nothing from elsewhere and sends no telemetry."""
+"""The explorer's Gradio app, which loads nothing from other hosts and sends no telemetry."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CLOSED = ("/gradio_api/upload", "/gradio_api/openapi.json", "/openapi.json")
 
 
 def create_app(state: ExplorerState) -> FastAPI:
-    """Return the page as an ASGI application, to be run in one process."""
+    """Create the ASGI application, to be run in a single process."""
     options: dict[str, Any] = {
         "footer_links": [],
         "run_history": False,
@@ -68,7 +68,7 @@ def _page(state: ExplorerState) -> gr.Blocks:
 
 
 def _build_maps(state: ExplorerState) -> None:
-    """Lay out the tab; its script asks for the maps when it is first opened."""
+    """Lay out the tab; its script requests the maps when it is first opened."""
 
     def map_data(kind: Any = None) -> dict[str, Any]:
         return state.maps("PCA" if kind == "PCA" else neighbor_map())

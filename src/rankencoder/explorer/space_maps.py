@@ -15,19 +15,19 @@ from rankencoder.report.formatting import clean, number
 
 SENTENCES = 2000
 NEIGHBORS = 10
-_FEWEST = 50  # sentences for a map of neighborhoods
+_FEWEST = 50  # sentences for a neighbor map
 _WORDS = 3  # that name a cluster
 
 
 def neighbor_map() -> str:
-    """Return the name of the map of neighborhoods: UMAP where it is installed, otherwise t-SNE."""
+    """Return the name of the neighbor map: UMAP if it is installed, otherwise t-SNE."""
     return "t-SNE" if importlib.util.find_spec("umap") is None else "UMAP"
 
 
 def draw(model: RankEncoder, kind: str = "PCA", most: int = SENTENCES) -> dict[str, Any]:
-    """Place a sample of the reference corpus in the plane.
+    """Project a sample of the reference corpus into two dimensions.
 
-    :param kind: "PCA", or anything else for a map of neighborhoods with clusters.
+    :param kind: "PCA", or anything else for a neighbor map with clusters.
     :return: Sentences, their points in both spaces (within −1 and 1), clusters, and a text about the maps.
     """
     base = model.form.reference[:most]
@@ -102,7 +102,7 @@ def _clusters(points: np.ndarray, sentences: list[str]) -> tuple[list[int], list
 
 
 def _fitted(points: np.ndarray) -> list[list[float]]:
-    """Return places within −1 and 1, the shape unchanged."""
+    """Scale points into −1 to 1, keeping their shape."""
     middle = (points.min(axis=0) + points.max(axis=0)) / 2
     size = max(float(np.abs(points - middle).max()), 1e-12)
     fitted: list[list[float]] = ((points - middle) / size).round(4).tolist()

@@ -22,11 +22,11 @@ from rankencoder.server.http_errors import Refusal, error_response
 LOG = logging.getLogger(__name__)
 _ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 ABOUT_REQUEST: ContextVar[dict[str, Any]] = ContextVar("ABOUT_REQUEST")
-"""What the log says of the current request."""
+"""Log fields of the current request."""
 
 
 class Metrics:
-    """The metrics of one server, each by model."""
+    """The metrics of one server, labeled by model."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -39,26 +39,26 @@ class Metrics:
             "rankencoder_request_seconds", "Time to answer a request.", asked, registry=registry
         )
         self.sentences = Counter("rankencoder_sentences", "Sentences encoded.", by, registry=registry)
-        self.tokens = Counter("rankencoder_tokens", "Tokens that the model read.", by, registry=registry)
+        self.tokens = Counter("rankencoder_tokens", "Tokens encoded.", by, registry=registry)
         self.batch = Histogram(
             "rankencoder_batch_sentences",
-            "Sentences encoded together.",
+            "Sentences per batch.",
             by,
             buckets=[2**power for power in range(12)],
             registry=registry,
         )
         self.waiting = Gauge(
             "rankencoder_waiting_sentences",
-            "Sentences that wait, or are encoded.",
+            "Sentences queued or being encoded.",
             by,
             registry=registry,
         )
 
 
 class RequestLog(BaseHTTPMiddleware):
-    """Logs and counts every request, never with a sentence or a key. Unexpected errors are a plain 500.
+    """Logs and counts every request, without sentences or keys. Unexpected errors become a plain 500.
 
-    :param paths: The paths that exist; others are logged and counted as one.
+    :param paths: The known paths; all others are logged and counted as "other".
     """
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics, paths: Collection[str]) -> None:
@@ -66,7 +66,7 @@ class RequestLog(BaseHTTPMiddleware):
         self.metrics, self.paths = metrics, paths
 
     async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
-        """Answer a request, and log how it ends."""
+        """Handle a request, and log the outcome."""
         started, given = time.perf_counter(), request.headers.get("x-request-id", "")
         about: dict[str, Any] = {"id": given if _ID.fullmatch(given) else uuid4().hex}
         ABOUT_REQUEST.set(about)

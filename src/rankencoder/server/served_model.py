@@ -1,4 +1,4 @@
-"""A model of a server: sentences of concurrent requests are encoded together, by a thread of its own."""
+"""A served model: batches the sentences of concurrent requests, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _Waiting: TypeAlias = tuple[str, "asyncio.Future[tuple[np.ndarray, int]]"]
 
 
 class Encoded(NamedTuple):
-    """Vectors of sentences, and how many tokens of each the encoder read."""
+    """Sentence vectors, and the number of tokens of each."""
 
     vectors: np.ndarray
     tokens: list[int]
 
 
 class ServedModel:
-    """A model with its batches, its index and its metrics.
+    """A model with its queue, its index and its metrics.
 
-    While a batch is encoded the next one gathers. A long request goes in pieces, each behind what others
-    asked for meanwhile.
+    The next batch gathers while one is encoded. A long request is split into pieces, which take turns with
+    other requests.
 
     :param encoder: A RankEncoder, or a plain encoder, which explains nothing.
-    :param name: What requests call it.
-    :param index: A `RankIndex` that was made with it.
-    :param batch_size: The most sentences that are encoded together.
+    :param name: Its name in requests.
+    :param index: A `RankIndex` made with it.
+    :param batch_size: Maximum sentences per batch.
     """
 
     def __init__(
@@ -52,11 +52,11 @@ class ServedModel:
         self.curve = find_curve(encoder)
         self.dimension = self._encode(["Warm up."]).vectors.shape[1]
         if index is not None:
-            _ = index.model, index.calibration  # opened now, and not in the first request
+            _ = index.model, index.calibration  # opened now rather than in the first request
             self._stamp = fingerprint(index.folder.config)
 
     async def encode(self, sentences: list[str]) -> Encoded:
-        """Encode sentences together with those of other requests."""
+        """Encode sentences, batched with those of other requests."""
         self._note(sentences)
         rows: list[tuple[np.ndarray, int]] = []
         self._waiting.inc(len(sentences))
@@ -74,7 +74,7 @@ class ServedModel:
         return Encoded(np.stack(vectors), list(tokens))
 
     async def work(self, sentences: list[str], function: Callable[[], T]) -> T:
-        """Run a function between batches that itself encodes these sentences."""
+        """Run a function that encodes these sentences itself, between batches."""
         self._note(sentences)
         done, tokens = await self._in_thread(
             lambda: (function(), self._count_tokens(sentences) if sentences else [])
@@ -85,7 +85,7 @@ class ServedModel:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Encode batches in a thread, which finishes what it does at the end."""
+        """Encode batches in a thread, which finishes its batch on exit."""
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encoder")
         worker = asyncio.create_task(self._run())
         yield
@@ -97,7 +97,7 @@ class ServedModel:
             await self._answer(await self._gather())
 
     async def _gather(self) -> list[_Waiting]:
-        """Wait for a sentence, and a moment for more where few are there."""
+        """Wait for a sentence, then briefly for more."""
         batch = [await self._queue.get()]
         if self._queue.qsize() + 1 < self._size:
             await asyncio.sleep(WAIT)
@@ -110,7 +110,7 @@ class ServedModel:
         try:
             encoded = await self._in_thread(lambda: self._encode(sentences))
         except Exception as error:
-            if len(batch) > 1:  # one sentence is at fault, and only who sent it shall hear of it
+            if len(batch) > 1:  # one sentence is at fault: fail only its own request
                 for waiting in batch:
                     await self._answer([waiting])
             elif not batch[0][1].done():
@@ -120,11 +120,11 @@ class ServedModel:
         self.tokens.inc(sum(encoded.tokens))
         self._batch.observe(len(sentences))
         for (_, result), row in zip(batch, zip(*encoded, strict=True), strict=True):
-            if not result.done():  # its client has gone
+            if not result.done():  # unless its client has disconnected
                 result.set_result(row)
 
     def current_index(self) -> Any:
-        """Return the index; opened anew if it was made again since."""
+        """Return the index, reopened if it was rebuilt."""
         try:
             stamp = fingerprint(self.index.folder.config)
             if stamp != self._stamp:
