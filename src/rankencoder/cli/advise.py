@@ -25,7 +25,7 @@ _COMMANDS: dict[Step, str] = {
 
 def advise(
     model: AnyModel,
-    corpus: Annotated[str, typer.Argument(help="Sentences: a file, folder or URL (see build).")],
+    corpus: Annotated[str, typer.Argument(help="Sentences: file, folder or URL (see build).")],
     dev: Dev = None,
     reading: ReadOptions = READING_TEXT,
     opening: Opening = OPENING,

@@ -32,9 +32,7 @@ def demo(
         Path | None, typer.Argument(help="Folder of Python files. [default: the standard library]")
     ] = None,
     encoder: Annotated[str | None, typer.Option(help="Your encoder, instead of all-MiniLM-L6-v2.")] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Keep the encoder in this folder.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Keep the encoder here.")] = None,
     device: Device = None,
     overwrite: Overwrite = False,
 ) -> None:

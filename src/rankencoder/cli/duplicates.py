@@ -21,9 +21,7 @@ _SAVED = 1_000_000  # pairs, or all at the threshold if they are more
 
 def duplicates(
     corpus: Annotated[Path, typer.Argument(help="Sentences (see build), an index, or pairs saved by -o.")],
-    model: Annotated[
-        str | None, typer.Option(help="Any encoder or RankEncoder; an index has its own.")
-    ] = None,
+    model: Annotated[str | None, typer.Option(help="Encoder or RankEncoder; an index has its own.")] = None,
     threshold: Annotated[
         str | None,
         typer.Option(
@@ -34,16 +32,10 @@ def duplicates(
     precision: Annotated[
         float | None, typer.Option(min=0.01, max=0.999, help="Threshold of this precision on your labels.")
     ] = None,
-    against: Annotated[
-        Path | None, typer.Option(help="Another corpus or index, to find leakage into it.")
-    ] = None,
+    against: Annotated[Path | None, typer.Option(help="Find leakage into this corpus or index.")] = None,
     representative: Annotated[str, typer.Option(help="Row to keep: first, longest or central.")] = "first",
-    kept: Annotated[
-        Path | None, typer.Option(help="Write the rows to keep: .parquet, .jsonl or .csv.")
-    ] = None,
-    removed: Annotated[
-        Path | None, typer.Option(help="Write the removed rows, each with its reason.")
-    ] = None,
+    kept: Annotated[Path | None, typer.Option(help="Write rows to keep: .parquet, .jsonl or .csv.")] = None,
+    removed: Annotated[Path | None, typer.Option(help="Write removed rows, each with its reason.")] = None,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help="Write the pairs: .parquet, .jsonl, .csv, or a folder to reuse."),

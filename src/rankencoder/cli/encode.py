@@ -15,20 +15,14 @@ from rankencoder.io.read_options import ReadOptions
 def encode(
     model: AnyModel,
     source: Annotated[
-        str, typer.Argument(metavar="INPUT", help="Sentences: a file, folder or URL (see build).")
+        str, typer.Argument(metavar="INPUT", help="Sentences: file, folder or URL (see build).")
     ],
     output: Annotated[
         str,
-        typer.Option(
-            "--output",
-            "-o",
-            help="File to write: .parquet, .jsonl, .csv or .npy; with --ray, a folder of Parquet files.",
-        ),
+        typer.Option("--output", "-o", help=".parquet, .jsonl, .csv or .npy; with --ray, a Parquet folder."),
     ],
     reading: ReadOptions = READING,
-    skip_invalid: Annotated[
-        bool, typer.Option("--skip-invalid", help="Skip empty and overlong lines.")
-    ] = False,
+    skip_invalid: Annotated[bool, typer.Option("--skip-invalid", help="Skip empty and long lines.")] = False,
     opening: Opening = OPENING,
     ray: Ray = None,
     workers: Workers = None,

@@ -48,9 +48,7 @@ def export(
 def push(
     folder: Annotated[Path, typer.Argument(help="RankEncoder, encoder, reference corpus or training run.")],
     name: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="Repository; created if missing.")],
-    private: Annotated[
-        bool, typer.Option("--private/--public", help="Visibility of a new repository.")
-    ] = True,
+    private: Annotated[bool, typer.Option("--private/--public", help="Who can see a new repository.")] = True,
 ) -> None:
     """Upload a model to the Hugging Face hub, to load it anywhere by name.
 

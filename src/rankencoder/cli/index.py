@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def index(
     model: AnyModel,
-    corpus: Annotated[str, typer.Argument(help="Sentences: a file, folder or URL (see build).")],
+    corpus: Annotated[str, typer.Argument(help="Sentences: file, folder or URL (see build).")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Index to create or to add to.")],
     reading: ReadOptions = READING,
     table: Annotated[str | None, typer.Option(help="Store the table here, e.g. s3://bucket/folder.")] = None,

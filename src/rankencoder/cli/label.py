@@ -26,9 +26,7 @@ def label(
     output: Annotated[Path, typer.Option("--output", "-o", help="Labels (.tsv) to write or to resume.")],
     pairs: Annotated[int, typer.Option(min=1, help="Answers to collect.")] = 120,
     precision: Annotated[float, typer.Option(min=0.5, max=0.99, help="Precision to aim at.")] = 0.9,
-    merge: Annotated[
-        list[Path] | None, typer.Option(help="Labels to add from another file. Repeatable.")
-    ] = None,
+    merge: Annotated[list[Path] | None, typer.Option(help="Add labels of another file. Repeatable.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the pairs.")] = 0,
     reading: ReadOptions = READING_TEXT,
     opening: Opening = OPENING,

@@ -26,7 +26,7 @@ _CPU_BATCH = 16  # larger batches gain nothing on a CPU: they outgrow its caches
 
 def serve(
     models: Annotated[
-        list[str], typer.Argument(metavar="MODEL", help="RankEncoders, training runs or any encoders.")
+        list[str], typer.Argument(metavar="MODEL", help="RankEncoders, training runs, encoders.")
     ],
     index: Index = None,
     host: Host = "127.0.0.1",

@@ -33,7 +33,7 @@ MethodOptions = Annotated[
     ),
 ]
 _Corpus = Annotated[
-    Path | None, typer.Argument(help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet, or a folder.")
+    Path | None, typer.Argument(help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet or folder.")
 ]
 _ConfigFile = Annotated[Path | None, typer.Option(help="YAML file of settings; options override it.")]
 _Resume = Annotated[bool, typer.Option("--resume", help="Resume the run in the output folder.")]

@@ -20,7 +20,7 @@ def tune(
     model: AnyModel,
     dev: Dev = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Write the chosen RankEncoder.")
+        Path | None, typer.Option("--output", "-o", help="Save the chosen RankEncoder.")
     ] = None,
     corpus: Corpus = None,
     size: Size = 10_000,
