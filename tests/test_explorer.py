@@ -218,7 +218,7 @@ def test_duplicates_of_an_index_are_limited(model, tmp_path, monkeypatch):
     state = ExplorerState(model, index)
     assert "More than 20,000 pairs are that similar" in search_tab.show_duplicates(state, "-1")
     monkeypatch.setattr(search_tab, "MOST_COMPARED", 299)
-    assert "cannot compare 300 sentences here" in search_tab.show_duplicates(state, "0.99")
+    assert "Cannot compare 300 sentences here" in search_tab.show_duplicates(state, "0.99")
 
 
 def test_a_plain_encoder_takes_its_reference_corpus_from_the_index(tiny_folder, sentences, tmp_path):

@@ -113,7 +113,7 @@ def connect(ray: str | None, workers: int | None = None) -> AbstractContextManag
     """Return the Ray cluster of a command, or a context without one."""
     if ray is None:
         if workers is not None:
-            raise InputError("`workers` is for a cluster: set `ray` too, or leave it out")
+            raise InputError("`workers` needs a cluster: set `ray`, or omit it")
         return nullcontext()
     from rankencoder.scale.cluster import RayCluster
 

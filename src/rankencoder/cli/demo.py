@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -87,7 +88,7 @@ def demo(
         console().rule("2. Do ranks help?")
         _print_ranks(run, text, device, tasks)
         if output is not None:
-            say(f"Try rankencoder explain {output} 'one sentence' 'another'")
+            say(f"Try rankencoder explain {shlex.quote(str(output))} 'one sentence' 'another'")
     say(f"{time.perf_counter() - start:.0f} seconds in all.")
 
 
@@ -99,8 +100,8 @@ def _print_distilled(run: Distillation, teacher: Encoder, tasks: list[Function],
 
     record, seconds = run.record, run.record["seconds"]
     say(
-        f"Start made in {seconds['start']:.0f} s, {sentences:,} vectors of the teacher in "
-        f"{seconds['teachers']:.0f} s, taught in {seconds['teaching']:.0f} s.",
+        f"Student initialized in {seconds['start']:.0f} s, {sentences:,} sentences encoded by the teacher in "
+        f"{seconds['teachers']:.0f} s, student taught in {seconds['teaching']:.0f} s.",
         describe_agreement(record).capitalize() + ".",
         f"Finding the docstrings of {len(tasks):,} other functions by their names, such as",
         f"'{tasks[0].name}' -> '{tasks[0].purpose}':",

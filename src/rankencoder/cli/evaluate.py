@@ -45,9 +45,9 @@ def evaluate(
     """
     if mteb:
         if task or dev or corpus or data:
-            raise InputError("mteb has its own tasks and data: leave --task, --dev, --data and --corpus out")
+            raise InputError("mteb has its own tasks and data: omit --task, --dev, --data and --corpus")
         if opening.get("backend") != "torch" or opening.get("precision"):
-            raise InputError("mteb runs torch in float32: leave --backend and --precision out")
+            raise InputError("mteb runs torch in float32: omit --backend and --precision")
         _run_mteb(models, mteb, output, {key: opening[key] for key in ("device", "batch_size")}, as_json)
         return
     prepare()
@@ -70,7 +70,7 @@ def evaluate(
             progress=True,
         )
     except MissingDataError as error:
-        raise InputError(f"{error}; `rankencoder data fetch` gets the public sets") from error
+        raise InputError(f"{error}; `rankencoder data fetch` downloads the public sets") from error
     if as_json:
         print_json(as_data(evaluation))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -61,7 +62,8 @@ def label(
     say(*(f"note: {doubt}" for doubt in sitting.doubts()), f"{sitting.path}: {number} answers")
     if number < pairs:
         say("to resume, run the same command again")
-    say(f"next: rankencoder threshold {model} {sitting.path} --precision {sitting.precision:g}")
+    step = ["rankencoder", "threshold", model, str(sitting.path), "--precision", f"{sitting.precision:g}"]
+    say(f"next: {shlex.join(step)}")
 
 
 def _ask(sitting: Sitting, pairs: int) -> None:

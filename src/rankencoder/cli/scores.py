@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -36,7 +37,8 @@ def print_evaluation(evaluation: Evaluation) -> None:
         say("Plain encoders have no ranks; add --corpus FILE to score rank vectors made of them.")
     say(*(f"written to {file}" for file in evaluation.files))
     if evaluation.files:
-        say(f"For one page with everything: rankencoder report {evaluation.files[0].parent} -o report.html")
+        folder = shlex.quote(str(evaluation.files[0].parent))
+        say(f"For one page with everything: rankencoder report {folder} -o report.html")
 
 
 def _print_sets(rows: list[Row]) -> None:

@@ -87,7 +87,7 @@ def _read_key(file: Path | None) -> str | None:
     """Return the API key of a file or of the environment, or None."""
     text = os.environ.get(_KEY) if file is None else file.read_text("utf-8", errors="replace")
     if text is not None and not re.fullmatch("[!-~]+", text.strip()):
-        raise InputError(f"{file or _KEY} holds no API key: write one word of printable ASCII into it")
+        raise InputError(f"{file or _KEY} holds no API key: it must be one word of printable ASCII")
     return None if text is None else text.strip()
 
 

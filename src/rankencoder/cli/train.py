@@ -45,7 +45,7 @@ def train(
 
     if plan:
         if given.pop("resume"):
-            raise InputError("--plan shows a new training: leave --resume out")
+            raise InputError("--plan shows a new training: omit --resume")
         del given["overwrite"]
         say(str(plan_training(**given)))
         return
@@ -70,9 +70,9 @@ def _print(run: Any) -> None:
         say(f"{name}: {steps} ({stage['milliseconds_per_step']:.1f} ms each){kept and f', {kept}'}")
     if run.record["config"]["combine"] == "max" and run.record["rank_larger"] == 0:
         given = run.record["config"]["base_encoder"]
-        what = "E2 learned nothing from its base encoder" if given else "E2 is E1's training once more"
-        text = f"the rank loss was never the larger one (Eq. 6), so that {what}"
-        say(f"{text}: --combine sum lets it count")
+        what = "E2 learned nothing from its base encoder" if given else "E2 repeats E1's training"
+        text = f"the rank loss never exceeded the contrastive loss (Eq. 6), so {what}"
+        say(f"{text}: try --combine sum")
     say(f"{run.encoder}: the encoder, an ordinary SentenceTransformer")
     if (run.folder / "rankencoder").exists():
-        say(f"{run.folder / 'rankencoder'}: the same with its reference corpus (Eq. 7)")
+        say(f"{run.folder / 'rankencoder'}: the encoder with its reference corpus (Eq. 7)")

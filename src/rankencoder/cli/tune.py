@@ -41,7 +41,7 @@ def tune(
     """
     if output is not None:
         if not dev:
-            raise InputError("nothing to write without pairs: give --dev FILE, or leave -o out")
+            raise InputError("nothing to write without pairs: give --dev FILE, or omit -o")
         from rankencoder.io.storage import check_free
 
         check_free(output, overwrite=overwrite)
@@ -75,6 +75,6 @@ def _print_candidates(choice: Choice) -> None:
         rows.append((name, f"{100 * result.score:.2f}", value, interval, result.folds))
     print_table(rows, "similarity", choice.metric, "gain", "95% interval", "folds")
     say(
-        f"{choice.metric} ×100; gain over plain cosine, with simultaneous 95% intervals; folds of "
-        f"{choice.folds} that chose it\n"
+        f"{choice.metric} ×100; gain over plain cosine, with simultaneous 95% intervals; folds: how many of "
+        f"{choice.folds} chose it\n"
     )
