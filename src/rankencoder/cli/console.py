@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from typer.core import TyperCommand
 
@@ -36,6 +36,8 @@ LOG = logging.getLogger("rankencoder.cli")
 
 class OneLineCommand(TyperCommand):
     """A command whose errors are one line, with exit code 2 for bad input and disk errors."""
+
+    running: ClassVar[Iterable[Any]] = ()  # the parameters of the command that runs
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -166,7 +168,7 @@ def print_json(value: Any) -> None:
 
 
 def prepare(model: str | None = None) -> None:
-    """Check that a model exists, then silence the libraries that load it."""
+    """Check that a model exists, then silence the libraries that load it and print warnings as one line."""
     if model is not None:
         from rankencoder.encoder_sources import check_model
 
@@ -177,6 +179,11 @@ def prepare(model: str | None = None) -> None:
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
+    warnings.showwarning = _show_warning
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    _write_line("warning", name_options(str(message), OneLineCommand.running))
 
 
 class _LogLines(logging.Formatter):
@@ -208,11 +215,7 @@ def _write_line(level: str, message: str) -> None:
 def _logged(command: OneLineCommand, as_json: bool) -> Iterator[None]:
     """Log to stderr; progress is a bar if that is a terminal."""
     global _json_lines
-
-    def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-        _write_line("warning", name_options(str(message), command.params))
-
-    warnings.showwarning = show_warning
+    OneLineCommand.running = command.params
     _json_lines, Progress.in_log = as_json, as_json or not sys.stderr.isatty()
     Progress.due = time.monotonic() + EVERY
     handler = logging.StreamHandler(sys.stderr)
