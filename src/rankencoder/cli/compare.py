@@ -90,7 +90,7 @@ def explain(
     model: Model,
     a: Annotated[str, typer.Argument(help="A sentence.")],
     b: Annotated[str, typer.Argument(help="Another sentence.")],
-    k: Annotated[int, typer.Option("-k", min=1, help="Nearest sentences of each to compare.")] = 100,
+    k: Annotated[int, typer.Option("-k", min=1, help="Neighbors of each sentence to compare.")] = 100,
     show: Annotated[int, typer.Option(min=0, help="Shared neighbors to print.")] = 10,
     rank_weight: RankWeight = None,
     opening: Opening = OPENING,

@@ -18,7 +18,7 @@ _RUN = run_options(DistillConfig, default_text)
 
 def distill(
     given: dict[str, Any] = _RUN,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before an API is paid.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before using a paid API.")] = False,
     as_json: Json = False,
 ) -> None:
     """Make an encoder better or faster: distill other encoders into it on your own text.

@@ -32,7 +32,7 @@ def duplicates(
     precision: Annotated[
         float | None, typer.Option(min=0.01, max=0.999, help="Threshold of this precision on your labels.")
     ] = None,
-    against: Annotated[Path | None, typer.Option(help="Find leakage into this corpus or index.")] = None,
+    against: Annotated[Path | None, typer.Option(help="Find overlap with this corpus or index.")] = None,
     representative: Annotated[str, typer.Option(help="Row to keep: first, longest or central.")] = "first",
     kept: Annotated[Path | None, typer.Option(help="Write rows to keep: .parquet, .jsonl or .csv.")] = None,
     removed: Annotated[Path | None, typer.Option(help="Write removed rows, each with its reason.")] = None,

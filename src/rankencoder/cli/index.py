@@ -69,7 +69,8 @@ def search(
     documents: Annotated[
         bool | None,
         typer.Option(
-            "--documents/--passages", help="Return documents or their passages. [default: documents, if any]"
+            "--documents/--passages",
+            help="Return documents, by best passage, or passages. [default: documents, if any]",
         ),
     ] = None,
     rows_to: RowOutput = ROWS,

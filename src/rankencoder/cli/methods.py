@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def methods(
-    family: Annotated[Literal["bert", "roberta"], typer.Option(help="The backbone's family.")] = "bert",
-    large: Annotated[bool, typer.Option("--large", help="The backbone is of the large size.")] = False,
+    family: Annotated[Literal["bert", "roberta"], typer.Option(help="Backbone family.")] = "bert",
+    large: Annotated[bool, typer.Option("--large", help="Settings for large backbones.")] = False,
     as_json: Json = False,
 ) -> None:
     """List the training methods with their papers, settings and options.
