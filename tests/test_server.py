@@ -272,7 +272,7 @@ def test_64_clients_at_once_each_get_their_own(url, model, sentences):
 
 
 def test_a_batch_is_never_larger_than_it_may_be():
-    from rankencoder.server.request_log import ABOUT_REQUEST, Metrics
+    from rankencoder.server.request_log import LOG_FIELDS, Metrics
     from rankencoder.server.served_model import ServedModel
 
     sizes = []
@@ -284,7 +284,7 @@ def test_a_batch_is_never_larger_than_it_may_be():
         return [[1.0, float(text)] for text in texts]
 
     async def ask():
-        ABOUT_REQUEST.set({})
+        LOG_FIELDS.set({})
         batcher = ServedModel(Encoder(encode), "model", None, Metrics(), 4)
         pieces = [["1", "2", "3"], ["4", "5"], ["6", "7"], ["8", "9", "10", "11", "12"]]
         async with batcher.running():

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from rankencoder.scale.cluster import RayCluster
 
-_REPEATED = ("build", "encode", "evaluate", "index", "label", "reproduce")  # run again, they resume
+_RESUMABLE = ("build", "encode", "evaluate", "index", "label", "reproduce")  # run again, they resume
 _SERVERS = ("serve", "explore")
-LOGGED = (*_REPEATED, *_SERVERS, "advise", "distill", "duplicates", "train", "tune")
+LOGGED = (*_RESUMABLE, *_SERVERS, "advise", "distill", "duplicates", "train", "tune")
 _json_lines = False  # of the log
 LOG = logging.getLogger("rankencoder.cli")
 
@@ -71,7 +71,7 @@ class OneLineCommand(TyperCommand):
             fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
         except KeyboardInterrupt as stop:
             advice = "" if isinstance(stop, Interrupted) else str(stop)  # it may lie in a temporary folder
-            if self.name in _REPEATED:
+            if self.name in _RESUMABLE:
                 advice = "to resume, run the same command again"
             elif isinstance(stop, Interrupted) and self.name in ("train", "distill"):
                 folder = shlex.quote(str(stop.folder))

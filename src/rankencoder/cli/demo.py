@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from rankencoder.distillation.distiller import Distillation
     from rankencoder.encoders import Encoder
 
-FUNCTIONS = 1000  # to find, at most
-FEWEST = 600  # sentences: one batch, and what is held out
+MAX_FUNCTIONS = 1000  # to find
+MIN_SENTENCES = 600  # one batch, and what is held out
 PAIR = ("Return the names of the files in a folder.", "List what a directory contains.")
 LOADING = """from sentence_transformers import SentenceTransformer
 model = SentenceTransformer({folder!r})
@@ -59,10 +59,10 @@ def demo(
     from rankencoder.model_card import short_name
 
     folder = code or docstrings.standard_library()
-    tasks = docstrings.spread_functions(docstrings.functions(folder), FUNCTIONS)
+    tasks = docstrings.spread_functions(docstrings.functions(folder), MAX_FUNCTIONS)
     text = docstrings.training_text(folder, tasks)
-    if len(text) < FEWEST:
-        raise InputError(f"{folder} has only {len(text):,} docstring sentences: at least {FEWEST} are needed")
+    if len(text) < MIN_SENTENCES:
+        raise InputError(f"{folder} has only {len(text):,} docstring sentences: {MIN_SENTENCES} are needed")
     teacher = Encoder(encoder or bundled_encoder(), device=device)
     teacher.name = short_name(encoder or "all-MiniLM-L6-v2")
     console().rule("1. Distill")

@@ -12,7 +12,7 @@ from rankencoder.explorer.space_maps import draw
 from rankencoder.labels.fitted_curve import find_curve
 from rankencoder.model import RankEncoder
 
-MOST_NEIGHBORS = 100
+MAX_NEIGHBORS = 100
 
 
 class ExplorerState:
@@ -26,8 +26,8 @@ class ExplorerState:
     ) -> None:
         self.model, self.index, self.name, self.desk = model, index, name, desk
         self.lock = threading.RLock()  # encoders are not thread-safe
-        self._drawing, self._maps = threading.Lock(), dict[str, dict[str, Any]]()
-        self._described = lru_cache(512)(lambda sentence: model.describe([sentence], MOST_NEIGHBORS)[0])
+        self._drawing_lock, self._maps = threading.Lock(), dict[str, dict[str, Any]]()
+        self._described = lru_cache(512)(lambda sentence: model.describe([sentence], MAX_NEIGHBORS)[0])
         self.pairs = RandomPairs(model)
         if index is not None:
             _ = index.model, index.calibration  # opened now rather than at the first search
@@ -35,7 +35,7 @@ class ExplorerState:
 
     def maps(self, kind: str = "PCA") -> dict[str, Any]:
         """Return the maps of both spaces, drawn on first use."""
-        with self._drawing:
+        with self._drawing_lock:
             if kind not in self._maps:
                 self._maps[kind] = draw(self.model, kind)
             return self._maps[kind]

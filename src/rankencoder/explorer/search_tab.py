@@ -11,8 +11,8 @@ from rankencoder.report.formatting import number, plural
 from rankencoder.search.filters import parse_filter
 from rankencoder.search.near_duplicates import find_duplicates
 
-MOST_COMPARED = 50_000
-MOST_PAIRS = 20_000
+MAX_COMPARED = 50_000
+MAX_PAIRS = 20_000
 _SHOWN = 50
 _FOUND = (5, 10, 20, 50)
 
@@ -89,9 +89,9 @@ def show_hits(state: ExplorerState, query: str, k: int, where: str) -> str:
 def show_duplicates(state: ExplorerState, threshold: str) -> str:
     """Render the most similar pairs, or the error."""
     try:
-        if len(state.index) > MOST_COMPARED:
-            raise InputError(f"cannot compare {len(state.index):,} sentences here: at most {MOST_COMPARED:,}")
-        found = find_duplicates(state.index, threshold=(threshold or "").strip() or None, most=MOST_PAIRS)
+        if len(state.index) > MAX_COMPARED:
+            raise InputError(f"cannot compare {len(state.index):,} sentences here: at most {MAX_COMPARED:,}")
+        found = find_duplicates(state.index, threshold=(threshold or "").strip() or None, most=MAX_PAIRS)
     except InputError as error:
         return _refusal(error)
     shown = f", the {_SHOWN} most similar below" if len(found.pairs) > _SHOWN else ""

@@ -15,7 +15,7 @@ from rankencoder.report.formatting import clean, number
 
 SENTENCES = 2000
 NEIGHBORS = 10
-_FEWEST = 50  # sentences for a neighbor map
+_MIN_SENTENCES = 50  # sentences for a neighbor map
 _WORDS = 3  # that name a cluster
 
 
@@ -37,7 +37,7 @@ def draw(model: RankEncoder, kind: str = "PCA", most: int = SENTENCES) -> dict[s
     kept = float(np.mean([len(set(a) & set(b)) for a, b in zip(*near, strict=True)]))
     shared = f"{number(kept, 1)} of a sentence’s {near[0].shape[1]} nearest are the same in both spaces."
     clusters, names = [-1] * len(base), list[str]()
-    if kind == "PCA" or len(base) < _FEWEST:
+    if kind == "PCA" or len(base) < _MIN_SENTENCES:
         components = {name: _principal(rows) for name, rows in vectors.items()}
         flat = {name: points for name, (points, _) in components.items()}
         held = [number(100 * share, 0) for _, share in components.values()]

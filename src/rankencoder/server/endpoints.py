@@ -16,7 +16,7 @@ from rankencoder._version import __version__
 from rankencoder.errors import InputError
 from rankencoder.model import RankEncoder
 from rankencoder.server import schemas
-from rankencoder.server.http_errors import Refusal
+from rankencoder.server.http_errors import ApiError
 from rankencoder.server.request_log import Metrics
 from rankencoder.server.served_model import Encoded, ServedModel
 
@@ -36,7 +36,7 @@ class Endpoints:
         model = self._model(request.model)
         if request.dimensions not in (None, model.dimension):
             message = f"the model has {model.dimension} dimensions, which cannot be changed: omit the field"
-            raise Refusal(422, f"dimensions: {message}", param="dimensions", code="invalid_value")
+            raise ApiError(422, f"dimensions: {message}", param="dimensions", code="invalid_value")
         encoded = await model.encode(request.input)
         rows: list[Any]
         if request.encoding_format == "base64":
@@ -71,8 +71,8 @@ class Endpoints:
         encoder = model.encoder
         if not isinstance(encoder, RankEncoder):
             message = f"{model.name} has no reference corpus to explain with: serve a RankEncoder"
-            raise Refusal(409, message, code="no_reference_corpus")
-        explanation = await model.work([a, b], lambda: encoder.explain(a, b, request.k))
+            raise ApiError(409, message, code="no_reference_corpus")
+        explanation = await model.run_between_batches([a, b], lambda: encoder.explain(a, b, request.k))
         curve = model.curve
         probability = None if curve is None else float(curve.p_same(explanation.similarity))
         return _json({**explanation.to_dict(), "probability": probability})
@@ -82,15 +82,15 @@ class Endpoints:
         model = self._model(request.model)
         if model.index is None:
             message = f"{model.name} has no index to search: start the server with one"
-            raise Refusal(409, message, code="no_index")
+            raise ApiError(409, message, code="no_index")
         vector = (await model.encode([request.query])).vectors[0]
         try:
-            found = await model.work(
+            found = await model.run_between_batches(
                 [], lambda: model.current_index().search(vector, request.k, where=request.where)
             )
         except InputError as error:
             param = None if request.where is None else "where"
-            raise Refusal(422, str(error), param=param, code="invalid_value") from error
+            raise ApiError(422, str(error), param=param, code="invalid_value") from error
         return _json({"model": model.name, "results": [hit.to_dict() for hit in found]})
 
     async def health(self) -> schemas.Health:
@@ -100,7 +100,7 @@ class Endpoints:
             model=first.name, models=list(self.models), dimension=first.dimension, version=__version__
         )
 
-    async def figures(self) -> Response:
+    async def prometheus(self) -> Response:
         """Prometheus metrics."""
         return PlainTextResponse(generate_latest(self.metrics.registry))
 
@@ -110,7 +110,7 @@ class Endpoints:
             return next(iter(self.models.values()))
         if name not in self.models:
             message = f"no model {name[:80]!r}: choose from {', '.join(map(repr, self.models))}"
-            raise Refusal(404, message, param="model", code="model_not_found")
+            raise ApiError(404, message, param="model", code="model_not_found")
         return self.models[name]
 
 

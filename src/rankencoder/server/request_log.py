@@ -17,11 +17,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from rankencoder.server.http_errors import Refusal, error_response
+from rankencoder.server.http_errors import ApiError, error_response
 
 LOG = logging.getLogger(__name__)
 _ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
-ABOUT_REQUEST: ContextVar[dict[str, Any]] = ContextVar("ABOUT_REQUEST")
+LOG_FIELDS: ContextVar[dict[str, Any]] = ContextVar("LOG_FIELDS")
 """Log fields of the current request."""
 
 
@@ -69,13 +69,13 @@ class RequestLog(BaseHTTPMiddleware):
         """Handle a request, and log the outcome."""
         started, given = time.perf_counter(), request.headers.get("x-request-id", "")
         about: dict[str, Any] = {"id": given if _ID.fullmatch(given) else uuid4().hex}
-        ABOUT_REQUEST.set(about)
+        LOG_FIELDS.set(about)
         try:
             response = await call_next(request)
         except Exception as error:
             trace = "".join(traceback.format_tb(error.__traceback__))
             LOG.error("unexpected %s\n%s", type(error).__name__, trace)  # its message may hold a sentence
-            response = error_response(Refusal(500, "the server failed; see its log", code="internal"))
+            response = error_response(ApiError(500, "the server failed; see its log", code="internal"))
         response.headers["X-Request-ID"] = about["id"]
         seconds, path = time.perf_counter() - started, request.scope["path"]
         path = path if path in self.paths else "other"  # it may hold anything

@@ -15,12 +15,12 @@ from rankencoder.errors import InputError
 from rankencoder.io.files import fingerprint
 from rankencoder.labels.fitted_curve import find_curve
 from rankencoder.model import RankEncoder
-from rankencoder.server.http_errors import Refusal
-from rankencoder.server.request_log import ABOUT_REQUEST, Metrics
+from rankencoder.server.http_errors import ApiError
+from rankencoder.server.request_log import LOG_FIELDS, Metrics
 
 T = TypeVar("T")
 WAIT = 0.003  # seconds that the first request after a pause waits for others
-_Waiting: TypeAlias = tuple[str, "asyncio.Future[tuple[np.ndarray, int]]"]
+_Queued: TypeAlias = tuple[str, "asyncio.Future[tuple[np.ndarray, int]]"]
 
 
 class Encoded(NamedTuple):
@@ -48,7 +48,7 @@ class ServedModel:
         self.encoder, self.name, self.index, self._size = encoder, name, index, batch_size
         self.sentences, self._batch = metrics.sentences.labels(name), metrics.batch.labels(name)
         self.tokens, self._waiting = metrics.tokens.labels(name), metrics.waiting.labels(name)
-        self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
+        self._queue: asyncio.Queue[_Queued] = asyncio.Queue()
         self.curve = find_curve(encoder)
         self.dimension = self._encode(["Warm up."]).vectors.shape[1]
         if index is not None:
@@ -57,12 +57,12 @@ class ServedModel:
 
     async def encode(self, sentences: list[str]) -> Encoded:
         """Encode sentences, batched with those of other requests."""
-        self._note(sentences)
+        self._log_sentences(sentences)
         rows: list[tuple[np.ndarray, int]] = []
         self._waiting.inc(len(sentences))
         try:
             for start in range(0, len(sentences), self._size):
-                piece: list[_Waiting] = [
+                piece: list[_Queued] = [
                     (text, asyncio.Future()) for text in sentences[start : start + self._size]
                 ]
                 for waiting in piece:
@@ -73,9 +73,9 @@ class ServedModel:
         vectors, tokens = zip(*rows, strict=True)
         return Encoded(np.stack(vectors), list(tokens))
 
-    async def work(self, sentences: list[str], function: Callable[[], T]) -> T:
+    async def run_between_batches(self, sentences: list[str], function: Callable[[], T]) -> T:
         """Run a function that encodes these sentences itself, between batches."""
-        self._note(sentences)
+        self._log_sentences(sentences)
         done, tokens = await self._in_thread(
             lambda: (function(), self._count_tokens(sentences) if sentences else [])
         )
@@ -96,7 +96,7 @@ class ServedModel:
         while True:
             await self._answer(await self._gather())
 
-    async def _gather(self) -> list[_Waiting]:
+    async def _gather(self) -> list[_Queued]:
         """Wait for a sentence, then briefly for more."""
         batch = [await self._queue.get()]
         if self._queue.qsize() + 1 < self._size:
@@ -105,7 +105,7 @@ class ServedModel:
             batch.append(self._queue.get_nowait())
         return batch
 
-    async def _answer(self, batch: list[_Waiting]) -> None:
+    async def _answer(self, batch: list[_Queued]) -> None:
         sentences = [text for text, _ in batch]
         try:
             encoded = await self._in_thread(lambda: self._encode(sentences))
@@ -132,14 +132,14 @@ class ServedModel:
                 _ = index.model
                 self.index, self._stamp = index, stamp
         except InputError as error:
-            raise Refusal(409, f"the index cannot be searched now: {error}", code="no_index") from error
+            raise ApiError(409, f"the index cannot be searched now: {error}", code="no_index") from error
         return self.index
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function)
 
-    def _note(self, sentences: list[str]) -> None:
-        about = ABOUT_REQUEST.get()
+    def _log_sentences(self, sentences: list[str]) -> None:
+        about = LOG_FIELDS.get()
         about["model"], about["sentences"] = self.name, about.get("sentences", 0) + len(sentences)
 
     def _encode(self, sentences: list[str]) -> Encoded:

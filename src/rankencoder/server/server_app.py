@@ -18,7 +18,7 @@ from rankencoder.io.corpus import LONGEST
 from rankencoder.model import RankEncoder
 from rankencoder.server import schemas
 from rankencoder.server.endpoints import Endpoints
-from rankencoder.server.http_errors import HANDLERS, Refusal
+from rankencoder.server.http_errors import HANDLERS, ApiError
 from rankencoder.server.request_log import Metrics, RequestLog
 from rankencoder.server.served_model import ServedModel
 
@@ -82,7 +82,7 @@ def create_app(
         routes.add_api_route(path, endpoint, methods=["POST"], response_model=answer)
     routes.add_api_route("/v1/models", endpoints.list_models)
     routes.add_api_route("/v1/models/{name:path}", endpoints.model)
-    routes.add_api_route("/metrics", endpoints.figures, response_class=PlainTextResponse)
+    routes.add_api_route("/metrics", endpoints.prometheus, response_class=PlainTextResponse)
     app.include_router(routes, dependencies=[Security(_check_key(api_key))] if api_key else [])
     app.add_api_route("/health", endpoints.health)
     app.add_api_route("/health", endpoints.health, methods=["HEAD"], include_in_schema=False)
@@ -97,6 +97,6 @@ def _check_key(api_key: str) -> Callable[..., None]:
     def check(given: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]) -> None:
         if given is None or not compare_digest(given.credentials.encode(), api_key.encode()):
             message = "missing or wrong API key: send the header Authorization: Bearer KEY"
-            raise Refusal(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+            raise ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
 
     return check
