@@ -430,7 +430,12 @@ def test_the_page_is_about_the_model(open_page, model):
     page = open_page()
     assert page.title() == "tiny: rankencoder explorer"
     head = page.locator(".re-head").inner_text()
-    for fact in ("1,201 sentences", "rank weight 0.3", "index: my-index", "compact form, 96 dimensions"):
+    for fact in (
+        "1,201 reference",
+        "rank weight 0.3",
+        "301 sentences indexed",
+        "compact form, 96 dimensions",
+    ):
         assert fact in head
     config = page.evaluate("window.gradio_config")
     assert not config["analytics_enabled"]

@@ -13,6 +13,7 @@ from rankencoder.explorer import compare_tab, label_tab, search_tab
 from rankencoder.explorer.explorer_state import ExplorerState
 from rankencoder.explorer.layout import read, render
 from rankencoder.explorer.space_maps import neighbor_map
+from rankencoder.report.formatting import plural
 
 _FONT = ["system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "Noto Sans", "Liberation Sans", "sans-serif"]
 _MONO = ["ui-monospace", "Menlo", "Consolas", "Liberation Mono", "monospace"]
@@ -48,7 +49,7 @@ def _page(state: ExplorerState) -> gr.Blocks:
         "encoder": " + ".join("/".join(name.rstrip("/").split("/")[-2:]) for name in names),
         "form": f"{model.form.name} form, {model.dimension:,} dimensions",
         "weight": f"{model.rank_weight:g}",
-        "index": None if state.index is None else state.index.folder.path.resolve().name,
+        "index": None if state.index is None else plural(len(state.index), "sentence"),
     }
     blocks: gr.Blocks = gr.Blocks(title=f"{state.name}: rankencoder explorer", analytics_enabled=False)
     with blocks:

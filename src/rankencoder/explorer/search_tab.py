@@ -41,6 +41,7 @@ def build(state: ExplorerState, tab: gr.Tab) -> None:
         label="Filter (optional)",
         placeholder='lang=en, or {"year": {"gte": 1990}, "lang": ["en", "de"]}',
         elem_id="where",
+        visible=bool(index.columns),
     )
     found = gr.HTML(render("lead", text="Searching…"), elem_id="hits", apply_default_css=False)
     gr.on(
