@@ -121,25 +121,26 @@ READING_TEXT: Any = OptionGroup(
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command whose option groups are single options; one that logs also gets --log-json.
+    """Expand a command's option groups into options, and add --log-json if it logs.
 
-    An option of a group that is a parameter of the command itself is left out of the group.
+    Omits the options of a group that the command declares itself.
     """
     own = inspect.signature(command, eval_str=True).parameters
-    groups = {name: one.default for name, one in own.items() if isinstance(one.default, OptionGroup)}
-    groups = {
-        name: group._replace(options={key: group.options[key] for key in group.options if key not in own})
-        for name, group in groups.items()
-    }
+    groups: dict[str, OptionGroup] = {}
     declared: dict[str, tuple[Any, Any]] = {}
     for name, one in own.items():
-        declared |= groups[name].options if name in groups else {name: (one.default, one.annotation)}
+        if isinstance(one.default, OptionGroup):
+            options = {key: option for key, option in one.default.options.items() if key not in own}
+            groups[name] = one.default._replace(options=options)
+            declared |= options
+        else:
+            declared[name] = (one.default, one.annotation)
     if command.__name__ in LOGGED:
         declared["log_json"] = (False, _LogJson)
 
     @wraps(command)
     def run(**given: Any) -> None:
-        given.pop("log_json", None)  # `OneLineCommand` has read it
+        given.pop("log_json", None)  # which `OneLineCommand` reads
         for name, group in groups.items():
             given[name] = group.gather(**{key: given.pop(key) for key in group.options})
         if "reading" in groups:
