@@ -391,6 +391,7 @@ def test_all_can_be_reached_by_keyboard_and_is_named(open_page):
     page = open_page()
     for letter in "ABC":  # while the first example is computed they cannot be reached
         expect(page.get_by_label(f"Sentence {letter}")).to_be_editable()
+    expect(page.get_by_role("button", name="Another example")).to_be_enabled()
     stops = []
     for _ in range(40):
         page.keyboard.press("Tab")
