@@ -122,7 +122,7 @@ def test_the_demo_wants_docstrings(run_cli, tmp_path):
     status, _, err = run_cli("demo", tmp_path)
     assert status == 2
     assert err.count("\n") == 1
-    assert "0 docstring sentences" in err
+    assert "only 0 docstring sentences" in err
 
 
 @pytest.mark.filterwarnings("ignore::rankencoder.errors.ReferenceWarning")

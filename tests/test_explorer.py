@@ -154,7 +154,7 @@ def test_what_cannot_be_compared_is_told_kindly(state):
     assert [(pair.a, pair.b) for pair in long.pairs] == [("A", "C")]
     assert compare(state, (A, "half \ud800", ""), 0.1, 10).hints[0].startswith("Sentence B cannot be")
     for weight in (2, -0.1, None):
-        assert "from 0 to 1" in compare(state, (A, B, ""), weight, 10).hints[0]
+        assert "between 0 and 1" in compare(state, (A, B, ""), weight, 10).hints[0]
 
 
 def test_maps_are_principal_components_of_both_spaces(model):
@@ -216,14 +216,14 @@ def test_duplicates_of_an_index_are_limited(model, tmp_path, monkeypatch):
 
     index = RankIndex.build(model, model.reference.sentences[:300], tmp_path / "index")
     state = ExplorerState(model, index)
-    assert "More than 20,000 pairs: choose a higher" in search_tab.show_duplicates(state, "-1")
-    monkeypatch.setattr(search_tab, "MOST_COMPARED", 299)
-    assert "300 sentences are too many to compare on a page" in search_tab.show_duplicates(state, "0.99")
+    assert "More than 20,000 pairs are that similar" in search_tab.show_duplicates(state, "-1")
+    monkeypatch.setattr(search_tab, "MAX_COMPARED", 299)
+    assert "Cannot compare 300 sentences here" in search_tab.show_duplicates(state, "0.99")
 
 
 def test_a_plain_encoder_takes_its_reference_corpus_from_the_index(tiny_folder, sentences, tmp_path):
     pytest.importorskip("lancedb")
-    from rankencoder.explorer.launch import open_explored
+    from rankencoder.explorer import open_explored
     from rankencoder.explorer.search_tab import show_hits
     from rankencoder.search.rank_index import RankIndex
 
@@ -320,7 +320,7 @@ def test_command_tells_in_one_line_what_is_missing(
     assert "no such folder" in run_cli("explore", tmp_path / "none", "--port", 0)[2]
     assert str(tmp_path) in run_cli("explore", tiny_saved, "--index", tmp_path, "--port", 0)[2]
     code, _, said = run_cli("explore", tiny_saved, "--labels", tmp_path / "labels.tsv", "--port", 0)
-    assert (code, said) == (2, "error: labeling needs sentences to ask about: give an --index\n")
+    assert (code, said) == (2, "error: labeling needs an index to draw pairs from: set --index\n")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         code, _, said = run_cli("explore", tiny_saved, "--port", port)

@@ -141,7 +141,7 @@ def test_any_number_may_be_typed_as_the_rank_weight(open_page, model):
     told = number(blend(expected.rank_similarity, expected.cosine, 0.5), 3)
     for typed in ("2", "", "-1"):
         box.fill(typed)
-        expect(page.locator("#comparison .re-wanted")).to_contain_text("Rank weight is from 0 to 1")
+        expect(page.locator("#comparison .re-wanted")).to_contain_text("must be between 0 and 1")
         box.fill("0.5")
         expect(value(page, "AB", "blend")).to_have_text(told)
 
@@ -234,7 +234,7 @@ def test_maps_tell_a_sentence_and_list_a_region(open_page, state):
         drawn_at = np.array(opacity(canvas, len(points)))
         assert set(drawn_at[within]) == {255}
         assert np.median(np.delete(drawn_at, within)) < 200
-    page.get_by_role("button", name="Clear the selection").click()
+    page.get_by_role("button", name="Clear selection").click()
     expect(page.locator(".re-list li")).to_have_count(0)
     base.click(position={"x": points[lonely][0], "y": points[lonely][1]})
     expect(page.locator(".re-list li", has_text=drawn[lonely]).first).to_be_visible()
@@ -260,7 +260,7 @@ def test_maps_by_keyboard_and_by_a_word(open_page, state):
     page.keyboard.press("Tab")
     expect(ranks).to_be_focused()
     page.keyboard.press("Tab")
-    word = page.get_by_label("Mark the sentences that contain")
+    word = page.get_by_label("Highlight sentences that contain")
     expect(word).to_be_focused()
     page.keyboard.type("PAINTS")
     expected = [text for text in state.maps()["sentences"] if "paints" in text]
@@ -277,7 +277,7 @@ def test_search_finds_what_the_index_does(open_page, index, sentences):
     hits = page.locator(".re-hits > li")
     expect(hits.first.locator(".re-text")).to_have_text(sentences[7])
     page.get_by_label("Search for").fill(A)
-    page.get_by_label("Only where").fill('{"year": {"gte": 1950, "lt": 2000}}')
+    page.get_by_label("Filter").fill('{"year": {"gte": 1950, "lt": 2000}}')
     expected = index.search(A, 10, where={"year": {"gte": 1950, "lt": 2000}})
     # waits for all of them: the answer without the filter may come first, and begin with the same sentence
     expect(hits.locator(".re-text")).to_have_text([hit.text for hit in expected])
@@ -291,17 +291,17 @@ def test_search_finds_what_the_index_does(open_page, index, sentences):
     for where, told in (
         ("yaer=3", "the index has no such column; did you mean 'year'?"),
         ('{"year": ', "Cannot filter by"),
-        ("year=1", "No sentence passes the filter"),
+        ("year=1", "No sentence matches the filter"),
     ):
-        page.get_by_label("Only where").fill(where)
+        page.get_by_label("Filter").fill(where)
         expect(wanted).to_contain_text(told)
     page.get_by_label("Search for").fill("")
-    expect(wanted).to_have_text("Type what to search for.")
+    expect(wanted).to_have_text("Type a query.")
 
 
 def test_near_duplicates_are_those_of_the_index(open_page, index):
     page = open_page("Search")
-    page.get_by_label("At least as similar as").fill("99.9%")
+    page.get_by_label("Threshold").fill("99.9%")
     page.get_by_role("button", name="Find near-duplicates").click()
     found = find_duplicates(index, threshold="99.9%")
     told = page.locator("#duplicates .re-told")
@@ -312,7 +312,7 @@ def test_near_duplicates_are_those_of_the_index(open_page, index):
     assert pairs.first.locator(".re-text").all_text_contents() == first
     assert pairs.first.locator("[data-score]").text_content() == number(found.pairs[0].similarity, 3)
     for quick in ("0.99", "99%", "rather"):  # what was asked for last is answered
-        page.get_by_label("At least as similar as").fill(quick)
+        page.get_by_label("Threshold").fill(quick)
         page.keyboard.press("Enter")
     expect(page.locator("#duplicates .re-wanted")).to_contain_text("neither a similarity (0.9) nor a share")
 
@@ -324,14 +324,14 @@ def test_nothing_typed_or_indexed_is_run(open_page):
     expect(page.locator(".re-column .re-text").first).to_have_text(HOSTILE)
     page.get_by_role("tab", name="Maps").click()
     expect(page.locator(".re-maps[data-ready]")).to_be_visible()
-    page.get_by_label("Mark the sentences that contain").fill("<SCRIPT>")
+    page.get_by_label("Highlight sentences that contain").fill("<SCRIPT>")
     expect(page.locator(".re-list li")).to_have_text([HOSTILE])
     page.locator(".re-list li").hover()
     page.get_by_role("tab", name="Search").click()
     page.get_by_label("Search for").fill(HOSTILE)
     expect(page.locator(".re-hits .re-text").first).to_have_text(HOSTILE)
     assert page.locator(".gradio-container img[src=x]").count() == 0
-    page.get_by_label("Only where").fill(HOSTILE)
+    page.get_by_label("Filter").fill(HOSTILE)
     expect(page.locator("#hits .re-wanted")).to_contain_text("Cannot filter by")
 
 
@@ -391,6 +391,7 @@ def test_all_can_be_reached_by_keyboard_and_is_named(open_page):
     page = open_page()
     for letter in "ABC":  # while the first example is computed they cannot be reached
         expect(page.get_by_label(f"Sentence {letter}")).to_be_editable()
+    expect(page.get_by_role("button", name="Another example")).to_be_enabled()
     stops = []
     for _ in range(40):
         page.keyboard.press("Tab")
@@ -430,7 +431,12 @@ def test_the_page_is_about_the_model(open_page, model):
     page = open_page()
     assert page.title() == "tiny: rankencoder explorer"
     head = page.locator(".re-head").inner_text()
-    for fact in ("1,201 sentences", "rank weight 0.3", "index: my-index", "compact form, 96 dimensions"):
+    for fact in (
+        "1,201 reference",
+        "rank weight 0.3",
+        "301 sentences indexed",
+        "compact form, 96 dimensions",
+    ):
         assert fact in head
     config = page.evaluate("window.gradio_config")
     assert not config["analytics_enabled"]

@@ -130,7 +130,7 @@ def test_keys_answer_at_once_without_enter(open_terminal, labels, tiny_saved):
     terminal.press("q")
     assert terminal.end() == 0
     told = terminal.output
-    assert "run the same command to go on" in told
+    assert "run the same command again" in told
     assert f"next: rankencoder threshold {tiny_saved} {labels} --precision 0.9" in told.replace("\r\n", "\n")
 
 

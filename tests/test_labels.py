@@ -356,17 +356,18 @@ def labels(run_cli, answer, model, corpus_file, tmp_path):
 
 
 def test_label_stops_resumes_and_undoes(run_cli, answer, model, corpus_file, tmp_path):
-    command = ("label", model, corpus_file, "-o", tmp_path / "labels.tsv", "--pairs", 6)
+    command = ("label", model, corpus_file, "-o", tmp_path / "my labels.tsv", "--pairs", 6)
     answer("ynx?uysq")
     code, out, err = run_cli(*command)
     assert code == 0
     assert "'x' is not an answer" in err
     assert "2 answers" in out
-    assert "run the same command to go on" in out
+    assert "run the same command again" in out
+    assert f"threshold {model} '{tmp_path}/my labels.tsv' --precision" in out
     answer("yyyyyyyy")
     assert "labels.tsv: 6 answers" in run_cli(*command)[1]
-    assert len(read_scored_pairs(tmp_path / "labels.tsv", check=False)) == 6
-    code, _, err = run_cli("label", corpus_file.parent, corpus_file, "-o", tmp_path / "labels.tsv")
+    assert len(read_scored_pairs(tmp_path / "my labels.tsv", check=False)) == 6
+    code, _, err = run_cli("label", corpus_file.parent, corpus_file, "-o", tmp_path / "my labels.tsv")
     assert (code, "belongs to the model" in err) == (2, True)
     (tmp_path / "own.tsv").write_text("1\ta\tb\n")
     code, _, err = run_cli("label", model, corpus_file, "-o", tmp_path / "own.tsv")

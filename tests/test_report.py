@@ -266,7 +266,7 @@ def run_report(capsys):
     import typer
 
     from rankencoder.cli.console import OneLineCommand
-    from rankencoder.cli.report import report as command
+    from rankencoder.cli.evaluate import report as command
 
     app = typer.Typer()
     app.command(cls=OneLineCommand)(command)

@@ -162,7 +162,7 @@ def test_requests_that_cannot_be(tiny_saved, tmp_path, run_cli):
             encode_with_ray(tiny_saved, source, tmp_path / name, None)
     code, _, err = run_cli("encode", tiny_saved, source, "-o", tmp_path / "v.npy", "--workers", "2")
     assert code == 2
-    assert err == "error: --workers is for a cluster: set --ray too, or leave it out\n"
+    assert err == "error: --workers needs a cluster: set --ray, or omit it\n"
 
 
 def test_without_ray_one_line_says_what_to_install(tiny_saved, tmp_path, run_cli, monkeypatch):

@@ -61,9 +61,9 @@ def test_openai_client_one_sentence_model_list_and_refusals(client, model):
     assert long.usage.prompt_tokens == 64  # what the encoder reads of it
     assert [served.id for served in client.models.list()] == ["tiny"]
     assert client.models.retrieve("tiny") == client.models.list().data[0]
-    with pytest.raises(openai.NotFoundError, match="no model 'a/b' here, only 'tiny'"):
+    with pytest.raises(openai.NotFoundError, match="no model 'a/b': choose from 'tiny'"):
         client.models.retrieve("a/b")
-    with pytest.raises(openai.NotFoundError, match="no model 'text-embedding-3-small' here, only 'tiny'"):
+    with pytest.raises(openai.NotFoundError, match="no model 'text-embedding-3-small': choose from 'tiny'"):
         client.embeddings.create(model="text-embedding-3-small", input=A)
     for wrong, param in (
         ({"dimensions": 3}, "dimensions"),
@@ -272,8 +272,7 @@ def test_64_clients_at_once_each_get_their_own(url, model, sentences):
 
 
 def test_a_batch_is_never_larger_than_it_may_be():
-    from rankencoder.server.metrics import Metrics
-    from rankencoder.server.request_log import ABOUT_REQUEST
+    from rankencoder.server.request_log import LOG_FIELDS, Metrics
     from rankencoder.server.served_model import ServedModel
 
     sizes = []
@@ -285,7 +284,7 @@ def test_a_batch_is_never_larger_than_it_may_be():
         return [[1.0, float(text)] for text in texts]
 
     async def ask():
-        ABOUT_REQUEST.set({})
+        LOG_FIELDS.set({})
         batcher = ServedModel(Encoder(encode), "model", None, Metrics(), 4)
         pieces = [["1", "2", "3"], ["4", "5"], ["6", "7"], ["8", "9", "10", "11", "12"]]
         async with batcher.running():

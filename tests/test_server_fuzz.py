@@ -79,7 +79,7 @@ def test_answers_are_as_described_and_never_a_fault_of_ours(api, method, path, m
     send()
 
 
-REASONS = ("cannot filter", "there is no model", "Not Found", "the vectors have")
+REASONS = ("cannot filter", "no model", "Not Found", "the model has")
 
 
 def refused_for_a_reason(ctx, response, case):

@@ -40,7 +40,7 @@ def test_requests_choose_by_name(server, tiny_saved, tiny_folder):
     assert default["model"] == "ranks"
     other = WEB.post(f"{server.url}/similarity", json={"a": A, "b": B, "model": "other"})
     assert (other.status_code, other.json()["error"]["param"]) == (404, "model")
-    assert "only 'ranks', 'plain'" in other.json()["error"]["message"]
+    assert "choose from 'ranks', 'plain'" in other.json()["error"]["message"]
 
 
 def test_what_a_model_lacks_is_said_of_that_model(server):
@@ -73,7 +73,7 @@ def test_names_are_told_apart(run_cli, tiny_folder, tmp_path):
     name = tiny_folder.name
     assert (code, err) == (
         2,
-        f"error: 2 models, named {name}, {name}: give each a name of its own with --name\n",
+        f"error: 2 models, named {name}, {name}: give each its own name with --name\n",
     )
 
 

@@ -149,4 +149,4 @@ def test_a_base_encoder_that_was_not_listened_to_is_told_of(
         "train", corpus_file, *settings, "--reference-size", 1000, "-o", tmp_path / "run"
     )
     assert code == 0, err
-    assert "so that E2 learned nothing from its base encoder: --combine sum" in out
+    assert "so E2 learned nothing from its base encoder: try --combine sum" in out

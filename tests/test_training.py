@@ -85,7 +85,7 @@ def test_a_rank_loss_that_never_counts_is_told(train, capsys, monkeypatch):
     for combine, larger, told in (("max", 0.0, 1), ("max", 0.5, 0), ("sum", 0.0, 0)):
         run.record["config"]["combine"], run.record["rank_larger"] = combine, larger
         _print(run)
-        assert capsys.readouterr().out.count("E2 is E1's training once more") == told
+        assert capsys.readouterr().out.count("E2 repeats E1's training") == told
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_does_not(train):

@@ -386,7 +386,7 @@ def test_command_errors_are_one_line(run_cli, tiny_folder, tiny_saved, pairs_fil
     dev = ("--dev", pairs_file)
     for arguments, message in (
         ((tiny_saved, "--dev", few), "too few to choose a similarity"),
-        ((tiny_saved, "-o", tmp_path / "x"), "leave -o out"),
+        ((tiny_saved, "-o", tmp_path / "x"), "omit -o"),
         ((tiny_saved, *dev, "--corpus", corpus_file), "its own reference corpus"),
         ((tiny_folder, *dev), "is a plain encoder: set --corpus"),
         ((tmp_path / "nowhere", *dev), "no such folder"),

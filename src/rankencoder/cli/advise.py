@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rankencoder.backends.opening import Opening
-from rankencoder.cli.console import console, make_table, prepare, print_json
-from rankencoder.cli.options import HERE, AnyModel, Dev, Json, opens_models, reads_corpus
-from rankencoder.io.read_options import DEFAULTS, ReadOptions
+from rankencoder.cli.console import prepare, print_json, print_table, say
+from rankencoder.cli.options import OPENING, READING_TEXT, AnyModel, Dev, Json
+from rankencoder.io.read_options import ReadOptions
 
 if TYPE_CHECKING:
     from rankencoder.tuning.advisor import Step
@@ -24,23 +23,20 @@ _COMMANDS: dict[Step, str] = {
 }
 
 
-@partial(reads_corpus, left_out=("id_column", "keep"))
-@opens_models
 def advise(
     model: AnyModel,
-    corpus: Annotated[str, typer.Argument(help="Your sentences: a file or folder, as for build.")],
+    corpus: Annotated[str, typer.Argument(help="Sentences: file, folder or URL (see build).")],
     dev: Dev = None,
-    reading: ReadOptions = DEFAULTS,
-    opening: Opening = HERE,
+    reading: ReadOptions = READING_TEXT,
+    opening: Opening = OPENING,
     as_json: Json = False,
 ) -> None:
-    """Say in five lines what to do: keep cosine, distill, fuse, or label some pairs.
+    """Recommend a next step in five lines: keep cosine, distill, fuse, or label pairs.
 
-    Looks at 1,000 sentences of the corpus and, with --dev, at your pairs. The last line is the next command.
+    Reads 1,000 sentences of the corpus and, with --dev, your pairs. The last line is the command to run next.
 
     Examples:
     - `rankencoder advise my-encoder corpus.txt`
-
     - `rankencoder advise sentence-transformers/all-MiniLM-L6-v2 corpus.txt --dev labels.tsv`
 
     """
@@ -60,5 +56,5 @@ def advise(
     if as_json:
         print_json({**advice.to_dict(), "next": next_step})
         return
-    console().print(make_table(advice.lines.items()))
-    console().print(f"next        {next_step}", markup=False, soft_wrap=True)
+    print_table(advice.lines.items())
+    say(f"next        {next_step}")

@@ -2,68 +2,51 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Annotated, Any
 
 import typer
 
 from rankencoder.backends.opening import Opening
-from rankencoder.cli.console import connected, prepare
-from rankencoder.cli.options import (
-    HERE,
-    Json,
-    Output,
-    Overwrite,
-    Ray,
-    Size,
-    opens_models,
-    reads_corpus,
-)
-from rankencoder.io.read_options import DEFAULTS, ReadOptions
+from rankencoder.cli.console import connect, prepare
+from rankencoder.cli.options import OPENING, READING_TEXT, Json, Output, Overwrite, Ray, Size
+from rankencoder.io.read_options import ReadOptions
 
 
-@partial(reads_corpus, left_out=("id_column", "keep"))
-@opens_models
 def build(
-    encoder: Annotated[
-        str, typer.Argument(help="A SentenceTransformer: folder or hub name, also owner/name@revision.")
-    ],
+    encoder: Annotated[str, typer.Argument(help="A SentenceTransformer: folder or hub name[@revision].")],
     corpus: Annotated[
         str,
         typer.Argument(
-            help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet, a folder or quoted pattern of them, an "
-            "address such as s3://bucket/folder, or - for standard input."
+            help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet; a folder, quoted glob or URL of them "
+            "(s3://bucket/folder); or - for standard input."
         ),
     ],
     output: Output,
     others: Annotated[
-        list[str] | None,
-        typer.Option("--with", metavar="ENCODER", help="Another encoder to fuse with the first. Repeatable."),
+        list[str] | None, typer.Option("--with", help="Another encoder to fuse with the first. Repeatable.")
     ] = None,
     size: Size = 10_000,
-    seed: Annotated[int, typer.Option(help="Random seed of the sample.")] = 42,
-    form: Annotated[str, typer.Option(help="exact, compact or linear.")] = "compact",
-    dim: Annotated[int | None, typer.Option(help="Dimensions of the compact form (256).")] = None,
-    power: Annotated[float | None, typer.Option(help="Power of the linear form (0.5).")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed of the reference sample.")] = 42,
+    form: Annotated[str, typer.Option(help="Rank vectors: exact, compact or linear.")] = "compact",
+    dim: Annotated[int | None, typer.Option(help="Dimensions of the compact form. [default: 256]")] = None,
+    power: Annotated[float | None, typer.Option(help="Power of the linear form. [default: 0.5]")] = None,
     rank_weight: Annotated[
-        float | None, typer.Option(help="Weight of the ranks, 0 to 1 (0.1; with several encoders 0).")
+        float | None, typer.Option(help="Weight of the ranks, 0 to 1. [default: 0.1; fused: 0]")
     ] = None,
-    reading: ReadOptions = DEFAULTS,
-    max_chars: Annotated[int, typer.Option(min=1, help="Drop sentences with more characters.")] = 2000,
-    opening: Opening = HERE,
+    reading: ReadOptions = READING_TEXT,
+    max_chars: Annotated[int, typer.Option(min=1, help="Drop longer sentences.")] = 2000,
+    opening: Opening = OPENING,
     ray: Ray = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """Make a RankEncoder from one or several encoders and a corpus.
+    """Build a RankEncoder from one or more encoders and a corpus.
 
-    After an interruption, run the same command again to resume.
+    If interrupted, run the same command again to resume.
 
     Examples:
     - `rankencoder build sentence-transformers/all-MiniLM-L6-v2 corpus.txt -o my-encoder`
-
     - `rankencoder build ./my-model corpus.parquet --column body --size 100000 -o my-encoder`
-
     - `rankencoder build ./one-model corpus.txt --with ./another-model -o fused`
 
     """
@@ -82,10 +65,9 @@ def build(
     from rankencoder.model import RankEncoder
     from rankencoder.reference import Reference
 
-    named = [encoder, *others] if others else encoder
-    loaded = open_encoder(named, **opening)
+    loaded = open_encoder([encoder, *others] if others else encoder, **opening)
     source: Any = corpus
-    with connected(ray, None) as cluster:
+    with connect(ray) as cluster:
         if cluster is not None:
             from rankencoder.scale.pieces import sample_with_ray
             from rankencoder.text_fit import with_tokenizer
@@ -107,5 +89,5 @@ def build(
     )
     model.save(output, overwrite=overwrite)
     clear_parts(output)
-    del model, reference  # a large one leaves no room for what is read now
+    del model, reference  # makes room for what is read now
     print_description(describe(output), as_json)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rankencoder.backends.opening import Opening
-from rankencoder.cli.console import console, prepare, print_json, print_table
-from rankencoder.cli.options import HERE, AnyModel, Json, Overwrite, RowFile, opens_models
+from rankencoder.cli.console import console, make_table, prepare, print_json, print_table
+from rankencoder.cli.options import OPENING, ROWS, AnyModel, Json, RowOutput
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,39 +21,31 @@ if TYPE_CHECKING:
     from rankencoder.labels.threshold_curve import ThresholdCurve
     from rankencoder.model import RankEncoder
 
-Model = Annotated[str, typer.Argument(help="A RankEncoder, or the folder of a training run.")]
+Model = Annotated[str, typer.Argument(help="A RankEncoder or a training run.")]
 RankWeight = Annotated[float | None, typer.Option(help="Override the stored rank weight.")]
 
 
-@opens_models
 def similarity(
     model: AnyModel,
     a: Annotated[str | None, typer.Argument(help="A sentence.")] = None,
     b: Annotated[str | None, typer.Argument(help="Another sentence.")] = None,
     pairs: Annotated[Path | None, typer.Option(help="File of pairs: .tsv, .csv, .jsonl.")] = None,
     rank_weight: RankWeight = None,
-    output: RowFile = None,
-    overwrite: Overwrite = False,
-    opening: Opening = HERE,
-    as_json: Json = False,
+    rows_to: RowOutput = ROWS,
+    opening: Opening = OPENING,
 ) -> None:
-    """Score the similarity of two sentences, or of the pairs of a file.
+    """Score the similarity of two sentences or of a file of pairs.
 
     Examples:
     - `rankencoder similarity my-encoder "A man plays guitar." "Someone makes music."`
-
     - `rankencoder similarity my-encoder --pairs pairs.tsv -o scores.csv`
 
     """
     if (a is None) != (b is None) or (pairs is None) == (a is None):
         raise InputError("give two sentences, or --pairs FILE")
-    from rankencoder.formatting import plural
     from rankencoder.io.corpus import check_sentences
     from rankencoder.io.pairs import Pair, read_pairs
-    from rankencoder.io.row_files import check_row_file, write_rows
 
-    if output is not None:
-        check_row_file(output, overwrite=overwrite)
     prepare(model)
     from rankencoder.model import RankEncoder, open_model
 
@@ -69,28 +61,18 @@ def similarity(
     if curve := find_curve(loaded):
         columns["probability"] = "P(same)"
     given = [Pair(*check_sentences([str(a), str(b)]))] if pairs is None else read_pairs(pairs)
-    rows = _score(loaded, given, curve)
-    if output is not None:
-        listed = list(rows)
-        write_rows(output, listed, overwrite=overwrite)
-        console().print(f"{output}: {plural(len(listed), 'pair')}", markup=False)
-        return
-    if as_json:
-        print_json(list(rows))
-        return
-    cells = ((*(f"{row[key]:.4f}" for key in columns), row["a"], row["b"]) for row in rows)
-    print_table(cells, *columns.values(), "a", "b")
+    rows = list(_score(loaded, given, curve))
+    if not rows_to.write(rows, "pair"):
+        cells = ((*(f"{row[key]:.4f}" for key in columns), row["a"], row["b"]) for row in rows)
+        print_table(cells, *columns.values(), "a", "b")
 
 
-@opens_models
 def neighbors(
     model: Model,
     sentence: Annotated[str, typer.Argument(help="A sentence.")],
-    k: Annotated[int, typer.Option("-k", min=1, help="How many.")] = 10,
-    output: RowFile = None,
-    overwrite: Overwrite = False,
-    opening: Opening = HERE,
-    as_json: Json = False,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of neighbors.")] = 10,
+    rows_to: RowOutput = ROWS,
+    opening: Opening = OPENING,
 ) -> None:
     """List the reference sentences nearest to a sentence.
 
@@ -98,35 +80,23 @@ def neighbors(
     """
     from dataclasses import asdict
 
-    from rankencoder.formatting import plural
-    from rankencoder.io.row_files import check_row_file, write_rows
-
-    if output is not None:
-        check_row_file(output, overwrite=overwrite)
-    found = load(model, None, opening).neighbors(sentence, k)
-    if output is not None:
-        write_rows(output, [asdict(neighbor) for neighbor in found], overwrite=overwrite)
-        console().print(f"{output}: {plural(len(found), 'reference sentence')}", markup=False)
-        return
-    if as_json:
-        print_json([asdict(neighbor) for neighbor in found])
-        return
-    rows = ((neighbor.rank, f"{neighbor.similarity:.4f}", neighbor.sentence) for neighbor in found)
-    print_table(rows, "rank", "cosine", "reference sentence")
+    found = [asdict(neighbor) for neighbor in load(model, None, opening).neighbors(sentence, k)]
+    if not rows_to.write(found, "reference sentence"):
+        cells = ((row["rank"], f"{row['similarity']:.4f}", row["sentence"]) for row in found)
+        print_table(cells, "rank", "cosine", "reference sentence")
 
 
-@opens_models
 def explain(
     model: Model,
     a: Annotated[str, typer.Argument(help="A sentence.")],
     b: Annotated[str, typer.Argument(help="Another sentence.")],
-    k: Annotated[int, typer.Option("-k", min=1, help="Nearest sentences of each to compare.")] = 100,
+    k: Annotated[int, typer.Option("-k", min=1, help="Neighbors of each sentence to compare.")] = 100,
     show: Annotated[int, typer.Option(min=0, help="Shared neighbors to print.")] = 10,
     rank_weight: RankWeight = None,
-    opening: Opening = HERE,
+    opening: Opening = OPENING,
     as_json: Json = False,
 ) -> None:
-    """Explain a similarity by the reference sentences that are near to both.
+    """Explain a similarity by the reference sentences near both sentences.
 
     Example: `rankencoder explain my-encoder "A man plays guitar." "Someone makes music."`
     """
@@ -170,7 +140,7 @@ def print_explanation(
     out.print(f"{number} of the {explanation.k} nearest reference sentences are shared{end}")
     if listed:
         rows = ((shared.rank_a, shared.rank_b, shared.sentence) for shared in listed)
-        print_table(rows, "rank for a", "rank for b", "shared neighbor")
+        out.print(make_table(rows, "rank for a", "rank for b", "shared neighbor"))
 
 
 def _score(

@@ -1,8 +1,7 @@
-"""What the commands have in common: printing, errors, quiet libraries."""
+"""Printing, errors and logs of all commands."""
 
 from __future__ import annotations
 
-import inspect
 import json
 import logging
 import os
@@ -11,13 +10,11 @@ import shlex
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timezone
-from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
-import typer
 from typer.core import TyperCommand
 
 from rankencoder.errors import InputError, Interrupted
@@ -30,28 +27,27 @@ if TYPE_CHECKING:
 
     from rankencoder.scale.cluster import RayCluster
 
-_REPEATED = ("build", "encode", "evaluate", "index", "label", "reproduce")  # they resume if run again
+_RESUMABLE = ("build", "encode", "evaluate", "index", "label", "reproduce")  # run again, they resume
 _SERVERS = ("serve", "explore")
-_LOGGED = (*_REPEATED, *_SERVERS, "advise", "distill", "duplicates", "train", "tune")
-_LogJson = Annotated[bool, typer.Option("--log-json", help="Log one JSON object a line.")]
+LOGGED = (*_RESUMABLE, *_SERVERS, "advise", "distill", "duplicates", "train", "tune")
 _json_lines = False  # of the log
 LOG = logging.getLogger("rankencoder.cli")
 
 
 class OneLineCommand(TyperCommand):
-    """A command that ends with one line, and exit code 2 where the input or the disk is at fault."""
+    """A command whose errors are one line, with exit code 2 for bad input and disk errors."""
 
     running: ClassVar[Iterable[Any]] = ()  # the parameters of the command that runs
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         with _logged(self, ctx.params.get("log_json", False)):
-            if Progress.in_log and self.name in _LOGGED and self.name not in _SERVERS:
+            if Progress.in_log and self.name in LOGGED and self.name not in _SERVERS:
                 self._announce(ctx)
             return self._run(ctx)
 
     def _announce(self, ctx: Any) -> None:
-        """Log what was asked for, at once: imports and models take their time."""
+        """Log the given options before imports and models take their time."""
         given = {}
         for one in self.params:
             if ctx.get_parameter_source(one.name).name == "COMMANDLINE" and one.name != "log_json":
@@ -59,7 +55,7 @@ class OneLineCommand(TyperCommand):
                 shown = " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
                 given[max(one.opts, key=len).lstrip("-")] = shown
         text = ", ".join(name if value == "True" else f"{name} {value}" for name, value in given.items())
-        if os.environ.get("RANK", "0") == "0":  # of several processes that train together
+        if os.environ.get("RANK", "0") == "0":  # the first of several that train together
             fields = {"command": self.name, "given": given}
             LOG.info("started %s: %s", self.name, harmless(text), extra={"fields": fields})
 
@@ -67,15 +63,15 @@ class OneLineCommand(TyperCommand):
         try:
             return super().invoke(ctx)
         except InputError as error:
-            fail(with_options(str(error), self.params))
+            fail(name_options(str(error), self.params))
         except BrokenPipeError:
-            sys.stderr.close()  # the reader of our output is gone; there is nobody left to tell
+            sys.stderr.close()  # whoever read our output is gone
             sys.exit(1)
         except OSError as error:
             fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
         except KeyboardInterrupt as stop:
             advice = "" if isinstance(stop, Interrupted) else str(stop)  # it may lie in a temporary folder
-            if self.name in _REPEATED:
+            if self.name in _RESUMABLE:
                 advice = "to resume, run the same command again"
             elif isinstance(stop, Interrupted) and self.name in ("train", "distill"):
                 folder = shlex.quote(str(stop.folder))
@@ -89,36 +85,19 @@ class OneLineCommand(TyperCommand):
             fail(f"{what} (RANKENCODER_DEBUG=1 shows where; please report it)", code=1)
 
 
-def with_log_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a long command with the option --log-json, which `OneLineCommand` knows; others as they are."""
-    if command.__name__ not in _LOGGED:
-        return command
-
-    @wraps(command)
-    def run(*, log_json: bool, **given: Any) -> None:
-        command(**given)
-
-    kind = inspect.Parameter.KEYWORD_ONLY
-    own = [p.replace(kind=kind) for p in inspect.signature(command, eval_str=True).parameters.values()]
-    parameters = [*own, inspect.Parameter("log_json", kind, default=False, annotation=_LogJson)]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in parameters}
-    return run
-
-
-def with_options(message: str, parameters: Iterable[Any]) -> str:
-    """Return a message with a command's options for the settings: "set `overwrite`" gives --overwrite."""
+def name_options(message: str, parameters: Iterable[Any]) -> str:
+    """Replace settings in a message by a command's options: "set `overwrite`" becomes "set --overwrite"."""
     options = {one.name: max(one.opts, key=len) for one in parameters if one.opts[0].startswith("-")}
     return re.sub(r"`(\w+)`", lambda found: options.get(found[1], found[0]), message)
 
 
-# \t and \n aside; a terminal takes the others for commands, and files may hold them
+# all but tab and newline: files may hold them, and a terminal obeys them
 _ESCAPED = {code: f"\\u{code:04x}" for code in range(127, 160)}  # JSON itself escapes those below 32
 _CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
 
 
 def harmless(text: str) -> str:
-    r"""Return a text without characters that a terminal would obey.
+    r"""Replace control characters, which a terminal would obey.
 
     >>> harmless("red \x1b[31malert") == "red \N{REPLACEMENT CHARACTER}[31malert"
     True
@@ -132,22 +111,19 @@ def fail(message: str, code: int = 2) -> NoReturn:
     sys.exit(code)
 
 
-@contextmanager
-def connected(ray: str | None, workers: int | None) -> Iterator[RayCluster | None]:
-    """Give the Ray cluster that a command was told to work on, if it was."""
+def connect(ray: str | None, workers: int | None = None) -> AbstractContextManager[RayCluster | None]:
+    """Return the Ray cluster of a command, or a context without one."""
     if ray is None:
         if workers is not None:
-            raise InputError("`workers` is for a cluster: set `ray` too, or leave it out")
-        yield None
-        return
+            raise InputError("`workers` needs a cluster: set `ray`, or omit it")
+        return nullcontext()
     from rankencoder.scale.cluster import RayCluster
 
-    with RayCluster(ray, workers=workers) as cluster:
-        yield cluster
+    return RayCluster(ray, workers=workers)
 
 
 def console() -> Console:
-    """Return the console that tables go to."""
+    """Return a console that prints no control characters."""
     from rich.console import Console
 
     class Harmless(Console):
@@ -159,9 +135,9 @@ def console() -> Console:
 
 
 def make_table(rows: Iterable[Iterable[Any]], *columns: Any) -> Table:
-    """Return a table without lines.
+    """Return a borderless table.
 
-    :param rows: The cells of each row: text that is printed as it is, or styled `Text`.
+    :param rows: The cells of each row: plain text or styled `Text`.
     :param columns: The headings, or columns of rich; none for a table without a heading.
     """
     from rich.markup import escape
@@ -176,21 +152,27 @@ def make_table(rows: Iterable[Iterable[Any]], *columns: Any) -> Table:
 
 
 def print_table(rows: Iterable[Iterable[Any]], *columns: Any) -> None:
-    """Print a table without lines (see `make_table`)."""
+    """Print a borderless table (see `make_table`)."""
     console().print(make_table(rows, *columns))
 
 
+def say(*lines: str) -> None:
+    """Print lines, neither styled nor wrapped."""
+    for line in lines:
+        sys.stdout.write(harmless(line) + "\n")
+
+
 def print_json(value: Any) -> None:
-    """Print a value as one JSON document; control characters are escaped, those beyond ASCII too."""
+    """Print a value as one JSON document, with all control characters escaped."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2).translate(_ESCAPED) + "\n")
 
 
 def prepare(model: str | None = None) -> None:
-    """Check that a model is there, then quiet the libraries that load it and print warnings as one line."""
+    """Check that a model exists, then silence the libraries that load it and print warnings as one line."""
     if model is not None:
         from rankencoder.encoder_sources import check_model
 
-        check_model(model)  # before the heavy imports: a wrong name is told at once
+        check_model(model)  # before the heavy imports, so that a wrong name fails at once
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from transformers.utils import logging as transformers_logging
 
@@ -201,18 +183,18 @@ def prepare(model: str | None = None) -> None:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    _write_line("warning", with_options(str(message), OneLineCommand.running))
+    _write_line("warning", name_options(str(message), OneLineCommand.running))
 
 
 class _LogLines(logging.Formatter):
-    """Lines of the log of a command, as text or as JSON objects with the message's own fields."""
+    """Formats a command's log as text, or as JSON objects with the message's own fields."""
 
     def __init__(self, command: OneLineCommand) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s" if command.name in _SERVERS else None)
         self.params = command.params
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        record.message = with_options(record.message, self.params)
+        record.message = name_options(record.message, self.params)
         if not _json_lines:
             return super().formatMessage(record)
         return _json_line(record.levelname.lower(), record.message, **getattr(record, "fields", {}))
@@ -224,21 +206,21 @@ def _json_line(level: str, message: str, **fields: Any) -> str:
 
 
 def _write_line(level: str, message: str) -> None:
-    """Write one line to the error output."""
+    """Write one line to stderr."""
     line = harmless(" ".join(message.split()))
     sys.stderr.write((_json_line(level, line) if _json_lines else f"{level}: {line}") + "\n")
 
 
 @contextmanager
 def _logged(command: OneLineCommand, as_json: bool) -> Iterator[None]:
-    """Write the log to the error output; progress is a bar where that is a terminal."""
+    """Log to stderr; progress is a bar if that is a terminal."""
     global _json_lines
     OneLineCommand.running = command.params
     _json_lines, Progress.in_log = as_json, as_json or not sys.stderr.isatty()
     Progress.due = time.monotonic() + EVERY
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_LogLines(command))
-    # uvicorn calls each page of explore that is open at the end an error
+    # uvicorn calls each page of explore that is still open at the end an error
     quiet = logging.CRITICAL if command.name == "explore" else logging.WARNING
     levels = {logging.getLogger("rankencoder"): logging.INFO, logging.getLogger("uvicorn.error"): quiet}
     before = {logger: logger.level for logger in levels}

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rankencoder.cli.console import OneLineCommand, print_json
+from rankencoder.cli.console import OneLineCommand, print_json, say
 from rankencoder.cli.options import Json
 
 data = typer.Typer(
-    help="Public data for training and evaluation.", no_args_is_help=True, rich_markup_mode="markdown"
+    help="Fetch public data for training and evaluation.", no_args_is_help=True, rich_markup_mode="markdown"
 )
 
 
@@ -23,21 +22,19 @@ def _group() -> None:
 
 def fetch(
     what: Annotated[
-        list[str] | None,
-        typer.Argument(help="senteval (STS and classification sets), wiki1m (training sentences)."),
+        list[str] | None, typer.Argument(help="senteval (STS and classification sets) or wiki1m (sentences).")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder; by default RANKENCODER_DATA or the cache.")
+        Path | None, typer.Option("--output", "-o", help="Folder to write. [default: the cache]")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Fetch public data from the Hugging Face hub; SentEval's if nothing else is named.
+    """Download public data from the Hugging Face hub; by default SentEval.
 
-    What is there already is not fetched again.
+    Skips what is already there.
 
     Examples:
     - `rankencoder data fetch`
-
     - `rankencoder data fetch senteval wiki1m -o data`
 
     """
@@ -48,7 +45,7 @@ def fetch(
     if as_json:
         print_json({"folder": str(folder), "data": chosen})
     else:
-        sys.stdout.write(f"{folder}: {', '.join(chosen)}\n")
+        say(f"{folder}: {', '.join(chosen)}")
 
 
 data.command(cls=OneLineCommand)(fetch)

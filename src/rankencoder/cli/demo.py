@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rankencoder.cli.console import console, prepare, print_table
+from rankencoder.cli.console import console, prepare, print_table, say
 from rankencoder.cli.options import Device, Overwrite
 from rankencoder.errors import InputError
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from rankencoder.distillation.distiller import Distillation
     from rankencoder.encoders import Encoder
 
-FUNCTIONS = 1000  # to find, at most
-FEWEST = 600  # sentences to learn from: one batch, and what is held out
+MAX_FUNCTIONS = 1000  # to find
+MIN_SENTENCES = 600  # one batch, and what is held out
 PAIR = ("Return the names of the files in a folder.", "List what a directory contains.")
 LOADING = """from sentence_transformers import SentenceTransformer
 model = SentenceTransformer({folder!r})
@@ -30,22 +30,17 @@ vectors = model.encode(["Delete a file from the disk.", "Remove a directory."])"
 
 def demo(
     code: Annotated[
-        Path | None,
-        typer.Argument(help="Folder of Python files to learn from. [default: the standard library]"),
+        Path | None, typer.Argument(help="Folder of Python files. [default: the standard library]")
     ] = None,
-    encoder: Annotated[
-        str | None, typer.Option(help="Your own encoder, in place of all-MiniLM-L6-v2.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Keep the encoder in this folder.")
-    ] = None,
+    encoder: Annotated[str | None, typer.Option(help="Your encoder, instead of all-MiniLM-L6-v2.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Keep the encoder here.")] = None,
     device: Device = None,
     overwrite: Overwrite = False,
 ) -> None:
-    """Distill a fast encoder from this machine's own docstrings: offline, in a few minutes.
+    """Distill a fast encoder on this machine's own docstrings: offline, in minutes.
 
-    Teaches a static encoder what all-MiniLM-L6-v2 knows, and measures how well both find a function's
-    docstring by its name. Then makes a RankEncoder of it and measures whether ranks help.
+    Distills all-MiniLM-L6-v2 into a static encoder, and measures how well each finds a function's docstring
+    by its name. Then builds a RankEncoder from the student, and measures whether ranks help.
 
     Example: `rankencoder demo -o my-encoder`
     """
@@ -55,73 +50,62 @@ def demo(
 
         check_free(output, overwrite=overwrite, training=True)
     prepare()
+    from tempfile import TemporaryDirectory
+
     from rankencoder.demo import docstrings
     from rankencoder.demo.encoder import bundled_encoder
+    from rankencoder.distillation.distiller import distill
     from rankencoder.encoders import Encoder
     from rankencoder.model_card import short_name
 
     folder = code or docstrings.standard_library()
-    tasks = docstrings.spread_functions(docstrings.functions(folder), FUNCTIONS)
+    tasks = docstrings.spread_functions(docstrings.functions(folder), MAX_FUNCTIONS)
     text = docstrings.training_text(folder, tasks)
-    if len(text) < FEWEST:
-        raise InputError(f"{folder} has {len(text):,} docstring sentences to learn from: at least {FEWEST}")
+    if len(text) < MIN_SENTENCES:
+        raise InputError(f"{folder} has only {len(text):,} docstring sentences: {MIN_SENTENCES} are needed")
     teacher = Encoder(encoder or bundled_encoder(), device=device)
     teacher.name = short_name(encoder or "all-MiniLM-L6-v2")
-    out = console()
-    out.rule("1. Distill")
-    out.print(
-        f"Teaching a static encoder what {teacher.name} makes of {len(text):,} docstring sentences and "
-        f"function names in {folder}",
-        markup=False,
+    console().rule("1. Distill")
+    say(
+        f"Distilling {teacher.name} into a static encoder, on {len(text):,} docstring sentences and function "
+        f"names of {folder}"
     )
-    with _kept(output) as kept:
-        settings = {"device": device or "auto", "overwrite": overwrite}
-        run = _distill(text, kept, encoder or str(bundled_encoder()), **settings)
-        _print_distilled(run, teacher, tasks)
-        out.print("It is an ordinary SentenceTransformer:" if output else "Keep it with -o my-encoder, then:")
+    with TemporaryDirectory(prefix="rankencoder-demo-") as temporary:
+        run = distill(
+            text,
+            output or Path(temporary) / "my-encoder",
+            teacher=encoder or str(bundled_encoder()),
+            student="static",
+            keep_start=True,
+            device=device or "auto",
+            overwrite=overwrite,
+            progress=True,
+        )
+        _print_distilled(run, teacher, tasks, len(text))
+        say("It is an ordinary SentenceTransformer:" if output else "Keep it with -o my-encoder, then:")
         loading = LOADING.format(folder=f"{output or 'my-encoder'}/encoder")
-        out.print(loading, markup=False, soft_wrap=True, style="green")
-        out.rule("2. Do ranks help?")
+        console().print(loading, markup=False, soft_wrap=True, style="green")
+        console().rule("2. Do ranks help?")
         _print_ranks(run, text, device, tasks)
         if output is not None:
-            out.print(f"Try rankencoder explain {output} 'one sentence' 'another'", markup=False)
-    out.print(f"{time.perf_counter() - start:.0f} seconds in all.", style="dim")
+            say(f"Try rankencoder explain {shlex.quote(str(output))} 'one sentence' 'another'")
+    say(f"{time.perf_counter() - start:.0f} seconds in all.")
 
 
-@contextmanager
-def _kept(output: Path | None) -> Iterator[Path]:
-    """Give the folder to write, which is a temporary one if it is not to be kept."""
-    from tempfile import TemporaryDirectory
-
-    if output is not None:
-        yield output
-        return
-    with TemporaryDirectory(prefix="rankencoder-demo-") as temporary:
-        yield Path(temporary) / "my-encoder"
-
-
-def _distill(text: list[str], output: Path, teacher: str, **settings: Any) -> Distillation:
-    from rankencoder.distillation.distill_summary import describe_agreement
-    from rankencoder.distillation.distiller import distill
-
-    run = distill(text, output, teacher=teacher, student="static", keep_start=True, progress=True, **settings)
-    seconds = run.record["seconds"]
-    console().print(
-        f"Start made in {seconds['start']:.0f} s, {len(text):,} vectors of the teacher in "
-        f"{seconds['teachers']:.0f} s, taught in {seconds['teaching']:.0f} s."
-    )
-    console().print(describe_agreement(run.record).capitalize() + ".", markup=False)
-    return run
-
-
-def _print_distilled(run: Distillation, teacher: Encoder, tasks: list[Function]) -> None:
+def _print_distilled(run: Distillation, teacher: Encoder, tasks: list[Function], sentences: int) -> None:
     """Print how well teacher and student find functions, how fast they are, and how large."""
     from rankencoder.demo.retrieval import score_encoders
+    from rankencoder.distillation.distill_summary import describe_agreement
     from rankencoder.encoders import Encoder
 
-    out, record = console(), run.record
-    out.print(f"Finding the docstrings of {len(tasks):,} other functions by their names, such as")
-    out.print(f"'{tasks[0].name}' -> '{tasks[0].purpose}':", markup=False)
+    record, seconds = run.record, run.record["seconds"]
+    say(
+        f"Student initialized in {seconds['start']:.0f} s, {sentences:,} sentences encoded by the teacher in "
+        f"{seconds['teachers']:.0f} s, student taught in {seconds['teaching']:.0f} s.",
+        describe_agreement(record).capitalize() + ".",
+        f"Finding the docstrings of {len(tasks):,} other functions by their names, such as",
+        f"'{tasks[0].name}' -> '{tasks[0].purpose}':",
+    )
     students = {"static, untaught": run.folder / "start", "static, taught": run.encoder}
     encoders = {teacher.name: teacher} | {
         name: Encoder(folder, device=str(teacher.device)) for name, folder in students.items()
@@ -134,9 +118,9 @@ def _print_distilled(run: Distillation, teacher: Encoder, tasks: list[Function])
         for row, speed, size in zip(_rows(results), speeds, sizes, strict=True)
     ]
     print_table(rows, "encoder", "first", "MRR", "to teacher", "95% interval", "sentences/s", "MB")
-    out.print("first: the right docstring is the nearest. MRR: its mean reciprocal rank.", style="dim")
+    say("first: the right docstring is the nearest. MRR: its mean reciprocal rank.")
     share = results[-1].reciprocal_rank / results[0].reciprocal_rank
-    out.print(f"[bold]{share:.0%} of the teacher's MRR at {speeds[-1] / speeds[0]:,.0f} times its speed.[/]")
+    say(f"{share:.0%} of the teacher's MRR at {speeds[-1] / speeds[0]:,.0f} times its speed.")
 
 
 def _print_ranks(run: Distillation, text: list[str], device: str | None, tasks: list[Function]) -> None:
@@ -146,10 +130,9 @@ def _print_ranks(run: Distillation, text: list[str], device: str | None, tasks: 
     from rankencoder.encoders import Encoder
     from rankencoder.model import RankEncoder
 
-    out = console()
     model = RankEncoder(Encoder(run.encoder, device=device), text, progress=False)
     model.save(run.folder / "rankencoder")
-    out.print(
+    say(
         f"With {len(model.reference):,} of these sentences as its reference corpus, the student is a "
         "RankEncoder, which also compares how two sentences rank them:"
     )
@@ -160,7 +143,7 @@ def _print_ranks(run: Distillation, text: list[str], device: str | None, tasks: 
     print_table(rows, "similarity", "first", "MRR", "gain", "95% interval", "verdict")
     best = max(results, key=lambda result: result.reciprocal_rank)
     advice = f"use '{best.name}'" if best.gain.verdict == "better" else "keep plain cosine (rank_weight 0)"
-    out.print(f"[bold]On this task: {advice}.[/] Measure on your own sentences before you use ranks.")
+    say(f"On this task: {advice}. Measure on your own sentences before you use ranks.")
 
 
 def _rows(results: list[Result]) -> Iterator[list[str]]:

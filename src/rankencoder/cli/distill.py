@@ -3,79 +3,48 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import console, prepare, print_json
-from rankencoder.cli.options import Json, Overwrite
-from rankencoder.cli.setting_options import ConfigFile, HelpAll, Resume, Set, add_options, given_settings
+from rankencoder.cli.console import prepare, say
+from rankencoder.cli.options import Json
+from rankencoder.cli.setting_options import print_record, run_options
 from rankencoder.distillation.distill_config import DistillConfig, default_text
 from rankencoder.errors import InputError
 
+_RUN = run_options(DistillConfig, default_text)
+
 
 def distill(
-    corpus: Annotated[
-        Path | None,
-        typer.Argument(help="Your text: .txt, .jsonl, .csv, .tsv, .parquet, or a folder of them."),
-    ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to write.")] = None,
-    config: ConfigFile = None,
-    resume: Resume = False,
-    overwrite: Overwrite = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before an API is paid.")] = False,
-    set: Set = None,
-    help_all: HelpAll = False,
+    given: dict[str, Any] = _RUN,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before using a paid API.")] = False,
     as_json: Json = False,
-    **settings: Any,
 ) -> None:
-    """Make an encoder better or faster: teach it what other encoders agree on, on your own text.
+    """Make an encoder better or faster: distill other encoders into it on your own text.
 
     Needs no labels. Writes OUTPUT/encoder, an ordinary SentenceTransformer with a model card.
 
     Examples:
     - `rankencoder distill corpus.txt --teacher all-MiniLM-L6-v2 --student static -o fast`
-
     - `rankencoder distill corpus.txt --teacher A --teacher 'B?prompt=query: ' --student A -o better`
-
     - `rankencoder distill corpus.txt --teacher A --student A --layers 3 -o smaller`
-
     - `rankencoder distill corpus.txt --teacher openai:text-embedding-3-small --student static -o mine`
-
     - `rankencoder distill --resume -o mine`
 
     """
-    given = given_settings(settings, set, DistillConfig)
-    corpus, output = given.pop("corpus", corpus), given.pop("output", output)
     prepare()
     from rankencoder.distillation.distill_summary import describe_distillation
     from rankencoder.distillation.distiller import distill as run_distillation
 
-    run = run_distillation(
-        corpus,
-        output,
-        config=config,
-        resume=resume,
-        overwrite=overwrite,
-        progress=True,
-        confirm=None if yes else _confirm,
-        **given,
-    )
+    run = run_distillation(progress=True, confirm=None if yes else _confirm, **given)
     if as_json:
-        print_json({"output": str(run.folder), **{k: v for k, v in run.record.items() if k != "history"}})
+        print_record(run)
     else:
-        for line in describe_distillation(run.record):
-            console().print(line, markup=False, soft_wrap=True)
-        text = f"{run.encoder}: the student, an ordinary SentenceTransformer"
-        console().print(text, markup=False, soft_wrap=True)
+        student = f"{run.encoder}: the student, an ordinary SentenceTransformer"
+        say(*describe_distillation(run.record), student)
     if run.record["config"]["strict"] and not run.is_nearer:
         raise typer.Exit(1)
-
-
-add_options(
-    distill, DistillConfig, default_text, flags={"no_header": ["--no-header"]}, left_out=("corpus", "output")
-)
 
 
 def _confirm(estimate: str) -> bool:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rankencoder.backends.opening import Running
-from rankencoder.cli.console import console, prepare, print_json, print_table
-from rankencoder.cli.options import HERE, Json, Overwrite, opens_models, reads_corpus
+from rankencoder.cli.console import prepare, print_json, print_table, say
+from rankencoder.cli.options import OPENING, READING, Json, Overwrite
 from rankencoder.errors import InputError
 from rankencoder.io.read_options import DEFAULTS, ReadOptions
 
@@ -20,58 +19,48 @@ if TYPE_CHECKING:
 _SAVED = 1_000_000  # pairs, or all at the threshold if they are more
 
 
-@reads_corpus
-@partial(opens_models, left_out=("precision",))
 def duplicates(
-    corpus: Annotated[
-        Path, typer.Argument(help="Sentences: a file or folder, as for build; an index; or what -o saved.")
-    ],
-    model: Annotated[
-        str | None, typer.Option(help="A RankEncoder folder, or an encoder. An index has its own.")
-    ] = None,
+    corpus: Annotated[Path, typer.Argument(help="Sentences (see build), an index, or pairs saved by -o.")],
+    model: Annotated[str | None, typer.Option(help="Encoder or RankEncoder; an index has its own.")] = None,
     threshold: Annotated[
         str | None,
         typer.Option(
-            help="A similarity (0.9), or the share of random pairs to be higher than (99.99%). [default: "
-            "what one in a million unrelated pairs would reach]"
+            help="Similarity (0.9) or percentile of random pairs (99.99%). "
+            "[default: reached by one in a million unrelated pairs]"
         ),
     ] = None,
     precision: Annotated[
-        float | None, typer.Option(min=0.01, max=0.999, help="Threshold with this precision, by your labels.")
+        float | None, typer.Option(min=0.01, max=0.999, help="Threshold of this precision on your labels.")
     ] = None,
-    against: Annotated[Path | None, typer.Option(help="Another corpus or index: find its leakage.")] = None,
+    against: Annotated[Path | None, typer.Option(help="Find overlap with this corpus or index.")] = None,
     representative: Annotated[str, typer.Option(help="Row to keep: first, longest or central.")] = "first",
-    kept: Annotated[Path | None, typer.Option(help="Rows to keep, as .parquet, .jsonl or .csv.")] = None,
-    removed: Annotated[Path | None, typer.Option(help="Rows to remove, each with the reason.")] = None,
+    kept: Annotated[Path | None, typer.Option(help="Write rows to keep: .parquet, .jsonl or .csv.")] = None,
+    removed: Annotated[Path | None, typer.Option(help="Write removed rows, each with its reason.")] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Pairs: a .parquet, .jsonl or .csv file, or a folder to reuse."),
+        typer.Option("--output", "-o", help="Write the pairs: .parquet, .jsonl, .csv, or a folder to reuse."),
     ] = None,
     groups: Annotated[bool, typer.Option("--groups", help="Print groups instead of pairs.")] = False,
     show: Annotated[int, typer.Option(min=0, help="Pairs or groups to print.")] = 50,
-    reading: ReadOptions = DEFAULTS,
-    opening: Running = HERE,
+    reading: ReadOptions = READING,
+    opening: Running = OPENING,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """List the sentences of a corpus that are nearly the same, with calibrated scores, and remove them.
+    """Find and remove near-duplicate sentences, with calibrated scores.
 
-    Each sentence is compared with each, and every similarity with those of random pairs: of the model's
-    reference corpus, or else of this corpus.
+    Compares all pairs of sentences. Scores are calibrated on random pairs from the model's reference corpus,
+    or from this corpus if there is none.
 
     Examples:
     - `rankencoder duplicates questions.csv --model my-encoder --kept kept.csv -o found`
-
     - `rankencoder duplicates my-index -o pairs.parquet`
-
     - `rankencoder duplicates found --threshold 0.95 --groups`
-
     - `rankencoder duplicates my-index --precision 0.95`
-
     - `rankencoder duplicates test.txt --against my-index`
 
     """
-    from rankencoder.io.row_files import check_row_file
+    from rankencoder.io.row_files import check_row_file, write_rows
     from rankencoder.io.storage import FOUND, check_free
     from rankencoder.search.near_duplicates import Duplicates, find_duplicates
 
@@ -83,7 +72,7 @@ def duplicates(
         check_free(output, overwrite=overwrite)
     if (corpus / FOUND).exists():
         if model or against or precision or reading != DEFAULTS:
-            raise InputError(f"{corpus} holds pairs that were found: only the threshold can be changed")
+            raise InputError(f"{corpus} holds saved pairs: only --threshold can be changed")
         found = Duplicates.load(corpus)
         found = found.at(threshold or found.threshold)
     else:
@@ -99,7 +88,11 @@ def duplicates(
             **opening,
             progress=True,
         )
-    _write(found, output, kept, removed, representative, overwrite)
+    _write_pairs(found, output, overwrite)
+    if kept or removed:
+        for path, rows in zip((kept, removed), found.split(representative), strict=True):
+            if path:
+                write_rows(path, rows, overwrite=overwrite)
     if as_json:
         print_json(found.to_dict(representative))
         return
@@ -107,24 +100,13 @@ def duplicates(
     _print_summary(found, by_default=threshold is None and precision is None)
 
 
-def _write(
-    found: Duplicates,
-    output: Path | None,
-    kept: Path | None,
-    removed: Path | None,
-    rule: str,
-    overwrite: bool,
-) -> None:
+def _write_pairs(found: Duplicates, output: Path | None, overwrite: bool) -> None:
     from rankencoder.io.row_files import ROW_FORMATS, write_rows
 
     if output and output.suffix.lower() in ROW_FORMATS:
         write_rows(output, found.to_rows(), overwrite=overwrite)
     elif output:
         found.save(output, overwrite=overwrite)
-    outputs = [kept, removed]
-    for path, rows in zip(outputs, found.split(rule) if any(outputs) else (), strict=False):
-        if path:
-            write_rows(path, rows, overwrite=overwrite)
 
 
 def _print_pairs(found: Duplicates, show: int) -> None:
@@ -136,7 +118,7 @@ def _print_pairs(found: Duplicates, show: int) -> None:
         a, b = found.records.entry(pair.a), (found.against or found.records).entry(pair.b)
         rows.append((*numbers, a["places"][0], a["text"]))
         rows.append(("", "", b["places"][0], b["text"]))
-    where = Column("where", overflow="fold")  # ids are to be used, and must not be cut
+    where = Column("where", overflow="fold")  # ids must not be truncated
     if rows:
         print_table(rows, "similarity", "random pairs below", where, "sentence")
 
@@ -146,12 +128,12 @@ def _print_groups(found: Duplicates, show: int, rule: str) -> None:
     for group in found.groups()[:show]:
         number = sum(len(places[i]) for i in group)
         title = f"{number} sentences, {len(group)} different"
-        console().print(f"{number} documents" if found.records.has_passages else title, markup=False)
+        say(f"{number} documents" if found.records.has_passages else title)
         for i in sorted(group, key=lambda i: best[i] >= 0):
             first, *more = places[i]
             times = f" (and {len(more)} more)" if more else ""
             fate = "remove" if best[i] >= 0 else "keep  "
-            console().print(f"  {fate}  {first}{times}: {found.sentences[i]}", markup=False)
+            say(f"  {fate}  {first}{times}: {found.sentences[i]}")
 
 
 def _print_summary(found: Duplicates, *, by_default: bool) -> None:
@@ -170,4 +152,4 @@ def _print_summary(found: Duplicates, *, by_default: bool) -> None:
         parts.append(f"{found.records.skipped:,} empty or over-long lines were left out")
     if by_default:
         parts.append("this threshold is a guess: `rankencoder label` finds one of a known precision")
-    console().print("; ".join(parts), markup=False)
+    say("; ".join(parts))

@@ -7,55 +7,36 @@ from typing import Annotated, Any
 import typer
 
 from rankencoder.backends.opening import Opening
-from rankencoder.cli.console import connected, console, prepare, print_json
-from rankencoder.cli.options import (
-    HERE,
-    AnyModel,
-    Json,
-    Overwrite,
-    Ray,
-    Workers,
-    opens_models,
-    reads_corpus,
-)
-from rankencoder.io.read_options import DEFAULTS, ReadOptions
+from rankencoder.cli.console import connect, prepare, print_json, say
+from rankencoder.cli.options import OPENING, READING, AnyModel, Json, Overwrite, Ray, Workers
+from rankencoder.io.read_options import ReadOptions
 
 
-@reads_corpus
-@opens_models
 def encode(
     model: AnyModel,
     source: Annotated[
-        str, typer.Argument(metavar="INPUT", help="Sentences: a file, folder or address, as for build.")
+        str, typer.Argument(metavar="INPUT", help="Sentences: file, folder or URL (see build).")
     ],
     output: Annotated[
         str,
-        typer.Option(
-            "--output",
-            "-o",
-            help="File to write: .parquet, .jsonl, .csv or .npy; with --ray a folder of Parquet files.",
-        ),
+        typer.Option("--output", "-o", help=".parquet, .jsonl, .csv or .npy; with --ray, a Parquet folder."),
     ],
-    reading: ReadOptions = DEFAULTS,
-    skip_invalid: Annotated[
-        bool, typer.Option("--skip-invalid", help="Leave out empty and over-long lines instead of stopping.")
-    ] = False,
-    opening: Opening = HERE,
+    reading: ReadOptions = READING,
+    skip_invalid: Annotated[bool, typer.Option("--skip-invalid", help="Skip empty and long lines.")] = False,
+    opening: Opening = OPENING,
     ray: Ray = None,
     workers: Workers = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """Encode a file of sentences to unit vectors whose cosine is the blend of ranks and cosine.
+    """Encode sentences as unit vectors whose cosine is the blended similarity.
 
-    Columns of a table come along, with their types; .npy holds vectors alone, and NAME.npy.json the ids.
-    Reads and writes part by part. After an interruption, run the same command again to resume.
+    Keeps the columns of a table with their types; .npy holds vectors alone, and NAME.npy.json the ids. Reads
+    and writes in parts. If interrupted, run the same command again to resume.
 
     Examples:
     - `rankencoder encode my-encoder sentences.txt -o vectors.npy`
-
     - `rankencoder encode my-encoder tickets.csv --column question --keep ticket,date -o vectors.parquet`
-
     - `rankencoder encode my-encoder s3://bucket/corpus --ray 10.0.0.1:6379 -o s3://bucket/vectors`
 
     """
@@ -67,7 +48,7 @@ def encode(
         "progress": True,
         **opening,
     }
-    with connected(ray, workers) as cluster:
+    with connect(ray, workers) as cluster:
         if cluster is None:
             from rankencoder.vector_files import encode_file
 
@@ -81,5 +62,4 @@ def encode(
         return
     notes = [f"{counts[key]:,} {key}" for key in ("resumed", "skipped") if counts[key]]
     total = counts["encoded"] + counts["resumed"]
-    text = f"{output}: {total:,} vectors" + (f" ({', '.join(notes)})" if notes else "")
-    console().print(text, markup=False)
+    say(f"{output}: {total:,} vectors" + (f" ({', '.join(notes)})" if notes else ""))

@@ -1,12 +1,13 @@
-"""``rankencoder export``."""
+"""``rankencoder export`` and ``rankencoder push``."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rankencoder.cli.console import console, prepare, print_json
+from rankencoder.cli.console import prepare, print_json, say
 from rankencoder.cli.options import AnyModel, Json, Output, Overwrite
 
 
@@ -18,13 +19,13 @@ def export(
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """Write a model for other runtimes: a graph from tokens to unit vectors, and its tokenizer.
+    """Export a model to ONNX or OpenVINO, with its tokenizer.
 
-    Neither torch nor this package is needed to run it. RankEncoders need the linear form.
+    The graph maps tokens to unit vectors, and runs without torch or this package. A RankEncoder needs the
+    linear form.
 
     Examples:
     - `rankencoder export my-encoder --format onnx -o exported`
-
     - `rankencoder export my-encoder --format openvino --precision int8 -o exported`
 
     """
@@ -39,7 +40,24 @@ def export(
     about = export_model(opened, output, format, precision=precision, overwrite=overwrite)
     if as_json:
         print_json(about)
-        return
-    fidelity = f"fidelity {about['fidelity']['spearman']:.5f}"
-    text = f"{output}: {format} {precision}, {about['dimension']:,} dimensions, {fidelity}"
-    console().print(text, markup=False, soft_wrap=True)
+    else:
+        fidelity = about["fidelity"]["spearman"]
+        say(f"{output}: {format} {precision}, {about['dimension']:,} dimensions, fidelity {fidelity:.5f}")
+
+
+def push(
+    folder: Annotated[Path, typer.Argument(help="RankEncoder, encoder, reference corpus or training run.")],
+    name: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="Repository; created if missing.")],
+    private: Annotated[bool, typer.Option("--private/--public", help="Who can see a new repository.")] = True,
+) -> None:
+    """Upload a model to the Hugging Face hub, to load it anywhere by name.
+
+    Uploads a RankEncoder with its reference sentences. Log in with `hf auth login`, or set HF_TOKEN.
+
+    Examples:
+    - `rankencoder push my-encoder me/my-encoder`
+
+    """
+    from rankencoder.encoder_sources import push_folder
+
+    say(push_folder(folder, name, private=private))

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from rankencoder._version import __version__
-from rankencoder.cli.console import prepare, print_json, print_table
+from rankencoder.cli.console import prepare, print_json, print_table, say
 from rankencoder.cli.options import AnyModel, Device, Json
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        sys.stdout.write(f"rankencoder {__version__}\n")
+        say(f"rankencoder {__version__}")
         raise typer.Exit
 
 
@@ -32,7 +31,7 @@ def info(
     device: Device = None,
     as_json: Json = False,
 ) -> None:
-    """Describe a RankEncoder: encoder, reference corpus, form and fidelity to exact ranks.
+    """Describe a RankEncoder: its encoder, reference corpus, form and fidelity.
 
     Example: `rankencoder info my-encoder`
     """
@@ -72,28 +71,22 @@ def print_description(about: dict[str, Any], as_json: bool) -> None:
     dropped = [f"{counts[key]:,} {key}" for key in ("empty", "overlong") if counts.get(key)]
     if counts.get("duplicates"):
         dropped.append(("about " if counts.get("estimated") else "") + f"{counts['duplicates']:,} duplicates")
-    kilobytes = 4 * about["dimension"] / 1000
-    encoders = {"encoder": _name_encoder(about)}
-    if members := about.get("members"):
-        encoders = {
-            f"encoder {number}": f"{_name_encoder(member)}, weight {member['weight']:.3f}"
-            for number, member in enumerate(members, start=1)
-        }
-    print_table(
-        {
-            "RankEncoder": about["folder"],
-            **encoders,
-            "reference": f"{about['reference_size']:,} sentences, seed {about['reference']['seed']}",
-            "corpus": f"{counts.get('seen', 0):,} lines"
-            + (f", dropped {', '.join(dropped)}" if dropped else ""),
-            "form": form["name"] + (f" ({settings})" if settings else ""),
-            "fidelity": f"Spearman {fidelity['spearman']:.4f} with exact rank similarities "
-            f"({fidelity['pairs']:,} pairs)",
-            "rank_weight": about["rank_weight"],
-            "a sentence": f"{about['dimension']:,} dimensions, {kilobytes:.1f} kB as float32",
-            "on disk": f"{about['bytes_on_disk'] / 1e6:.1f} MB",
-        }.items()
-    )
+    dimension, spearman = about["dimension"], fidelity["spearman"]
+    facts = {"RankEncoder": about["folder"]}
+    if not about.get("members"):
+        facts["encoder"] = _name_encoder(about)
+    for number, member in enumerate(about.get("members") or (), start=1):
+        facts[f"encoder {number}"] = f"{_name_encoder(member)}, weight {member['weight']:.3f}"
+    facts |= {
+        "reference": f"{about['reference_size']:,} sentences, seed {about['reference']['seed']}",
+        "corpus": f"{counts.get('seen', 0):,} lines" + (f", dropped {', '.join(dropped)}" if dropped else ""),
+        "form": form["name"] + (f" ({settings})" if settings else ""),
+        "fidelity": f"Spearman {spearman:.4f} with exact rank similarities ({fidelity['pairs']:,} pairs)",
+        "rank_weight": about["rank_weight"],
+        "vector": f"{dimension:,} dimensions, {4 * dimension / 1000:.1f} kB as float32",
+        "on disk": f"{about['bytes_on_disk'] / 1e6:.1f} MB",
+    }
+    print_table(facts.items())
 
 
 def _name_encoder(about: dict[str, Any]) -> str:

@@ -2,52 +2,43 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rankencoder.backends.opening import Opening
-from rankencoder.cli.console import console, harmless, prepare
-from rankencoder.cli.options import HERE, AnyModel, opens_models, reads_corpus
+from rankencoder.cli.console import console, harmless, prepare, say
+from rankencoder.cli.options import OPENING, READING_TEXT, AnyModel
 from rankencoder.errors import InputError
-from rankencoder.io.read_options import DEFAULTS, ReadOptions
+from rankencoder.io.read_options import ReadOptions
 
 if TYPE_CHECKING:
-    from rankencoder.labels.pair_pool import Candidate
     from rankencoder.labels.sitting import Sitting
 
 _KEYS = "[y] same   [n] different   [s] skip   [u] undo   [q] stop"
 
 
-@partial(reads_corpus, left_out=("id_column", "keep"))
-@partial(opens_models, left_out=("precision",))
 def label(
     model: AnyModel,
     corpus: Annotated[Path, typer.Argument(help="Sentences: a file or folder, or an index of the model.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="File of labels (.tsv), new or to resume.")],
-    pairs: Annotated[int, typer.Option(min=1, help="Number of answers to collect.")] = 120,
-    precision: Annotated[
-        float, typer.Option(min=0.5, max=0.99, help="Precision at which you want a threshold.")
-    ] = 0.9,
-    merge: Annotated[
-        list[Path] | None, typer.Option(help="Add the answers of this file of labels. Repeatable.")
-    ] = None,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Labels (.tsv) to write or to resume.")],
+    pairs: Annotated[int, typer.Option(min=1, help="Answers to collect.")] = 120,
+    precision: Annotated[float, typer.Option(min=0.5, max=0.99, help="Precision to aim at.")] = 0.9,
+    merge: Annotated[list[Path] | None, typer.Option(help="Add labels of another file. Repeatable.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the pairs.")] = 0,
-    reading: ReadOptions = DEFAULTS,
-    opening: Opening = HERE,
+    reading: ReadOptions = READING_TEXT,
+    opening: Opening = OPENING,
 ) -> None:
-    """Label pairs as same or different, to find a threshold you can rely on.
+    """Label pairs as same or different, for a threshold you can rely on.
 
-    Pairs are chosen so that each answer tells most about precision and recall. Every answer is written at
-    once: stop at any time, and run the same command to go on. Without a terminal, answers are read from
-    standard input, one key a line.
+    Asks about the pairs that tell most about precision and recall. Answers are saved at once: stop at any
+    time, and run the same command to resume. Without a terminal, reads one key per line from standard input.
 
     Examples:
     - `rankencoder label my-encoder my-index -o labels.tsv`
-
     - `rankencoder threshold my-encoder labels.tsv --precision 0.9`
 
     """
@@ -60,21 +51,19 @@ def label(
         prepare(model)
         from rankencoder.search.candidate_pairs import draw_pool
 
-        pool = draw_pool(
-            model,
-            corpus,
-            column=reading,
-            seed=seed,
-            **opening,
-            progress=True,
-        )
+        pool = draw_pool(model, corpus, column=reading, seed=seed, **opening, progress=True)
         sitting = Sitting(output, pool)
     sitting.precision = precision
     with sitting:
         for other in merge or ():
-            console().print(f"{sitting.merge(Sitting.resume(other)):,} answers merged", markup=False)
+            say(f"{sitting.merge(Sitting.resume(other)):,} answers merged")
         _ask(sitting, pairs)
-    _print_end(sitting, model, pairs)
+    number = len(sitting.given)
+    say(*(f"note: {doubt}" for doubt in sitting.doubts()), f"{sitting.path}: {number} answers")
+    if number < pairs:
+        say("to resume, run the same command again")
+    step = ["rankencoder", "threshold", model, str(sitting.path), "--precision", f"{sitting.precision:g}"]
+    say(f"next: {shlex.join(step)}")
 
 
 def _ask(sitting: Sitting, pairs: int) -> None:
@@ -82,21 +71,16 @@ def _ask(sitting: Sitting, pairs: int) -> None:
     from rankencoder.labels.sitting import EVERY
 
     while len(sitting.given) < pairs and (asked := sitting.question()):
-        _print_question(asked, len(sitting.given) + 1, pairs)
+        console().print(f"\n{len(sitting.given) + 1} of {pairs}   {_KEYS}", style="dim", markup=False)
+        say(f"  A  {asked.a}", f"  B  {asked.b}")
         key = _read_key()
         if key == "q":
             return
         before = len(sitting.given)
         if not sitting.press(key):
-            console().print("nothing to undo")
+            say("nothing to undo")
         if len(sitting.given) > before and len(sitting.given) % EVERY == 0:
             console().print(sitting.summary(), style="dim", markup=False)
-
-
-def _print_question(asked: Candidate, number: int, pairs: int) -> None:
-    out = console()
-    out.print(f"\n{number} of {pairs}   {_KEYS}", style="dim", markup=False)
-    out.print(f"  A  {asked.a}\n  B  {asked.b}", markup=False)
 
 
 def _read_key() -> str:
@@ -110,18 +94,3 @@ def _read_key() -> str:
             return key
         if key:
             sys.stderr.write(f"{harmless(repr(key))} is not an answer: {_KEYS}\n")
-
-
-def _print_end(sitting: Sitting, model: str, pairs: int) -> None:
-    out = console()
-    for doubt in sitting.doubts():
-        out.print(f"note: {doubt}", markup=False)
-    number = len(sitting.given)
-    out.print(f"{sitting.path}: {number} answers", markup=False, soft_wrap=True)
-    if number < pairs:
-        out.print("run the same command to go on", markup=False)
-    out.print(
-        f"next: rankencoder threshold {model} {sitting.path} --precision {sitting.precision:g}",
-        markup=False,
-        soft_wrap=True,
-    )

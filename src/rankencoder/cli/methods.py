@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from rankencoder.cli.console import console, print_json, print_table
+from rankencoder.cli.console import print_json, print_table, say
 from rankencoder.cli.options import Json
 
 if TYPE_CHECKING:
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 def methods(
-    family: Annotated[Literal["bert", "roberta"], typer.Option(help="The backbone's family.")] = "bert",
-    large: Annotated[bool, typer.Option("--large", help="The backbone is of the large size.")] = False,
+    family: Annotated[Literal["bert", "roberta"], typer.Option(help="Backbone family.")] = "bert",
+    large: Annotated[bool, typer.Option("--large", help="Settings for large backbones.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List the training methods: what they do, whose they are, and their authors' settings.
+    """List the training methods with their papers, settings and options.
 
     Example: `rankencoder methods --family roberta`
     """
@@ -36,11 +36,9 @@ def describe(method: type[Method], backbone: Family) -> dict[str, Any]:
     from rankencoder.training.config import Given, TrainConfig
 
     config = Given({"method": method.name}).resolve(backbone, method)
-    declared: dict[str, Any] = {
-        name: field.json_schema_extra for name, field in TrainConfig.model_fields.items()
-    }
+    fields: dict[str, Any] = TrainConfig.model_fields
+    chosen = {name: getattr(config, name) for name in fields if fields[name].json_schema_extra["by_method"]}
     paper, year = method.paper()
-    chosen = {name: getattr(config, name) for name, extra in declared.items() if extra["by_method"]}
     return {
         "about": method.about,
         "paper": paper,
@@ -60,5 +58,4 @@ def _print(listed: dict[str, Any]) -> None:
         options = ", ".join(f"{key}={value}" for key, value in about["options"].items())
         rows += [(name, about["about"]), ("", about["paper"]), ("", settings), ("", f"options: {options}")]
     print_table(rows)
-    text = "Settings are options of `rankencoder train`; a method's own are given as --option NAME=VALUE."
-    console().print(text)
+    say("Settings are options of `rankencoder train`; a method's own options are --option NAME=VALUE.")

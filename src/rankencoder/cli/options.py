@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import inspect
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from rankencoder.cli.console import LOGGED, print_json, say
 from rankencoder.io.read_options import ReadOptions
 
 _NO_HEADER = "The CSV file has no header row."
@@ -24,116 +25,146 @@ def _text(help: str, *flags: str) -> Any:
     return Annotated[str | None, typer.Option(*flags, help=help)]
 
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-BatchSize = Annotated[int, typer.Option(min=1, help="Sentences per call of the encoder.")]
-Device = Annotated[str | None, typer.Option(help="Where to run the encoder, e.g. cpu or cuda.")]
-Column = Annotated[
-    str | None,
-    typer.Option(help="Column or key that holds the sentences; ticket.body is a key within a key."),
-]
+_LogJson = Annotated[bool, typer.Option("--log-json", help="Log JSON lines.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Sentences per batch.")]
+Device = Annotated[str | None, typer.Option(help="Device of the encoder, e.g. cpu or cuda.")]
+Column = Annotated[str | None, typer.Option(help="Text column or JSON key; ticket.body for a nested one.")]
 _READING: dict[str, tuple[Any, Any]] = {
     "column": (None, Column),
-    "id_column": (None, _text("Column that holds the ids. By default id, if there is one.", "--id")),
-    "keep": (None, _text("Columns to carry along, such as id,date. By default all.")),
-    "delimiter": (None, _text("Separator of a CSV file. By default detected.")),
+    "id_column": (None, _text("Column of the ids. [default: id, if present]", "--id")),
+    "keep": (None, _text("Columns to keep, e.g. id,date. [default: all]")),
+    "delimiter": (None, _text("Delimiter of a CSV file. [default: detected]")),
     "no_header": (False, Annotated[bool, typer.Option("--no-header", help=_NO_HEADER)]),
-    "split": (None, _text("Split long texts: sentences, sentences:de (another language), or 128-tokens.")),
+    "split": (None, _text("Split long texts: sentences, sentences:de (other languages), or 128-tokens.")),
 }
-Ray = Annotated[
-    str | None,
-    typer.Option(metavar="ADDRESS", help="Work on a Ray cluster: host:port, auto, or local: this machine."),
-]
+Ray = Annotated[str | None, typer.Option(help="Run on a Ray cluster: host:port, auto, or local.")]
 Workers = Annotated[
-    int | None, typer.Option(min=1, help="With --ray: encoders at a time. By default one a GPU, or CPU.")
+    int | None, typer.Option(min=1, help="Encoders on the cluster. [default: one per GPU or CPU]")
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")]
-RowFile = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Write to a .parquet, .jsonl or .csv file instead.")
-]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing output.")]
+_RowFile = Annotated[Path | None, typer.Option("--output", "-o", help="Write .parquet, .jsonl or .csv.")]
 Output = Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")]
-AnyModel = Annotated[str, typer.Argument(help="A RankEncoder, the folder of a training run, or any encoder.")]
+AnyModel = Annotated[str, typer.Argument(help="A RankEncoder, a training run or any encoder.")]
 Dev = Annotated[
-    list[Path] | None,
-    typer.Option(help="Your pairs, scored or labeled yes/no: .tsv, .csv, .jsonl. Repeatable."),
+    list[Path] | None, typer.Option(help="Your pairs, scored or yes/no: .tsv, .csv, .jsonl. Repeatable.")
 ]
-Corpus = Annotated[Path | None, typer.Option(help="Corpus of a plain encoder's reference sentences.")]
+Corpus = Annotated[Path | None, typer.Option(help="Reference corpus for a plain encoder.")]
 Size = Annotated[int, typer.Option(min=2, help="Sentences of the reference corpus.")]
-Index = Annotated[Path | None, typer.Option(help="An index to search, made with the same model.")]
-Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 is all of them.")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.")]
+Index = Annotated[Path | None, typer.Option(help="Index to search, made with the same model.")]
+Host = Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any free one.")]
 
 
-_OPENING: dict[str, tuple[Any, Any]] = {
-    "device": (None, Device),
-    "batch_size": (32, BatchSize),
-    "backend": (
-        "torch",
-        Annotated[
-            str, typer.Option(help="What computes vectors: torch, openvino, onnx, or auto: the fastest.")
-        ],
-    ),
-    "precision": (None, _text("fp32, bf16 or int8. By default exact, with --backend auto the fastest.")),
-}
-HERE: Any = {}
+class OptionGroup(NamedTuple):
+    """Options that a command takes as one parameter, of which the group is the default.
+
+    :param options: The default and the declaration of each.
+    :param gather: Makes the value of the parameter from those of the options.
+    """
+
+    options: dict[str, tuple[Any, Any]]
+    gather: Callable[..., Any] = dict
 
 
-def opens_models(command: Any, left_out: Collection[str] = ()) -> Any:
-    """Give a command the options of how its models run, in place of its parameter ``opening``."""
-    options = {name: option for name, option in _OPENING.items() if name not in left_out}
-
-    def gather(given: dict[str, Any]) -> None:
-        given["opening"] = {name: given.pop(name) for name in options if name in given}
-
-    return _expanded(command, "opening", options, gather)
-
-
-def reads_corpus(command: Any, left_out: Collection[str] = ()) -> Any:
-    """Give a command the options of how its corpus is read, in place of its parameter ``reading``."""
-
-    def gather(given: dict[str, Any]) -> None:
-        reading = _read_options(**{name: given.pop(name, default) for name, (default, _) in _READING.items()})
-        for name in ("corpus", "source"):
-            if str(given.get(name)) == "-":
-                given[name], reading = _spool_stdin(reading), replace(reading, source="stdin")
-        given["reading"] = reading
-
-    options = {name: option for name, option in _READING.items() if name not in left_out}
-    return _expanded(command, "reading", options, gather)
-
-
-def _expanded(
-    command: Any,
-    parameter: str,
-    options: dict[str, tuple[Any, Any]],
-    gather: Callable[[dict[str, Any]], None],
+def _read_options(
+    *, no_header: bool, id_column: str | None = None, keep: str | None = None, **given: Any
 ) -> Any:
-    """Return a command with options in place of a parameter, which is gathered from them when it runs."""
-    parameters = []
-    for one in inspect.signature(command, eval_str=True).parameters.values():
-        made = options if one.name == parameter else {one.name: (one.default, one.annotation)}
-        parameters += [
-            inspect.Parameter(name, one.KEYWORD_ONLY, default=default, annotation=kind)
-            for name, (default, kind) in made.items()
-        ]
+    names = None if keep is None else tuple(name.strip() for name in keep.split(",") if name.strip())
+    return ReadOptions(id=id_column, keep=names, header=False if no_header else None, **given)
+
+
+OPENING: Any = OptionGroup(
+    {
+        "device": (None, Device),
+        "batch_size": (32, BatchSize),
+        "backend": ("torch", _text("Runtime: torch, openvino, onnx, or auto for the fastest.")),
+        "precision": (None, _text("fp32, bf16 or int8. [default: exact; with --backend auto, fastest]")),
+    }
+)
+
+
+class RowOutput:
+    """Where a command lists rows: in a file, as JSON, or on the terminal."""
+
+    def __init__(self, *, output: Path | None, overwrite: bool, as_json: bool) -> None:
+        self.output, self.overwrite, self.as_json = output, overwrite, as_json
+        if output is not None:
+            from rankencoder.io.row_files import check_row_file
+
+            check_row_file(output, overwrite=overwrite)
+
+    def write(self, rows: list[dict[str, Any]], one: str, as_data: Any = None) -> bool:
+        """Write rows to the file or as JSON; False if the terminal wants a table.
+
+        :param one: What a row is.
+        :param as_data: What to print as JSON, if not the rows.
+        """
+        if self.output is not None:
+            from rankencoder.formatting import plural
+            from rankencoder.io.row_files import write_rows
+
+            write_rows(self.output, rows, overwrite=self.overwrite)
+            say(f"{self.output}: {plural(len(rows), one)}")
+        elif self.as_json:
+            print_json(rows if as_data is None else as_data)
+        return self.output is not None or self.as_json
+
+
+ROWS: Any = OptionGroup(
+    {"output": (None, _RowFile), "overwrite": (False, Overwrite), "as_json": (False, Json)}, RowOutput
+)
+READING: Any = OptionGroup(_READING, _read_options)
+READING_TEXT: Any = OptionGroup(
+    {name: option for name, option in _READING.items() if name not in ("id_column", "keep")}, _read_options
+)
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Expand a command's option groups into options, and add --log-json if it logs.
+
+    Omits the options of a group that the command declares itself.
+    """
+    own = inspect.signature(command, eval_str=True).parameters
+    groups: dict[str, OptionGroup] = {}
+    declared: dict[str, tuple[Any, Any]] = {}
+    for name, one in own.items():
+        if isinstance(one.default, OptionGroup):
+            options = {key: option for key, option in one.default.options.items() if key not in own}
+            groups[name] = one.default._replace(options=options)
+            declared |= options
+        else:
+            declared[name] = (one.default, one.annotation)
+    if command.__name__ in LOGGED:
+        declared["log_json"] = (False, _LogJson)
 
     @wraps(command)
     def run(**given: Any) -> None:
-        gather(given)
+        given.pop("log_json", None)  # which `OneLineCommand` reads
+        for name, group in groups.items():
+            given[name] = group.gather(**{key: given.pop(key) for key in group.options})
+        if "reading" in groups:
+            _read_stdin(given)
         command(**given)
 
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (default, annotation) in declared.items()
+    ]
     vars(run)["__signature__"] = inspect.Signature(parameters)
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run
 
 
-def _read_options(**given: Any) -> ReadOptions:
-    if given["keep"] is not None:
-        given["keep"] = tuple(name.strip() for name in given["keep"].split(",") if name.strip())
-    return ReadOptions(id=given.pop("id_column"), header=False if given.pop("no_header") else None, **given)
+def _read_stdin(given: dict[str, Any]) -> None:
+    for name in ("corpus", "source"):
+        if str(given.get(name)) == "-":
+            given[name] = _spool_stdin(given["reading"])
+            given["reading"] = replace(given["reading"], source="stdin")
 
 
 def _spool_stdin(reading: ReadOptions) -> Path:
-    """Return a file of standard input, as tables are read twice; it is deleted when the process ends."""
+    """Copy standard input to a file, as tables are read twice; it is deleted on exit."""
     folder = Path(tempfile.mkdtemp(prefix="rankencoder-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     first = sys.stdin.buffer.read(1)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import console, prepare, print_json, print_table
+from rankencoder.cli.console import prepare, print_json, print_table, say
 from rankencoder.cli.options import Device, Json
-from rankencoder.cli.setting_options import Set, given_settings, parse_pairs
+from rankencoder.cli.setting_options import MethodOptions, RunFolder, Set, given_settings, parse_pairs
 
 if TYPE_CHECKING:
     from rankencoder.reproduction.reproducer import Reproduction, Verdict
@@ -20,34 +20,26 @@ if TYPE_CHECKING:
 def reproduce(
     recipe: Annotated[
         str,
-        typer.Argument(
-            help="simcse, promptbert, sncse, consert, esimcse, dclr, diffcse, or rankencoder-simcse, "
-            "rankencoder-promptbert, rankencoder-sncse."
-        ),
+        typer.Argument(help="A method, or rankencoder-simcse, rankencoder-promptbert, rankencoder-sncse."),
     ],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to write.")] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder of fetched data; by default RANKENCODER_DATA or the cache.")
-    ] = None,
-    corpus: Annotated[Path | None, typer.Option(help="Sentences, in place of the recipe's.")] = None,
-    backbone: Annotated[str | None, typer.Option(help="In place of bert-base-uncased.")] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Print what would be run and stop.")] = False,
+    output: RunFolder = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of fetched data. [default: the cache]")] = None,
+    corpus: Annotated[Path | None, typer.Option(help="Train on these sentences instead.")] = None,
+    backbone: Annotated[str | None, typer.Option(help="Train this instead of bert-base-uncased.")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Print the commands and stop.")] = False,
     device: Device = None,
-    options: Annotated[
-        list[str] | None, typer.Option("--option", help="Option of the method, as NAME=VALUE. Repeatable.")
-    ] = None,
+    options: MethodOptions = None,
     set: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Run the recipe of a published row, and say how near it comes.
+    """Reproduce a published result, and compare.
 
-    Fetches what is missing from the Hugging Face hub, trains on bert-base-uncased and a million sentences of
-    Wikipedia as the authors' scripts do, and scores the seven STS sets. After an interruption, run the same
-    command again to resume.
+    Fetches missing data from the Hugging Face hub, trains bert-base-uncased on a million Wikipedia sentences
+    as the authors' scripts do, and evaluates on the seven STS sets. If interrupted, run the same command
+    again to resume.
 
     Examples:
     - `rankencoder reproduce rankencoder-simcse --plan`
-
     - `rankencoder reproduce rankencoder-simcse -o reproduced --set seed=1`
 
     """
@@ -76,7 +68,7 @@ def _print_plan(planned: Reproduction) -> None:
     row = f"{recipe.published[system][1]}, AVG {recipe.figures(system)['AVG']:.2f}"
     lines = [f"{recipe.name}: {row}; spread: {recipe.spread}", "", *_commands(planned), ""]
     lines += ["Known to differ from the authors' run:", *(f"- {text}" for text in recipe.differs), ""]
-    console().print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+    say(*lines)
 
 
 def _commands(planned: Reproduction) -> list[str]:
@@ -105,4 +97,4 @@ def _print_verdict(verdict: Verdict) -> None:
             ("published", *(f"{value:.2f}" for value in published.values())),
         ]
     print_table(rows, "", *verdict.recipe.figures(system))
-    console().print(str(verdict), markup=False, highlight=False, soft_wrap=True)
+    say(str(verdict))

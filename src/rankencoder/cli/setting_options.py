@@ -1,14 +1,15 @@
-"""Options made from declared settings: one for each field of a model, and --set for all of them."""
+"""Options of trainings, one for each declared setting."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
+from rankencoder.cli.console import print_json
+from rankencoder.cli.options import OptionGroup, Overwrite
 from rankencoder.errors import InputError, nearest
 from rankencoder.training.run_settings import RunSettings
 
@@ -23,12 +24,32 @@ def _help_all(context: typer.Context, wanted: bool) -> None:
         raise typer.Exit()
 
 
-ConfigFile = Annotated[Path | None, typer.Option(help="YAML file of settings; options override it.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue the interrupted run in the output folder.")]
+RunFolder = Annotated[Path | None, typer.Option("--output", "-o", help="Folder to write.")]
 Set = Annotated[list[str] | None, typer.Option("--set", help="Any setting, as NAME=VALUE. Repeatable.")]
-HelpAll = Annotated[
+MethodOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option", help="Option of the method, as NAME=VALUE. Repeatable.", rich_help_panel="Method"
+    ),
+]
+_Corpus = Annotated[
+    Path | None, typer.Argument(help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet or folder.")
+]
+_ConfigFile = Annotated[Path | None, typer.Option(help="YAML file of settings; options override it.")]
+_Resume = Annotated[bool, typer.Option("--resume", help="Resume the run in the output folder.")]
+_HelpAll = Annotated[
     bool, typer.Option("--help-all", is_eager=True, callback=_help_all, help="Show all settings.")
 ]
+_RUN: dict[str, tuple[Any, Any]] = {
+    "corpus": (None, _Corpus),
+    "output": (None, RunFolder),
+    "config": (None, _ConfigFile),
+    "resume": (False, _Resume),
+    "overwrite": (False, Overwrite),
+    "set": (None, Set),
+    "help_all": (False, _HelpAll),
+}
+_FLAGS = {"teachers": ["--teacher"], "only_base": ["--only-base"], "no_header": ["--no-header"]}
 
 
 def given_settings(
@@ -43,6 +64,11 @@ def given_settings(
         if name not in model.model_fields:
             raise InputError(f"--set {name}: unknown setting:{nearest(name, model.model_fields)}")
     return given
+
+
+def print_record(run: Any) -> None:
+    """Print the record of a training or distillation as JSON, without its history."""
+    print_json({"output": str(run.folder), **{k: v for k, v in run.record.items() if k != "history"}})
 
 
 def parse_pairs(pairs: list[str], flag: str) -> dict[str, Any]:
@@ -61,46 +87,28 @@ def parse_pairs(pairs: list[str], flag: str) -> dict[str, Any]:
     return found
 
 
-def _option_of(
-    name: str, model: type[RunSettings], default_text: Callable[[str], str], flags: Sequence[str]
-) -> inspect.Parameter:
-    field = model.model_fields[name]
-    about: Any = field.json_schema_extra
-    option = typer.Option(
-        *flags,
-        help=f"{field.description} \\[{default}]" if (default := default_text(name)) else field.description,
-        rich_help_panel=about["group"],
-        hidden=not about["common"],
-        metavar="|".join(get_args(field.annotation)) if get_origin(field.annotation) is Literal else None,
-    )
-    kind = get_origin(field.annotation) or field.annotation
-    return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[_TYPES.get(kind, str | None), option],
-    )
-
-
-def add_options(
-    command: Any,
-    model: type[RunSettings],
-    default_text: Callable[[str], str],
-    *,
-    flags: Mapping[str, list[str]],
-    left_out: Sequence[str],
-) -> None:
-    """Give a command an option for each setting, in place of its keyword arguments.
+def run_options(model: type[RunSettings], default_text: Callable[[str], str]) -> Any:
+    """Return the options of a training: what is read and written, and one for each setting.
 
     :param default_text: Says what a setting is by default.
-    :param flags: Other names of options.
-    :param left_out: Settings that the command takes in another way.
     """
-    signature = inspect.signature(command, eval_str=True)
-    own = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
-    names = [name for name in model.by_group() if name not in left_out]
-    made = [_option_of(name, model, default_text, flags.get(name, ())) for name in names]
-    own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
-    parameters = [*own[:-1], *made, own[-1]]
-    command.__signature__ = inspect.Signature(parameters, return_annotation=None)
-    command.__annotations__ = {p.name: p.annotation for p in parameters}
+    options = dict(_RUN)
+    for name in (name for name in model.by_group() if name not in _RUN):
+        field = model.model_fields[name]
+        about: Any = field.json_schema_extra
+        default, origin = default_text(name), get_origin(field.annotation)
+        option = typer.Option(
+            *_FLAGS.get(name, ()),
+            help=f"{field.description} \\[{default}]" if default else field.description,
+            rich_help_panel=about["group"],
+            hidden=not about["common"],
+            metavar="|".join(get_args(field.annotation)) if origin is Literal else None,
+        )
+        options[name] = (None, Annotated[_TYPES.get(origin or field.annotation, str | None), option])
+
+    def gather(*, config: Path | None, resume: bool, overwrite: bool, **given: Any) -> dict[str, Any]:
+        given.pop("help_all")
+        chosen = given_settings(given, given.pop("set"), model)
+        return {"config": config, "resume": resume, "overwrite": overwrite, **chosen}
+
+    return OptionGroup(options, gather)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rankencoder.backends.opening import Opening
-from rankencoder.cli.console import console, prepare, print_json, print_table
-from rankencoder.cli.options import HERE, Json, opens_models
+from rankencoder.cli.console import prepare, print_json, print_table, say
+from rankencoder.cli.options import OPENING, Json
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,34 +18,29 @@ if TYPE_CHECKING:
     from rankencoder.model import RankEncoder
 
 
-@partial(opens_models, left_out=("precision",))
 def threshold(
     model: Annotated[str, typer.Argument(help="A RankEncoder, a training run, any encoder, or an index.")],
-    labels: Annotated[
-        Path,
-        typer.Argument(help="Pairs with yes/no labels: a file of label, or .tsv, .csv, .jsonl."),
-    ],
+    labels: Annotated[Path, typer.Argument(help="Pairs labeled yes/no: by label, or .tsv, .csv, .jsonl.")],
     precision: Annotated[
         float | None,
-        typer.Option(min=0.01, max=0.999, help="Find the lowest threshold of this precision (0.9)."),
+        typer.Option(min=0.01, max=0.999, help="Lowest threshold with this precision. [default: 0.9]"),
     ] = None,
     recall: Annotated[
-        float | None, typer.Option(min=0.01, max=0.999, help="Find the highest threshold with this recall.")
+        float | None, typer.Option(min=0.01, max=0.999, help="Highest threshold with this recall.")
     ] = None,
-    f1: Annotated[bool, typer.Option("--f1", help="Find the threshold with the highest F1.")] = False,
-    curve: Annotated[Path | None, typer.Option(help="Draw precision and recall as an SVG file.")] = None,
-    opening: Opening = HERE,
+    f1: Annotated[bool, typer.Option("--f1", help="Threshold with the highest F1.")] = False,
+    curve: Annotated[Path | None, typer.Option(help="Plot precision and recall to this SVG file.")] = None,
+    opening: Opening = OPENING,
     as_json: Json = False,
 ) -> None:
     """Find the similarity threshold above which pairs mean the same, with intervals.
 
-    The precision or recall that you ask for is promised with 90% certainty; intervals are 95%. The curve is
-    stored with the model or index: other commands then print P(same), and `duplicates` takes `--precision`.
-    Exits with 1 if no threshold keeps the promise.
+    The precision or recall that you ask for holds with 90% confidence; intervals are 95%. Stores the curve
+    with the model or index: other commands then print P(same), and `duplicates` takes `--precision`. Exits
+    with 1 if no threshold qualifies.
 
     Examples:
     - `rankencoder threshold my-encoder labels.tsv --precision 0.9`
-
     - `rankencoder threshold my-index labels.tsv --f1 --curve curve.svg`
 
     """
@@ -76,9 +70,9 @@ def threshold(
     else:
         _print(fitted, at, wanted, labels, precision)
         if folder is None:
-            console().print(f"not stored: {model} is no folder; build a RankEncoder or an index from it")
+            say(f"not stored: {model} is not a folder; build a RankEncoder or an index from it")
         elif at is not None:
-            console().print(f"stored in {folder / STORED}", markup=False, soft_wrap=True)
+            say(f"stored in {folder / STORED}")
     if at is None:
         raise typer.Exit(1)
 
@@ -102,29 +96,18 @@ def _open(model: str, opening: Opening) -> tuple[RankEncoder | Encoder, Path | N
 def _print(
     fitted: ThresholdCurve, at: int | None, wanted: str, labels: Path, precision: float | None
 ) -> None:
-    if at is None:
-        _print_failure(fitted, wanted, precision)
+    if at is not None:
+        rows: list[tuple[Any, ...]] = [("threshold", f"{fitted.thresholds[at]:.4f}", wanted)]
+        for name, band in (("precision", fitted.precision), ("recall", fitted.recall)):
+            interval = f"95% interval {band.low[at]:.3f} to {band.high[at]:.3f}"
+            rows.append((name, f"{band.value[at]:.3f}", interval))
+        print_table([*rows, ("answers", fitted.answers, labels)])
         return
-    rows = [("threshold", f"{fitted.thresholds[at]:.4f}", wanted)]
-    for name, band in (("precision", fitted.precision), ("recall", fitted.recall)):
-        rows.append(
-            (name, f"{band.value[at]:.3f}", f"95% interval {band.low[at]:.3f} to {band.high[at]:.3f}")
-        )
-    rows.append(("answers", f"{fitted.answers}", f"{labels}"))
-    print_table(rows)
-
-
-def _print_failure(fitted: ThresholdCurve, wanted: str, precision: float | None) -> None:
-    out = console()
-    out.print(f"no threshold has {wanted}, on {fitted.answers} answers", markup=False)
+    say(f"no threshold has {wanted}, on {fitted.answers} answers")
     if precision is None:
         return
-    best = fitted.most_precise()
-    out.print(f"the best: from {fitted.describe(best)}", markup=False)
-    more = fitted.more_for_precision(precision)
-    if more is None:
-        out.print(
-            f"more answers will hardly help: no threshold seems to have precision {precision:g}", markup=False
-        )
+    say(f"the best: from {fitted.describe(fitted.most_precise())}")
+    if (more := fitted.more_for_precision(precision)) is None:
+        say(f"more answers will hardly help: no threshold seems to have precision {precision:g}")
     else:
-        out.print(f"about {more} more answers may be enough: run `rankencoder label` again", markup=False)
+        say(f"about {more} more answers may be enough: run `rankencoder label` again")

@@ -2,70 +2,40 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from rankencoder.cli.console import console, prepare, print_json
-from rankencoder.cli.options import Json, Overwrite
-from rankencoder.cli.setting_options import (
-    ConfigFile,
-    HelpAll,
-    Resume,
-    Set,
-    add_options,
-    given_settings,
-    parse_pairs,
-)
+from rankencoder.cli.console import prepare, say
+from rankencoder.cli.options import Json
+from rankencoder.cli.setting_options import MethodOptions, parse_pairs, print_record, run_options
 from rankencoder.errors import InputError
 from rankencoder.training.config import TrainConfig, default_text
 
-_FLAGS = {"teachers": ["--teacher"], "only_base": ["--only-base"], "no_header": ["--no-header"]}
-_NO_OPTION = ("corpus", "output", "options")  # given in another way
+_RUN = run_options(TrainConfig, default_text)
 
 
 def train(
-    corpus: Annotated[
-        Path | None,
-        typer.Argument(help="Sentences: .txt, .jsonl, .csv, .tsv, .parquet, or a folder of them."),
-    ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to write.")] = None,
-    config: ConfigFile = None,
-    resume: Resume = False,
-    overwrite: Overwrite = False,
+    given: dict[str, Any] = _RUN,
     plan: Annotated[bool, typer.Option("--plan", help="Print the steps of the training and stop.")] = False,
-    options: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option", help="Option of the method, as NAME=VALUE. Repeatable.", rich_help_panel="Method"
-        ),
-    ] = None,
-    set: Set = None,
-    help_all: HelpAll = False,
+    options: MethodOptions = None,
     as_json: Json = False,
-    **settings: Any,
 ) -> None:
     """Train a sentence encoder on unlabeled text.
 
-    By default ConSERT and PromptBERT each train an encoder E1, and both teach E2 (--preset best). With
-    --method X that method trains E1, and E2 learns E1's ranks as in the paper (--preset paper).
+    By default (--preset best), ConSERT and PromptBERT each train an encoder E1, and both teach E2. With
+    --method X (--preset paper), X trains E1, and E2 learns E1's ranks as in the paper.
 
-    Writes OUTPUT/encoder (E2) and OUTPUT/base (E1), ordinary SentenceTransformers, OUTPUT/rankencoder (E2
-    with its reference corpus), a plot of the losses, a record, and train.yaml, which repeats the run.
+    Writes OUTPUT/encoder (E2) and OUTPUT/base (E1) as SentenceTransformers, OUTPUT/rankencoder (E2 with its
+    reference corpus), a plot of the losses, a record, and a train.yaml that reproduces the run.
 
     Examples:
     - `rankencoder train corpus.txt --backbone bert-base-uncased -o my-run`
-
     - `rankencoder train corpus.txt --backbone bert-base-uncased --method simcse -o the-papers`
-
     - `rankencoder train --resume -o my-run`
-
     - `rankencoder train --config my-run/train.yaml --seed 1 -o other-run`
 
     """
-    given = given_settings(settings, set, TrainConfig)
-    corpus, output = given.pop("corpus", corpus), given.pop("output", output)
     if options:
         given["options"] = parse_pairs(options, "--option")
     prepare()
@@ -73,48 +43,36 @@ def train(
     from rankencoder.training.run import plan_training
     from rankencoder.training.run import train as run_training
 
-    if plan and resume:
-        raise InputError("--plan shows a new training: leave --resume out")
     if plan:
-        console().print(
-            str(plan_training(corpus, output, config=config, **given)), markup=False, soft_wrap=True
-        )
+        if given.pop("resume"):
+            raise InputError("--plan shows a new training: omit --resume")
+        del given["overwrite"]
+        say(str(plan_training(**given)))
         return
-
-    run = run_training(
-        corpus, output, config=config, resume=resume, overwrite=overwrite, progress=True, **given
-    )
+    run = run_training(progress=True, **given)
     if not is_first_process():
         return
     if as_json:
-        print_json({"output": str(run.folder), **{k: v for k, v in run.record.items() if k != "history"}})
+        print_record(run)
     else:
         _print(run)
 
 
-add_options(train, TrainConfig, default_text, flags=_FLAGS, left_out=_NO_OPTION)
-
-
-def _stage_line(name: str, stage: dict[str, Any]) -> str:
+def _print(run: Any) -> None:
     from rankencoder.training.loop.stage import describe_choice
 
-    kept = describe_choice(stage)
-    steps = f"{stage['steps']:,} steps in {stage['seconds']:,.0f} s"
-    return f"{name}: {steps} ({stage['milliseconds_per_step']:.1f} ms each){kept and f', {kept}'}"
-
-
-def _print(run: Any) -> None:
-    show = console().print
-    for name, teacher in run.record.get("teachers", {}).items():
-        show(_stage_line(f"teacher {name}", teacher["stages"][0]), soft_wrap=True)
-    for stage in run.record["stages"]:
-        show(_stage_line(f"stage {stage['stage']}", stage), soft_wrap=True)
+    teachers = run.record.get("teachers", {}).items()
+    stages = {f"teacher {name}": teacher["stages"][0] for name, teacher in teachers}
+    stages |= {f"stage {stage['stage']}": stage for stage in run.record["stages"]}
+    for name, stage in stages.items():
+        steps = f"{stage['steps']:,} steps in {stage['seconds']:,.0f} s"
+        kept = describe_choice(stage)
+        say(f"{name}: {steps} ({stage['milliseconds_per_step']:.1f} ms each){kept and f', {kept}'}")
     if run.record["config"]["combine"] == "max" and run.record["rank_larger"] == 0:
         given = run.record["config"]["base_encoder"]
-        what = "E2 learned nothing from its base encoder" if given else "E2 is E1's training once more"
-        text = f"the rank loss was never the larger one (Eq. 6), so that {what}"
-        show(f"{text}: --combine sum lets it count", markup=False)
-    show(f"{run.encoder}: the encoder, an ordinary SentenceTransformer", markup=False, soft_wrap=True)
+        what = "E2 learned nothing from its base encoder" if given else "E2 repeats E1's training"
+        text = f"the rank loss never exceeded the contrastive loss (Eq. 6), so {what}"
+        say(f"{text}: try --combine sum")
+    say(f"{run.encoder}: the encoder, an ordinary SentenceTransformer")
     if (run.folder / "rankencoder").exists():
-        text = f"{run.folder / 'rankencoder'}: the same with its reference corpus (Eq. 7)"
-        show(text, markup=False, soft_wrap=True)
+        say(f"{run.folder / 'rankencoder'}: the encoder with its reference corpus (Eq. 7)")

@@ -8,63 +8,47 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rankencoder.backends.opening import Opening
-from rankencoder.cli.console import console, prepare, print_json, print_table
-from rankencoder.cli.options import (
-    HERE,
-    AnyModel,
-    Corpus,
-    Dev,
-    Json,
-    Overwrite,
-    Size,
-    opens_models,
-)
+from rankencoder.cli.console import prepare, print_json, print_table, say
+from rankencoder.cli.options import OPENING, AnyModel, Corpus, Dev, Json, Overwrite, Size
 from rankencoder.errors import InputError
 
 if TYPE_CHECKING:
     from rankencoder.evaluation.choice import Choice
 
 
-@opens_models
 def tune(
     model: AnyModel,
     dev: Dev = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder to write the chosen RankEncoder to.")
+        Path | None, typer.Option("--output", "-o", help="Save the chosen RankEncoder.")
     ] = None,
     corpus: Corpus = None,
     size: Size = 10_000,
-    opening: Opening = HERE,
+    opening: Opening = OPENING,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Choose between plain cosine, ranks and powers on your pairs, by cross-validation.
 
-    Scored pairs choose by Spearman's correlation, yes/no labels (two different scores) by average precision.
-    Plain cosine is kept unless another similarity beats it by more than chance. Without pairs there is only
-    advice.
+    Compares by Spearman correlation on scored pairs, by average precision on yes/no labels. Keeps plain
+    cosine unless another similarity is significantly better. Without pairs, prints advice only.
 
     Examples:
     - `rankencoder tune my-encoder --dev pairs.tsv -o tuned`
-
     - `rankencoder tune sentence-transformers/all-MiniLM-L6-v2 --corpus corpus.txt --dev pairs.tsv`
-
     - `rankencoder tune my-encoder`
 
     """
     if output is not None:
-        _check_output(output, bool(dev), overwrite)
+        if not dev:
+            raise InputError("nothing to write without pairs: give --dev FILE, or omit -o")
+        from rankencoder.io.storage import check_free
+
+        check_free(output, overwrite=overwrite)
     prepare()
     from rankencoder.tuning.tuner import tune as choose
 
-    tuned = choose(
-        model,
-        dev or [],
-        corpus=corpus,
-        size=size,
-        **opening,
-        progress=True,
-    )
+    tuned = choose(model, dev or [], corpus=corpus, size=size, **opening, progress=True)
     if output is not None:
         tuned.save(output, overwrite=overwrite)
     if as_json:
@@ -72,23 +56,12 @@ def tune(
         return
     if tuned.choice is not None:
         _print_candidates(tuned.choice)
-    out = console()
-    out.print(str(tuned), markup=False)
+    say(str(tuned))
     if output is not None:
         base = tuned.model.form.reference.shape[1]
-        sizes = f"{tuned.model.dimension:,} dimensions, the encoder alone has {base:,}"
-        out.print(f"Written to {output}: {sizes}.", soft_wrap=True, markup=False)
+        say(f"Written to {output}: {tuned.model.dimension:,} dimensions; the encoder alone has {base:,}.")
     elif tuned.choice is not None:
-        out.print("Add -o DIR to write the chosen RankEncoder.")
-
-
-def _check_output(output: Path, has_dev: bool, overwrite: bool) -> None:
-    """Check the output folder before the work."""
-    from rankencoder.io.storage import check_free
-
-    if not has_dev:
-        raise InputError("nothing to write without pairs: give --dev FILE, or leave -o out")
-    check_free(output, overwrite=overwrite)
+        say("Add -o DIR to write the chosen RankEncoder.")
 
 
 def _print_candidates(choice: Choice) -> None:
@@ -101,7 +74,7 @@ def _print_candidates(choice: Choice) -> None:
         name = Text(result.name, style="bold" if result is choice.chosen else "")
         rows.append((name, f"{100 * result.score:.2f}", value, interval, result.folds))
     print_table(rows, "similarity", choice.metric, "gain", "95% interval", "folds")
-    console().print(
-        f"{choice.metric} ×100; gain over plain cosine, with simultaneous 95% intervals; folds of "
-        f"{choice.folds} that chose it\n"
+    say(
+        f"{choice.metric} ×100; gain over plain cosine, with simultaneous 95% intervals; folds: how many of "
+        f"{choice.folds} chose it\n"
     )

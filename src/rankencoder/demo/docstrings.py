@@ -86,11 +86,9 @@ def _docstrings(folder: Path) -> list[tuple[str, str | None, str]]:
         module = ".".join(relative.with_suffix("").parts).removesuffix(".__init__")
         for node in ast.walk(tree):
             if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-                docstring = ast.get_docstring(node)
-                if docstring:
-                    found.append(
-                        (module, node.name if isinstance(node, ast.FunctionDef) else None, docstring)
-                    )
+                function = node.name if isinstance(node, ast.FunctionDef) else None
+                if docstring := ast.get_docstring(node):
+                    found.append((module, function, docstring))
     return found
 
 

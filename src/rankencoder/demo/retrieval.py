@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -43,7 +43,10 @@ def score_encoders(encoders: Mapping[str, Encoder], tasks: list[Function]) -> li
 
 def score_ranks(model: RankEncoder, tasks: list[Function]) -> list[Result]:
     """Score plain cosine first, then blends and ranks."""
-    return _score(_similarities(model, *_encode(model.encoder, tasks)))
+    names, purposes = _encode(model.encoder, tasks)
+    cosine, ranks = names @ purposes.T, model.form(names) @ model.form(purposes).T
+    blends = {f"blend, weight {weight}": blend(ranks, cosine, weight) for weight in WEIGHTS}
+    return _score({"plain cosine": cosine, **blends, "ranks alone": ranks}.items())
 
 
 def reciprocal_ranks(similarity: torch.Tensor) -> np.ndarray:
@@ -65,14 +68,3 @@ def _score(similarities: Iterable[tuple[str, torch.Tensor]]) -> list[Result]:
         Result(name, float((each == 1).mean()), float(each.mean()), mean_interval(each - found[0][1]))
         for name, each in found
     ]
-
-
-def _similarities(
-    model: RankEncoder, names: torch.Tensor, purposes: torch.Tensor
-) -> Iterator[tuple[str, torch.Tensor]]:
-    cosine = names @ purposes.T
-    ranks = model.form(names) @ model.form(purposes).T
-    yield "plain cosine", cosine
-    for weight in WEIGHTS:
-        yield f"blend, weight {weight}", blend(ranks, cosine, weight)
-    yield "ranks alone", ranks

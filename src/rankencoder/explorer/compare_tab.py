@@ -1,4 +1,4 @@
-"""The first tab: compare sentences."""
+"""The Compare tab."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEIGHBORS = (10, 20, 50, 100)
 
 
 def build(state: ExplorerState) -> None:
-    """Lay out the tab, with a first example in it."""
+    """Lay out the tab with a first example."""
     examples = state.pairs.examples
     weight, k = round(state.model.rank_weight, 2), NEIGHBORS[1]
     with gr.Row(elem_classes="re-sentences"):
@@ -54,7 +54,7 @@ def build(state: ExplorerState) -> None:
         )
         another = gr.Button("Another example", elem_id="another", min_width=170, scale=0, size="md")
 
-    # its number box may be empty or out of range while a person types, which compare can tell them
+    # its number box may be empty or out of range while a user types: `compare` says so
     slider.preprocess = lambda payload: payload  # type: ignore[method-assign]
 
     def show(a: str, b: str, c: str, rank_weight: float, number: int) -> str:
@@ -66,7 +66,7 @@ def build(state: ExplorerState) -> None:
 
     shown = gr.HTML(show(*examples[0], weight, k), elem_id="comparison", apply_default_css=False)
     given: list[Any] = [*boxes, slider, neighbors]
-    # one event for all of them: an answer to older inputs can then never come last
+    # a single event for all inputs: a stale answer can never arrive last
     gr.on([one.change for one in given], show, given, shown, **EVENT)
     another.click(next_example, boxes[0], boxes, **EVENT)
 
@@ -76,7 +76,7 @@ def _note(state: ExplorerState) -> str:
     exact = model.form.name == "exact"
     fidelity = "" if exact else f" Fidelity of the {model.form.name} form to exact ranks: {model.fidelity}."
     return (
-        f"Blend (Eq. 7) = λ · {name} + (1 − λ) · cosine; the model’s own λ is {model.rank_weight:g}. Random "
+        f"Blend (Eq. 7) = λ · {name} + (1 − λ) · cosine; this model’s λ is {model.rank_weight:g}. Random "
         f"pairs: {plural(pairs, 'pair')} of reference sentences. A neighbor’s rank is its place by cosine; "
         f"{name} compares all {len(model.reference):,} places, not only those listed.{fidelity}"
     )

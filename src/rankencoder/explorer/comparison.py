@@ -13,7 +13,7 @@ from rankencoder.explorer.explorer_state import ExplorerState
 
 
 class Line(NamedTuple):
-    """One similarity of a pair ("base", "ranks" or "blend"), what it means, and P(same) if known."""
+    """A similarity of a pair ("base", "ranks" or "blend"), with its meaning and P(same) if known."""
 
     kind: str
     name: str
@@ -32,7 +32,7 @@ class ComparedPair(NamedTuple):
 
 
 class Near(NamedTuple):
-    """A reference sentence near to a sentence, and to which others, with its rank there."""
+    """A reference sentence near a sentence, and its rank for the other sentences that it is near."""
 
     neighbor: Neighbor
     also: list[tuple[str, int]]
@@ -40,11 +40,11 @@ class Near(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is to be seen of some sentences.
+    """The comparison of up to three sentences.
 
-    :param columns: The reference sentences near to each.
-    :param finding: How cosine, ranks and their blend order three pairs.
-    :param hints: What the person may do next, if there is nothing or not all to see.
+    :param columns: The nearest reference sentences of each.
+    :param finding: Whether cosine, ranks and their blend order three pairs alike.
+    :param hints: What the user can do next, if something is missing.
     """
 
     pairs: list[ComparedPair] = field(default_factory=list)
@@ -54,13 +54,13 @@ class Comparison:
 
 
 def compare(state: ExplorerState, sentences: Sequence[str], rank_weight: float | None, k: int) -> Comparison:
-    """Compare up to three sentences. Those that are empty or too long are left out, with a hint.
+    """Compare up to three sentences. Skips those that are empty or too long, with a hint.
 
-    :param rank_weight: λ of Eq. 7, in place of the model's; None if a person has emptied its box.
-    :param k: How many nearest neighbors of each to show.
+    :param rank_weight: λ of Eq. 7, in place of the model's; None if its box is empty.
+    :param k: Nearest neighbors of each to show.
     """
     if rank_weight is None or not 0 <= rank_weight <= 1:
-        return Comparison(hints=["Rank weight is from 0 to 1."])
+        return Comparison(hints=["The rank weight must be between 0 and 1."])
     usable: dict[str, EncodedSentence] = {}
     hints: list[str] = []
     for letter, sentence in zip("ABC", sentences, strict=False):

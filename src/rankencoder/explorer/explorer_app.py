@@ -1,4 +1,4 @@
-"""The page: one Gradio app that loads nothing from elsewhere and sends no telemetry."""
+"""The explorer's Gradio app, which loads nothing from other hosts and sends no telemetry."""
 
 from __future__ import annotations
 
@@ -7,31 +7,22 @@ from typing import Any
 import gradio as gr
 from fastapi import FastAPI
 from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
 from rankencoder.explorer import compare_tab, label_tab, search_tab
 from rankencoder.explorer.explorer_state import ExplorerState
 from rankencoder.explorer.layout import read, render
 from rankencoder.explorer.space_maps import neighbor_map
+from rankencoder.formatting import plural
 
 _FONT = ["system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "Noto Sans", "Liberation Sans", "sans-serif"]
 _MONO = ["ui-monospace", "Menlo", "Consolas", "Liberation Mono", "monospace"]
+# where Gradio would take files or describe itself, which it has no option against
 _CLOSED = ("/gradio_api/upload", "/gradio_api/openapi.json", "/openapi.json")
 
 
-class ClosedPaths:
-    """Answers 404 where Gradio would take files or describe itself, for which it has no switch."""
-
-    def __init__(self, app: Any) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request."""
-        closed = scope["type"] == "http" and scope["path"].startswith(_CLOSED)
-        await (PlainTextResponse("not here", 404) if closed else self.app)(scope, receive, send)
-
-
 def create_app(state: ExplorerState) -> FastAPI:
-    """Return the page as an ASGI application, to be run in one process."""
+    """Create the ASGI application, to be run in a single process."""
     options: dict[str, Any] = {
         "footer_links": [],
         "run_history": False,
@@ -42,9 +33,10 @@ def create_app(state: ExplorerState) -> FastAPI:
         "theme": gr.themes.Base(font=_FONT, font_mono=_MONO, text_size="lg"),  # colors are in style.css
         "css": read("style.css"),
     }
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
+    refusal = PlainTextResponse("not here", 404)
+    closed: list[Any] = [Route(f"{path}{{rest:path}}", refusal) for path in _CLOSED]
+    app = FastAPI(routes=closed, docs_url=None, redoc_url=None, openapi_url=None)
     mounted: FastAPI = gr.mount_gradio_app(app, _page(state), path="/", **options)
-    mounted.add_middleware(ClosedPaths)
     return mounted
 
 
@@ -57,7 +49,7 @@ def _page(state: ExplorerState) -> gr.Blocks:
         "encoder": " + ".join("/".join(name.rstrip("/").split("/")[-2:]) for name in names),
         "form": f"{model.form.name} form, {model.dimension:,} dimensions",
         "weight": f"{model.rank_weight:g}",
-        "index": None if state.index is None else state.index.folder.path.resolve().name,
+        "index": None if state.index is None else plural(len(state.index), "sentence"),
     }
     blocks: gr.Blocks = gr.Blocks(title=f"{state.name}: rankencoder explorer", analytics_enabled=False)
     with blocks:
@@ -77,7 +69,7 @@ def _page(state: ExplorerState) -> gr.Blocks:
 
 
 def _build_maps(state: ExplorerState) -> None:
-    """Lay out the tab; its script asks for the maps when it is first opened."""
+    """Lay out the tab; its script requests the maps when it is first opened."""
 
     def map_data(kind: Any = None) -> dict[str, Any]:
         return state.maps("PCA" if kind == "PCA" else neighbor_map())

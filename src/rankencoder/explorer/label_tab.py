@@ -1,4 +1,4 @@
-"""The last tab, if a file of labels was named: label pairs as same or different."""
+"""The Label tab: label pairs as same or different."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rankencoder.search.rank_index import RankIndex
 
 
 class LabelDesk:
-    """One sitting for all open pages. Its file is locked for each answer only: others may take turns.
+    """One sitting for all open pages. Locks its file for each answer only, so that others can take turns.
 
     :param name: The model, as the user named it.
     """
@@ -30,16 +30,16 @@ class LabelDesk:
 
     @property
     def sitting(self) -> Sitting:
-        """The sitting, begun when it is first looked at."""
+        """The sitting, started on first use."""
         if self._sitting is None:
             self._sitting = Sitting(self.path, draw_pool(self.index.model, self.index, name=self.name))
         return self._sitting
 
     def label(self, key: str, seen: list[str] | None, goal: int) -> dict[str, Any]:
-        """Act on a key, and return the next question.
+        """Process a key, and return the next question.
 
-        :param key: One of y, n, s and u; none only looks.
-        :param seen: The pair on the page: an answer to another one is not counted.
+        :param key: One of y, n, s and u; empty to look only.
+        :param seen: The pair on the page; an answer to another pair is not counted.
         :param goal: The number of answers to ask for.
         """
         message = ""
@@ -47,7 +47,7 @@ class LabelDesk:
             try:
                 with self.sitting as sitting:
                     if key and seen != _pair(sitting, goal):
-                        message = "Not counted: this pair was answered elsewhere meanwhile." if seen else ""
+                        message = "Not counted: this pair was already answered elsewhere." if seen else ""
                     elif key and (seen or key == "u") and not sitting.press(key):
                         message = "Nothing to undo."
                     number = len(sitting.given)
@@ -64,7 +64,7 @@ class LabelDesk:
 
 
 def build(desk: LabelDesk) -> None:
-    """Lay out the tab; its script asks for the first pair when it is first looked at."""
+    """Lay out the tab; its script requests the first pair when it is first opened."""
 
     def take(given: list[Any]) -> dict[str, Any]:
         return desk.label(*given)

@@ -1,4 +1,4 @@
-"""Templates, styles and scripts of the page. Templates escape what a person typed or a corpus holds."""
+"""Templates, styles and scripts of the page. Templates escape user input and corpus text."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ EVENT: dict[str, Any] = {
     "trigger_mode": "always_last",  # the answer to the last input is shown last
     "api_visibility": "private",
 }
-"""How the events of the page run."""
+"""Options of every event of the page."""
 
 
 def render(template: str, **values: Any) -> str:
-    """Fill in a template of this folder, with everything escaped."""
+    """Render a template of this folder, with all values escaped."""
     return str(_environment().get_template(f"{template}.html.jinja").render(**values))
 
 
 def sentence(error: object) -> str:
-    """Return an error as a sentence."""
+    """Format an error as a sentence."""
     text = str(error)
     return f"{text[:1].upper()}{text[1:]}."
 
 
 def read(name: str) -> str:
-    """Return a file of this folder: style or script."""
+    """Read a style sheet or script of this folder."""
     return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
@@ -52,7 +52,7 @@ def _environment() -> Any:
 
 
 def bar(value: float) -> dict[str, str]:
-    """Return where a bar begins and how long it is, in per cent of its track from −0.25 to 1.
+    """Return the start and length of a bar, in percent of a track from −0.25 to 1.
 
     >>> bar(1.0), bar(-3.0)
     ({'from': '20.0', 'long': '80.0'}, {'from': '0.0', 'long': '20.0'})

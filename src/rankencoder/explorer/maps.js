@@ -161,7 +161,7 @@ function select(chosen, where) {
   clear.disabled = !chosen.length && !filter.value;
   const count = chosen.length === 1 ? "1 sentence" : `${chosen.length.toLocaleString("en")} sentences`;
   const part = chosen.length > SHOWN ? `, the first ${SHOWN} listed` : "";
-  heading.textContent = where ? `${count} ${where}${part}` : "Nothing is selected";
+  heading.textContent = where ? `${count} ${where}${part}` : "Nothing selected";
   list.replaceChildren(...chosen.slice(0, SHOWN).map(i => {
     const item = document.createElement("li");
     item.textContent = sentences[i];
@@ -187,7 +187,7 @@ clear.addEventListener("click", () => mark([], ""));
 new MutationObserver(drawAll).observe(document.body, { attributes: true, attributeFilter: ["class"] });
 
 function show(kind) {
-  about.textContent = "The maps are being drawn…";
+  about.textContent = "Drawing the maps…";
   kinds.forEach(button => { button.setAttribute("aria-checked", button.dataset.kind === kind); button.disabled = true; });
   return server.map_data(kind).then(data => {
     [sentences, clusters] = [data.sentences, data.clusters];

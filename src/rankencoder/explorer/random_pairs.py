@@ -1,4 +1,4 @@
-"""Random pairs of reference sentences, to put similarities in context, and first examples."""
+"""Random pairs of reference sentences, to calibrate similarities, and the first examples."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rankencoder.blend import blend
 from rankencoder.model import RankEncoder
 from rankencoder.search.calibration import REFERENCE, Calibration, pair_similarities
 
-SENTENCES = 2000  # reference sentences that are compared with each other, at most: some two million pairs
+SENTENCES = 2000  # reference sentences to compare with each other: about two million pairs
 _EXAMPLES = 24
-_SHORTEST, _LONGEST = 20, 140  # characters of a sentence that is easily read
-_ALIKE = 0.6  # share of words that are the same in near-duplicates
+_SHORTEST, _LONGEST = 20, 140  # characters of an easily read sentence
+_ALIKE = 0.6  # share of words that near-duplicates have in common
 
 
 class Example(NamedTuple):
-    """A sentence, one that is near to it in other words, and a third: the nearest by ranks, or the next."""
+    """A sentence, one near it in other words, and a third: the nearest by ranks, or the next."""
 
     a: str
     b: str
@@ -27,7 +27,7 @@ class Example(NamedTuple):
 
 
 class RandomPairs:
-    """All pairs of a sample of the reference corpus, which is in random order, by cosine and by ranks."""
+    """All pairs of a random sample of the reference corpus, by cosine and by ranks."""
 
     def __init__(self, model: RankEncoder) -> None:
         base = model.form.reference[:SENTENCES]
@@ -43,7 +43,7 @@ class RandomPairs:
 
 
 def _examples(sentences: list[str], base: np.ndarray, ranks: np.ndarray) -> list[Example]:
-    """Choose sentences whose nearest says nearly the same in other words; the best come first."""
+    """Choose sentences whose nearest neighbor says nearly the same in other words, best first."""
     cosines, by_ranks = base @ base.T, ranks @ ranks.T
     for similarities in (cosines, by_ranks):
         np.fill_diagonal(similarities, -np.inf)

@@ -1,4 +1,4 @@
-"""The third tab, if there is an index: search and near-duplicates."""
+"""The Search tab: search an index and find its near-duplicates."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rankencoder.formatting import number, plural
 from rankencoder.search.filters import parse_filter
 from rankencoder.search.near_duplicates import find_duplicates
 
-MOST_COMPARED = 50_000
-MOST_PAIRS = 20_000
+MAX_COMPARED = 50_000
+MAX_PAIRS = 20_000
 _SHOWN = 50
 _FOUND = (5, 10, 20, 50)
 
 
 def build(state: ExplorerState, tab: gr.Tab) -> None:
-    """Lay out the tab; the first search is made when it is first looked at."""
+    """Lay out the tab; the first search runs when it is first opened."""
     index = state.index
     lead = (
         f"Searches {plural(len(index), 'sentence')} by meaning. "
@@ -38,11 +38,12 @@ def build(state: ExplorerState, tab: gr.Tab) -> None:
             min_width=290,
         )
     where = gr.Textbox(
-        label="Only where (optional)",
+        label="Filter (optional)",
         placeholder='lang=en, or {"year": {"gte": 1990}, "lang": ["en", "de"]}',
         elem_id="where",
+        visible=bool(index.columns),
     )
-    found = gr.HTML(render("lead", text="One moment …"), elem_id="hits", apply_default_css=False)
+    found = gr.HTML(render("lead", text="Searching…"), elem_id="hits", apply_default_css=False)
     gr.on(
         [tab.select, query.change, results.change, where.change],
         lambda *given: show_hits(state, *given),
@@ -53,8 +54,8 @@ def build(state: ExplorerState, tab: gr.Tab) -> None:
     gr.HTML('<h2 class="re-heading">Near-duplicates</h2>', apply_default_css=False)
     with gr.Row(elem_classes="re-controls"):
         threshold = gr.Textbox(
-            label="At least as similar as",
-            info="A similarity (0.9), or a share of random pairs (99.99%) to be higher than.",
+            label="Threshold (optional)",
+            info="A similarity (0.9) or a percentile of random pairs (99.99%).",
             elem_id="threshold",
             scale=3,
             min_width=240,
@@ -65,7 +66,7 @@ def build(state: ExplorerState, tab: gr.Tab) -> None:
     twins = gr.HTML("", elem_id="duplicates", apply_default_css=False)
     gr.on(
         [start.click, threshold.submit],
-        lambda: render("lead", text="Comparing all sentences …"),
+        lambda: render("lead", text="Comparing all sentences…"),
         None,
         twins,
         **EVENT,
@@ -73,25 +74,25 @@ def build(state: ExplorerState, tab: gr.Tab) -> None:
 
 
 def show_hits(state: ExplorerState, query: str, k: int, where: str) -> str:
-    """Return what was found, or a sentence that says what is wrong."""
+    """Render the hits, or the error."""
     if not (query or "").strip():
-        return render("hits", hits=[], message="Type what to search for.")
+        return render("hits", hits=[], message="Type a query.")
     try:
         condition = parse_filter([where]) if (where or "").strip() else None
         with state.lock:
             hits = state.index.search(query.strip(), k, where=condition)
     except InputError as error:
         return _refusal(error)
-    message = "" if hits else "No sentence passes the filter."
+    message = "" if hits else "No sentence matches the filter."
     return render("hits", hits=hits, calibration=state.index.calibration, message=message)
 
 
 def show_duplicates(state: ExplorerState, threshold: str) -> str:
-    """Return the most similar pairs, or a sentence that says what is wrong."""
+    """Render the most similar pairs, or the error."""
     try:
-        if len(state.index) > MOST_COMPARED:
-            raise InputError(f"{len(state.index):,} sentences are too many to compare on a page")
-        found = find_duplicates(state.index, threshold=(threshold or "").strip() or None, most=MOST_PAIRS)
+        if len(state.index) > MAX_COMPARED:
+            raise InputError(f"cannot compare {len(state.index):,} sentences here: at most {MAX_COMPARED:,}")
+        found = find_duplicates(state.index, threshold=(threshold or "").strip() or None, most=MAX_PAIRS)
     except InputError as error:
         return _refusal(error)
     shown = f", the {_SHOWN} most similar below" if len(found.pairs) > _SHOWN else ""

@@ -8,25 +8,26 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.linalg import orthogonal_procrustes
 
 from rankencoder.formatting import clean, number
 from rankencoder.model import RankEncoder
 
 SENTENCES = 2000
 NEIGHBORS = 10
-_FEWEST = 50  # sentences for a map of neighborhoods
+_MIN_SENTENCES = 50  # sentences for a neighbor map
 _WORDS = 3  # that name a cluster
 
 
 def neighbor_map() -> str:
-    """Return the name of the map of neighborhoods: UMAP where it is installed, otherwise t-SNE."""
+    """Return the name of the neighbor map: UMAP if it is installed, otherwise t-SNE."""
     return "t-SNE" if importlib.util.find_spec("umap") is None else "UMAP"
 
 
 def draw(model: RankEncoder, kind: str = "PCA", most: int = SENTENCES) -> dict[str, Any]:
-    """Place a sample of the reference corpus in the plane.
+    """Project a sample of the reference corpus into two dimensions.
 
-    :param kind: "PCA", or anything else for a map of neighborhoods with clusters.
+    :param kind: "PCA", or anything else for a neighbor map with clusters.
     :return: Sentences, their points in both spaces (within −1 and 1), clusters, and a text about the maps.
     """
     base = model.form.reference[:most]
@@ -36,10 +37,11 @@ def draw(model: RankEncoder, kind: str = "PCA", most: int = SENTENCES) -> dict[s
     kept = float(np.mean([len(set(a) & set(b)) for a, b in zip(*near, strict=True)]))
     shared = f"{number(kept, 1)} of a sentence’s {near[0].shape[1]} nearest are the same in both spaces."
     clusters, names = [-1] * len(base), list[str]()
-    if kind == "PCA" or len(base) < _FEWEST:
-        flat = {name: _principal(rows) for name, rows in vectors.items()}
-        held = [number(100 * _share(flat[name], rows), 0) for name, rows in vectors.items()]
-        about = f"Two components hold {held[0]}% of the variance in base space, {held[1]}% of that of ranks."
+    if kind == "PCA" or len(base) < _MIN_SENTENCES:
+        components = {name: _principal(rows) for name, rows in vectors.items()}
+        flat = {name: points for name, (points, _) in components.items()}
+        held = [number(100 * share, 0) for _, share in components.values()]
+        about = f"Two axes hold {held[0]}% of the variance in base space, {held[1]}% of it in rank space."
     else:
         flat = {name: _neighborhoods(rows) for name, rows in vectors.items()}
         clusters, names = _clusters(flat["base"], sentences)
@@ -47,7 +49,8 @@ def draw(model: RankEncoder, kind: str = "PCA", most: int = SENTENCES) -> dict[s
             f"{neighbor_map()} keeps neighbors together; distances between clusters mean little. "
             "Colors are the clusters of the base space."
         )
-    flat["ranks"] = _turned(flat["ranks"], flat["base"])
+    onto, points = (flat[name] - flat[name].mean(axis=0) for name in ("base", "ranks"))
+    flat["ranks"] = points @ orthogonal_procrustes(points, onto)[0]
     return {
         "sentences": sentences,
         "points": {name: _fitted(points) for name, points in flat.items()},
@@ -57,26 +60,29 @@ def draw(model: RankEncoder, kind: str = "PCA", most: int = SENTENCES) -> dict[s
     }
 
 
-def _principal(vectors: torch.Tensor) -> np.ndarray:
+def _principal(vectors: torch.Tensor) -> tuple[np.ndarray, float]:
+    """Return the first two principal components, and the share of the variance that they hold."""
     from sklearn.decomposition import PCA
 
     rows = vectors.double().cpu().numpy()
-    size = min(2, *rows.shape)
-    return np.pad(PCA(size, random_state=0).fit_transform(rows), ((0, 0), (0, 2 - size)))
+    pca = PCA(min(2, *rows.shape), random_state=0)
+    points = np.pad(pca.fit_transform(rows), ((0, 0), (0, 2 - pca.n_components_)))
+    return points, float(np.nan_to_num(pca.explained_variance_ratio_).sum())
 
 
 def _neighborhoods(vectors: torch.Tensor) -> np.ndarray:
-    rows = vectors.float().cpu().numpy()
-    if neighbor_map() == "UMAP":
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+    mapping: Any
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if neighbor_map() == "UMAP":
             from umap import UMAP
 
-            mapped: Any = UMAP(metric="cosine", min_dist=0.0, random_state=0, n_jobs=1)
-            return np.asarray(mapped.fit_transform(rows), dtype=float)
-    from sklearn.manifold import TSNE
+            mapping = UMAP(metric="cosine", min_dist=0.0, random_state=0, n_jobs=1)
+        else:
+            from sklearn.manifold import TSNE
 
-    return np.asarray(TSNE(metric="cosine", random_state=0, init="pca").fit_transform(rows), dtype=float)
+            mapping = TSNE(metric="cosine", random_state=0, init="pca")
+        return np.asarray(mapping.fit_transform(vectors.float().cpu().numpy()), dtype=float)
 
 
 def _clusters(points: np.ndarray, sentences: list[str]) -> tuple[list[int], list[str]]:
@@ -85,37 +91,22 @@ def _clusters(points: np.ndarray, sentences: list[str]) -> tuple[list[int], list
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     found = HDBSCAN(min_cluster_size=max(8, len(points) // 100), copy=True).fit_predict(points)
-    texts = [" ".join(text for text, of in zip(sentences, found, strict=True) if of == i) for i in set(found)]
-    keys = list(set(found))
+    texts = [" ".join(np.array(sentences)[found == cluster]) for cluster in range(-1, found.max() + 1)]
     try:
         words = TfidfVectorizer(stop_words="english", token_pattern=r"[^\W\d_]{3,}")
         weights = words.fit_transform(texts).toarray()
         terms = words.get_feature_names_out()
     except ValueError:  # no words
-        return found.tolist(), [f"cluster {i + 1}" for i in range(max(found) + 1)]
-    rows = {key: weights[place] for place, key in enumerate(keys)}
-    names = [", ".join(terms[np.argsort(-rows[i])[:_WORDS]]) for i in range(max(found) + 1)]
-    return found.tolist(), names
-
-
-def _turned(points: np.ndarray, onto: np.ndarray) -> np.ndarray:
-    """Rotate and mirror a map to resemble another as closely as possible."""
-    left, _, right = np.linalg.svd((points - points.mean(axis=0)).T @ (onto - onto.mean(axis=0)))
-    return np.asarray(points @ (left @ right))
+        return found.tolist(), [f"cluster {number}" for number in range(1, len(texts))]
+    return found.tolist(), [", ".join(terms[np.argsort(-row)[:_WORDS]]) for row in weights[1:]]
 
 
 def _fitted(points: np.ndarray) -> list[list[float]]:
-    """Return places within −1 and 1, the shape unchanged."""
+    """Scale points into −1 to 1, keeping their shape."""
     middle = (points.min(axis=0) + points.max(axis=0)) / 2
     size = max(float(np.abs(points - middle).max()), 1e-12)
     fitted: list[list[float]] = ((points - middle) / size).round(4).tolist()
     return fitted
-
-
-def _share(points: np.ndarray, vectors: torch.Tensor) -> float:
-    """Return the share of the variance that the two axes hold."""
-    whole = float(vectors.double().var(dim=0, correction=0).sum())
-    return float(points.var(axis=0).sum()) / max(whole, 1e-12)
 
 
 def _nearest(vectors: torch.Tensor) -> np.ndarray:

@@ -1,1 +1,1 @@
-"""A model over HTTP: OpenAI's embeddings, similarities, explanations and search."""
+"""Serve models over HTTP: OpenAI-compatible embeddings, similarity, explanations and search."""

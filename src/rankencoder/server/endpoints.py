@@ -1,4 +1,4 @@
-"""The endpoints of a server."""
+"""Request handlers of the server."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from rankencoder._version import __version__
 from rankencoder.errors import InputError
 from rankencoder.model import RankEncoder
 from rankencoder.server import schemas
-from rankencoder.server.http_errors import Refusal
-from rankencoder.server.metrics import Metrics
+from rankencoder.server.http_errors import ApiError
+from rankencoder.server.request_log import Metrics
 from rankencoder.server.served_model import Encoded, ServedModel
 
 
 class Endpoints:
-    """The handlers of a server's paths.
+    """The handlers of the server's paths.
 
-    :param models: The first is what a request without a model means.
+    :param models: The first is the default.
     """
 
     def __init__(self, models: Sequence[ServedModel], metrics: Metrics) -> None:
@@ -32,11 +32,11 @@ class Endpoints:
         self.created = int(time.time())
 
     async def embeddings(self, request: schemas.EmbeddingsRequest) -> Response:
-        """Return the vectors of sentences, as OpenAI does."""
+        """Return the vectors of sentences, in OpenAI's format."""
         model = self._model(request.model)
         if request.dimensions not in (None, model.dimension):
-            message = f"the vectors have {model.dimension} dimensions, which cannot be changed: leave it out"
-            raise Refusal(422, f"dimensions: {message}", param="dimensions", code="invalid_value")
+            message = f"the model has {model.dimension} dimensions, which cannot be changed: omit the field"
+            raise ApiError(422, f"dimensions: {message}", param="dimensions", code="invalid_value")
         encoded = await model.encode(request.input)
         rows: list[Any]
         if request.encoding_format == "base64":
@@ -47,16 +47,16 @@ class Endpoints:
         return _json({"object": "list", "data": data, "model": model.name, "usage": _usage(encoded)})
 
     async def list_models(self) -> schemas.ModelsResponse:
-        """List the served models, as OpenAI does."""
+        """List the served models, in OpenAI's format."""
         return schemas.ModelsResponse(data=[await self.model(name) for name in self.models])
 
     async def model(self, name: str) -> schemas.ModelInfo:
-        """Return a served model, as OpenAI does."""
+        """Describe a served model, in OpenAI's format."""
         self._model(name)
         return schemas.ModelInfo(id=name, created=self.created, owned_by="rankencoder")
 
     async def similarity(self, request: schemas.SimilarityRequest) -> Response:
-        """Return how similar each sentence of a is to each of b: Eq. 7, or a plain encoder's cosine."""
+        """Compare each sentence of a with each of b, by Eq. 7 or a plain encoder's cosine."""
         model = self._model(request.model)
         encoded = await model.encode([*request.a, *request.b])
         matrix: np.ndarray = encoded.vectors[: len(request.a)] @ encoded.vectors[len(request.a) :].T
@@ -66,51 +66,51 @@ class Endpoints:
         return _json({**similar, "usage": _usage(encoded)})
 
     async def explain(self, request: schemas.ExplainRequest) -> Response:
-        """Say why two sentences are similar: the reference sentences that both are near to."""
+        """Explain a similarity by the reference sentences near both sentences."""
         model, a, b = self._model(request.model), request.a, request.b
         encoder = model.encoder
         if not isinstance(encoder, RankEncoder):
-            message = f"{model.name} has no reference corpus to explain by: serve a RankEncoder"
-            raise Refusal(409, message, code="no_reference_corpus")
-        explanation = await model.work([a, b], lambda: encoder.explain(a, b, request.k))
+            message = f"{model.name} has no reference corpus to explain with: serve a RankEncoder"
+            raise ApiError(409, message, code="no_reference_corpus")
+        explanation = await model.run_between_batches([a, b], lambda: encoder.explain(a, b, request.k))
         curve = model.curve
         probability = None if curve is None else float(curve.p_same(explanation.similarity))
         return _json({**explanation.to_dict(), "probability": probability})
 
     async def search(self, request: schemas.SearchRequest) -> Response:
-        """Return the texts of the index that are nearest to a sentence."""
+        """Search the index for the sentences nearest to a query."""
         model = self._model(request.model)
         if model.index is None:
-            message = f"there is no index of {model.name} to search: start the server with one"
-            raise Refusal(409, message, code="no_index")
+            message = f"{model.name} has no index to search: start the server with one"
+            raise ApiError(409, message, code="no_index")
         vector = (await model.encode([request.query])).vectors[0]
         try:
-            found = await model.work(
+            found = await model.run_between_batches(
                 [], lambda: model.current_index().search(vector, request.k, where=request.where)
             )
         except InputError as error:
             param = None if request.where is None else "where"
-            raise Refusal(422, str(error), param=param, code="invalid_value") from error
+            raise ApiError(422, str(error), param=param, code="invalid_value") from error
         return _json({"model": model.name, "results": [hit.to_dict() for hit in found]})
 
     async def health(self) -> schemas.Health:
-        """Liveness; needs no key."""
+        """Liveness check; needs no API key."""
         first, *_ = self.models.values()
         return schemas.Health(
             model=first.name, models=list(self.models), dimension=first.dimension, version=__version__
         )
 
-    async def figures(self) -> Response:
-        """Metrics for Prometheus."""
+    async def prometheus(self) -> Response:
+        """Prometheus metrics."""
         return PlainTextResponse(generate_latest(self.metrics.registry))
 
     def _model(self, name: str | None) -> ServedModel:
-        """Return the model that was asked for, or the first."""
+        """Return the requested model, or the first."""
         if name is None:
             return next(iter(self.models.values()))
         if name not in self.models:
-            message = f"there is no model {name[:80]!r} here, only {', '.join(map(repr, self.models))}"
-            raise Refusal(404, message, param="model", code="model_not_found")
+            message = f"no model {name[:80]!r}: choose from {', '.join(map(repr, self.models))}"
+            raise ApiError(404, message, param="model", code="model_not_found")
         return self.models[name]
 
 

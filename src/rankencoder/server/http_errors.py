@@ -1,4 +1,4 @@
-"""Errors in OpenAI's shape."""
+"""Errors in OpenAI's format."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from starlette.responses import Response
 from rankencoder.errors import InputError
 
 
-class Refusal(HTTPException):
-    """An HTTP error with the field at fault, and a code for programs."""
+class ApiError(HTTPException):
+    """An HTTP error with the offending field and a machine-readable code."""
 
     def __init__(
         self,
@@ -31,42 +31,42 @@ class Refusal(HTTPException):
 
 
 def error_response(error: HTTPException) -> Response:
-    """Return an error as OpenAI does."""
+    """Return an error in OpenAI's format."""
     body = {
         "message": error.detail,
         "type": "invalid_request_error" if error.status_code < 500 else "server_error",
         "param": getattr(error, "param", None),
         "code": getattr(error, "code", None),
     }
-    # in ASCII: a field's name may be half a character, which UTF-8 cannot carry
+    # ASCII, as a field's name may be a lone surrogate, which UTF-8 cannot encode
     return Response(json.dumps({"error": body}), error.status_code, error.headers, "application/json")
 
 
-async def _refuse(request: Request, error: HTTPException) -> Response:
+async def _handle_http_error(request: Request, error: HTTPException) -> Response:
     return error_response(error)
 
 
-async def _refuse_input(request: Request, error: InputError) -> Response:
-    return error_response(Refusal(422, str(error), code="invalid_value"))
+async def _handle_input_error(request: Request, error: InputError) -> Response:
+    return error_response(ApiError(422, str(error), code="invalid_value"))
 
 
-async def _refuse_fields(request: Request, error: RequestValidationError) -> Response:
-    """Return the first validation error as one line, without what was sent."""
+async def _handle_invalid_fields(request: Request, error: RequestValidationError) -> Response:
+    """Return the first validation error as one line, without what the client sent."""
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         message = f"the body is not JSON: {first['ctx']['error']} at character {first['loc'][-1]}"
-        return error_response(Refusal(400, message))
+        return error_response(ApiError(400, message))
     place = [str(part)[:100] for part in first["loc"][1:]]  # after "body" or "path"
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
-        message = "no such field here"
+        message = "unknown field"
     param = place[0] if place else None
     where = ".".join(place) or "body"
-    return error_response(Refusal(422, f"{where}: {message}", param=param, code="invalid_value"))
+    return error_response(ApiError(422, f"{where}: {message}", param=param, code="invalid_value"))
 
 
 HANDLERS: dict[Any, Any] = {
-    HTTPException: _refuse,
-    InputError: _refuse_input,
-    RequestValidationError: _refuse_fields,
+    HTTPException: _handle_http_error,
+    InputError: _handle_input_error,
+    RequestValidationError: _handle_invalid_fields,
 }

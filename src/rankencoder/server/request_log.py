@@ -1,4 +1,4 @@
-"""The log line, the metrics and the id of each request."""
+"""Request ids, access log and Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -11,24 +11,54 @@ from contextvars import ContextVar
 from typing import Any
 from uuid import uuid4
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from rankencoder.server.http_errors import Refusal, error_response
-from rankencoder.server.metrics import Metrics
+from rankencoder.server.http_errors import ApiError, error_response
 
 LOG = logging.getLogger(__name__)
 _ID = re.compile(r"[\w.:-]{1,64}", re.ASCII)
-ABOUT_REQUEST: ContextVar[dict[str, Any]] = ContextVar("ABOUT_REQUEST")
-"""What the log says of the current request."""
+LOG_FIELDS: ContextVar[dict[str, Any]] = ContextVar("LOG_FIELDS")
+"""Log fields of the current request."""
+
+
+class Metrics:
+    """The metrics of one server, labeled by model."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        by, asked = ["model"], ["model", "path"]
+        self.requests = Counter(
+            "rankencoder_requests", "Requests answered.", [*asked, "status"], registry=registry
+        )
+        self.seconds = Histogram(
+            "rankencoder_request_seconds", "Time to answer a request.", asked, registry=registry
+        )
+        self.sentences = Counter("rankencoder_sentences", "Sentences encoded.", by, registry=registry)
+        self.tokens = Counter("rankencoder_tokens", "Tokens encoded.", by, registry=registry)
+        self.batch = Histogram(
+            "rankencoder_batch_sentences",
+            "Sentences per batch.",
+            by,
+            buckets=[2**power for power in range(12)],
+            registry=registry,
+        )
+        self.waiting = Gauge(
+            "rankencoder_waiting_sentences",
+            "Sentences queued or being encoded.",
+            by,
+            registry=registry,
+        )
 
 
 class RequestLog(BaseHTTPMiddleware):
-    """Logs and counts every request, never with a sentence or a key. Unexpected errors are a plain 500.
+    """Logs and counts every request, without sentences or keys. Unexpected errors become a plain 500.
 
-    :param paths: The paths that exist; others are logged and counted as one.
+    :param paths: The known paths; all others are logged and counted as "other".
     """
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics, paths: Collection[str]) -> None:
@@ -36,16 +66,16 @@ class RequestLog(BaseHTTPMiddleware):
         self.metrics, self.paths = metrics, paths
 
     async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
-        """Answer a request, and log how it ends."""
+        """Handle a request, and log the outcome."""
         started, given = time.perf_counter(), request.headers.get("x-request-id", "")
         about: dict[str, Any] = {"id": given if _ID.fullmatch(given) else uuid4().hex}
-        ABOUT_REQUEST.set(about)
+        LOG_FIELDS.set(about)
         try:
             response = await call_next(request)
         except Exception as error:
             trace = "".join(traceback.format_tb(error.__traceback__))
             LOG.error("unexpected %s\n%s", type(error).__name__, trace)  # its message may hold a sentence
-            response = error_response(Refusal(500, "the server failed; see its log", code="internal"))
+            response = error_response(ApiError(500, "the server failed; see its log", code="internal"))
         response.headers["X-Request-ID"] = about["id"]
         seconds, path = time.perf_counter() - started, request.scope["path"]
         path = path if path in self.paths else "other"  # it may hold anything

@@ -1,4 +1,4 @@
-"""Requests and answers. pydantic checks the requests, and FastAPI describes both in OpenAPI."""
+"""Requests and responses, as pydantic checks and OpenAPI describes them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from rankencoder.explain import Explanation
 from rankencoder.io.corpus import LONGEST
 from rankencoder.search.hits import Hit
 
-MAX_SENTENCES = 2048  # of a request, as with OpenAI
+MAX_SENTENCES = 2048  # per request, as OpenAI has it
 MAX_NEIGHBORS = 1000
 _MAX_FILTER = 10_000  # characters
-_NOT_BLANK = r"[^\s\x1c-\x1f\x85]"  # the separators are blank to Python, but not to other languages
+_NOT_BLANK = r"[^\s\x1c-\x1f\x85]"  # separators are blank in Python, but not in other languages
 
 Sentence = Annotated[
     str, Field(strict=True, max_length=LONGEST, pattern=_NOT_BLANK, examples=["A cat sleeps."])
@@ -32,7 +32,7 @@ Sentence = Annotated[
 
 def _as_list(value: Any) -> Any:
     if isinstance(value, list) and value and all(type(item) in (int, list) for item in value):
-        raise ValueError("token ids mean nothing to this model: send the text itself")
+        raise ValueError("token ids are not supported: send text")
     return [value] if isinstance(value, str) else value
 
 
@@ -56,15 +56,15 @@ Count = Annotated[int, Field(ge=1, le=MAX_NEIGHBORS)]
 class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    model: str | None = Field(None, description="A served model's name (see /v1/models); else the first.")
+    model: str | None = Field(None, description="A served model (see /v1/models); by default the first.")
 
 
 class EmbeddingsRequest(_Request):
-    """Sentences to encode, as OpenAI's clients ask for it."""
+    """Sentences to encode, in OpenAI's format."""
 
-    input: Sentences = Field(description="A sentence, or several.")
+    input: Sentences = Field(description="One or more sentences.")
     encoding_format: Literal["float", "base64"] = Field(
-        "float", description="Numbers, or float32 in little-endian order as base64."
+        "float", description="Numbers, or base64 of little-endian float32."
     )
     dimensions: int | None = Field(None, description="Only the model's own dimension is accepted.")
     user: str | None = Field(None, description="Accepted and ignored.")
@@ -79,32 +79,32 @@ class SimilarityRequest(_Request):
     @model_validator(mode="after")
     def _check_number(self) -> SimilarityRequest:
         if len(self.a) + len(self.b) > MAX_SENTENCES:
-            raise ValueError(f"a and b hold more than {MAX_SENTENCES:,} sentences together")
+            raise ValueError(f"a and b have more than {MAX_SENTENCES:,} sentences together")
         return self
 
 
 class ExplainRequest(_Request):
-    """Two sentences whose similarity is to be explained."""
+    """Two sentences whose similarity to explain."""
 
     a: Sentence
     b: Sentence
-    k: Count = Field(100, description="Nearest reference sentences of each to look at for shared ones.")
+    k: Count = Field(100, description="Nearest reference sentences of each to compare.")
 
 
 class SearchRequest(_Request):
-    """A sentence to look for in the index."""
+    """A query for the index."""
 
     query: Sentence
-    k: Count = Field(10, description="Results.")
+    k: Count = Field(10, description="Number of results.")
     where: Annotated[dict[str, Any], AfterValidator(_checked_filter)] | None = Field(
         None,
-        description="Columns and their values, lists of values, or gt, gte, lt, lte, prefix, not.",
+        description="Filter: a value, a list of values, or gt, gte, lt, lte, prefix, not for each column.",
         examples=[{"lang": ["en", "de"], "year": {"gte": 1990}}],
     )
 
 
 class Usage(BaseModel):
-    """Tokens that the model read."""
+    """Token counts."""
 
     prompt_tokens: int
     total_tokens: int
@@ -128,7 +128,7 @@ class EmbeddingsResponse(BaseModel):
 
 
 class ModelInfo(BaseModel):
-    """The served model."""
+    """A served model."""
 
     id: str
     object: Literal["model"] = "model"
@@ -137,14 +137,14 @@ class ModelInfo(BaseModel):
 
 
 class ModelsResponse(BaseModel):
-    """All models here."""
+    """All served models."""
 
     object: Literal["list"] = "list"
     data: list[ModelInfo]
 
 
 class SimilarityResponse(BaseModel):
-    """``similarity[i][j]`` is that of a's sentence i and b's sentence j."""
+    """``similarity[i][j]`` compares sentence i of a with sentence j of b."""
 
     model: str
     similarity: list[list[float]]
@@ -160,14 +160,14 @@ class ExplainResponse(Explanation):
 
 
 class SearchResponse(BaseModel):
-    """The texts of the index nearest to the query, nearest first."""
+    """The sentences of the index nearest to the query, in order."""
 
     model: str
     results: list[Hit]
 
 
 class Health(BaseModel):
-    """The server answers."""
+    """The server is up."""
 
     status: Literal["ok"] = "ok"
     model: str
@@ -177,7 +177,7 @@ class Health(BaseModel):
 
 
 class ErrorBody(BaseModel):
-    """What was wrong."""
+    """What went wrong."""
 
     message: str
     type: str
@@ -186,6 +186,6 @@ class ErrorBody(BaseModel):
 
 
 class ErrorResponse(BaseModel):
-    """An answer to a request that cannot be met, in OpenAI's shape."""
+    """An error in OpenAI's format."""
 
     error: ErrorBody

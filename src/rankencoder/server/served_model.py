@@ -1,4 +1,4 @@
-"""A model of a server: sentences of concurrent requests are encoded together, by a thread of its own."""
+"""A served model: batches the sentences of concurrent requests, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -15,32 +15,31 @@ from rankencoder.errors import InputError
 from rankencoder.io.files import fingerprint
 from rankencoder.labels.fitted_curve import find_curve
 from rankencoder.model import RankEncoder
-from rankencoder.server.http_errors import Refusal
-from rankencoder.server.metrics import Metrics
-from rankencoder.server.request_log import ABOUT_REQUEST
+from rankencoder.server.http_errors import ApiError
+from rankencoder.server.request_log import LOG_FIELDS, Metrics
 
 T = TypeVar("T")
 WAIT = 0.003  # seconds that the first request after a pause waits for others
-_Waiting: TypeAlias = tuple[str, "asyncio.Future[tuple[np.ndarray, int]]"]
+_Queued: TypeAlias = tuple[str, "asyncio.Future[tuple[np.ndarray, int]]"]
 
 
 class Encoded(NamedTuple):
-    """Vectors of sentences, and how many tokens of each the encoder read."""
+    """Sentence vectors, and the number of tokens of each."""
 
     vectors: np.ndarray
     tokens: list[int]
 
 
 class ServedModel:
-    """A model with its batches, its index and its metrics.
+    """A model with its queue, its index and its metrics.
 
-    While a batch is encoded the next one gathers. A long request goes in pieces, each behind what others
-    asked for meanwhile.
+    The next batch gathers while one is encoded. A long request is split into pieces, which take turns with
+    other requests.
 
     :param encoder: A RankEncoder, or a plain encoder, which explains nothing.
-    :param name: What requests call it.
-    :param index: A `RankIndex` that was made with it.
-    :param batch_size: The most sentences that are encoded together.
+    :param name: Its name in requests.
+    :param index: A `RankIndex` made with it.
+    :param batch_size: Maximum sentences per batch.
     """
 
     def __init__(
@@ -49,21 +48,21 @@ class ServedModel:
         self.encoder, self.name, self.index, self._size = encoder, name, index, batch_size
         self.sentences, self._batch = metrics.sentences.labels(name), metrics.batch.labels(name)
         self.tokens, self._waiting = metrics.tokens.labels(name), metrics.waiting.labels(name)
-        self._queue: asyncio.Queue[_Waiting] = asyncio.Queue()
+        self._queue: asyncio.Queue[_Queued] = asyncio.Queue()
         self.curve = find_curve(encoder)
         self.dimension = self._encode(["Warm up."]).vectors.shape[1]
         if index is not None:
-            _ = index.model, index.calibration  # opened now, and not in the first request
+            _ = index.model, index.calibration  # opened now rather than in the first request
             self._stamp = fingerprint(index.folder.config)
 
     async def encode(self, sentences: list[str]) -> Encoded:
-        """Encode sentences together with those of other requests."""
-        self._note(sentences)
+        """Encode sentences, batched with those of other requests."""
+        self._log_sentences(sentences)
         rows: list[tuple[np.ndarray, int]] = []
         self._waiting.inc(len(sentences))
         try:
             for start in range(0, len(sentences), self._size):
-                piece: list[_Waiting] = [
+                piece: list[_Queued] = [
                     (text, asyncio.Future()) for text in sentences[start : start + self._size]
                 ]
                 for waiting in piece:
@@ -74,9 +73,9 @@ class ServedModel:
         vectors, tokens = zip(*rows, strict=True)
         return Encoded(np.stack(vectors), list(tokens))
 
-    async def work(self, sentences: list[str], function: Callable[[], T]) -> T:
-        """Run a function between batches that itself encodes these sentences."""
-        self._note(sentences)
+    async def run_between_batches(self, sentences: list[str], function: Callable[[], T]) -> T:
+        """Run a function that encodes these sentences itself, between batches."""
+        self._log_sentences(sentences)
         done, tokens = await self._in_thread(
             lambda: (function(), self._count_tokens(sentences) if sentences else [])
         )
@@ -86,7 +85,7 @@ class ServedModel:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Encode batches in a thread, which finishes what it does at the end."""
+        """Encode batches in a thread, which finishes its batch on exit."""
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="encoder")
         worker = asyncio.create_task(self._run())
         yield
@@ -97,8 +96,8 @@ class ServedModel:
         while True:
             await self._answer(await self._gather())
 
-    async def _gather(self) -> list[_Waiting]:
-        """Wait for a sentence, and a moment for more where few are there."""
+    async def _gather(self) -> list[_Queued]:
+        """Wait for a sentence, then briefly for more."""
         batch = [await self._queue.get()]
         if self._queue.qsize() + 1 < self._size:
             await asyncio.sleep(WAIT)
@@ -106,12 +105,12 @@ class ServedModel:
             batch.append(self._queue.get_nowait())
         return batch
 
-    async def _answer(self, batch: list[_Waiting]) -> None:
+    async def _answer(self, batch: list[_Queued]) -> None:
         sentences = [text for text, _ in batch]
         try:
             encoded = await self._in_thread(lambda: self._encode(sentences))
         except Exception as error:
-            if len(batch) > 1:  # one sentence is at fault, and only who sent it shall hear of it
+            if len(batch) > 1:  # one sentence is at fault: fail only its own request
                 for waiting in batch:
                     await self._answer([waiting])
             elif not batch[0][1].done():
@@ -121,11 +120,11 @@ class ServedModel:
         self.tokens.inc(sum(encoded.tokens))
         self._batch.observe(len(sentences))
         for (_, result), row in zip(batch, zip(*encoded, strict=True), strict=True):
-            if not result.done():  # its client has gone
+            if not result.done():  # unless its client has disconnected
                 result.set_result(row)
 
     def current_index(self) -> Any:
-        """Return the index; opened anew if it was made again since."""
+        """Return the index, reopened if it was rebuilt."""
         try:
             stamp = fingerprint(self.index.folder.config)
             if stamp != self._stamp:
@@ -133,14 +132,14 @@ class ServedModel:
                 _ = index.model
                 self.index, self._stamp = index, stamp
         except InputError as error:
-            raise Refusal(409, f"the index cannot be searched now: {error}", code="no_index") from error
+            raise ApiError(409, f"the index cannot be searched now: {error}", code="no_index") from error
         return self.index
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function)
 
-    def _note(self, sentences: list[str]) -> None:
-        about = ABOUT_REQUEST.get()
+    def _log_sentences(self, sentences: list[str]) -> None:
+        about = LOG_FIELDS.get()
         about["model"], about["sentences"] = self.name, about.get("sentences", 0) + len(sentences)
 
     def _encode(self, sentences: list[str]) -> Encoded:

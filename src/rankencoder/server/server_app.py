@@ -18,9 +18,8 @@ from rankencoder.io.corpus import LONGEST
 from rankencoder.model import RankEncoder
 from rankencoder.server import schemas
 from rankencoder.server.endpoints import Endpoints
-from rankencoder.server.http_errors import HANDLERS, Refusal
-from rankencoder.server.metrics import Metrics
-from rankencoder.server.request_log import RequestLog
+from rankencoder.server.http_errors import HANDLERS, ApiError
+from rankencoder.server.request_log import Metrics, RequestLog
 from rankencoder.server.served_model import ServedModel
 
 BATCH = 64  # sentences
@@ -35,14 +34,14 @@ def create_app(
     api_key: str | None = None,
     batch_size: int = BATCH,
 ) -> FastAPI:
-    """Return a server for a model, to be run by uvicorn or any other ASGI server, in one process.
+    """Create the ASGI application that serves one or more models, to be run in a single process.
 
     :param model: A RankEncoder, or a plain encoder, which explains nothing; or several of them by name, the
-        first being that of requests without a name.
-    :param name: What requests call a single model.
+        first being the default.
+    :param name: The name of a single model in requests.
     :param index: A `RankIndex` for ``/search``, made with one of the models.
-    :param api_key: The key that clients must send.
-    :param batch_size: The most sentences that are encoded together.
+    :param api_key: The API key that clients must send.
+    :param batch_size: Maximum sentences per batch.
     """
     metrics = Metrics()
     named = model if isinstance(model, Mapping) else {name: model}
@@ -67,7 +66,7 @@ def create_app(
         ),
         version=__version__,
         lifespan=running,
-        docs_url=None,  # FastAPI's pages load scripts from other machines
+        docs_url=None,  # FastAPI's pages load scripts from a CDN
         redoc_url=None,
         redirect_slashes=False,
         exception_handlers=HANDLERS,
@@ -83,7 +82,7 @@ def create_app(
         routes.add_api_route(path, endpoint, methods=["POST"], response_model=answer)
     routes.add_api_route("/v1/models", endpoints.list_models)
     routes.add_api_route("/v1/models/{name:path}", endpoints.model)
-    routes.add_api_route("/metrics", endpoints.figures, response_class=PlainTextResponse)
+    routes.add_api_route("/metrics", endpoints.prometheus, response_class=PlainTextResponse)
     app.include_router(routes, dependencies=[Security(_check_key(api_key))] if api_key else [])
     app.add_api_route("/health", endpoints.health)
     app.add_api_route("/health", endpoints.health, methods=["HEAD"], include_in_schema=False)
@@ -93,11 +92,11 @@ def create_app(
 
 
 def _check_key(api_key: str) -> Callable[..., None]:
-    """Return a dependency that refuses requests without the key."""
+    """Return a dependency that rejects requests without the key."""
 
     def check(given: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]) -> None:
         if given is None or not compare_digest(given.credentials.encode(), api_key.encode()):
-            message = "no API key, or a wrong one: send the header Authorization: Bearer KEY"
-            raise Refusal(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
+            message = "missing or wrong API key: send the header Authorization: Bearer KEY"
+            raise ApiError(401, message, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
 
     return check
