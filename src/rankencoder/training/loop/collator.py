@@ -35,19 +35,18 @@ class ViewCollator:
         columns = {name: [row[name] for row in rows] for name in rows[0]}
         views = self.method.views(columns, self.backbone, self.max_length)
         ids = [row for view in views for row in view]
-        needed, limit = max(map(len, ids)), self.backbone.positions
+        lengths = np.array([len(row) for row in ids])
+        needed, limit = int(lengths.max()), self.backbone.positions
         if limit is not None and needed > limit:
             raise InputError(f"a view has {needed} tokens, but the backbone reads {limit}: lower max_length")
         longest = -(-needed // self.multiple) * self.multiple
         longest = min(longest, limit or longest)
-        padded = np.full((len(ids), longest), self.backbone.tokenizer.pad_token_id or 0, dtype=np.int64)
-        mask = np.zeros((len(ids), longest), dtype=np.int64)
-        for i, row in enumerate(ids):
-            padded[i, : len(row)] = row
-            mask[i, : len(row)] = 1
+        mask = np.arange(longest) < lengths[:, None]
+        padded = np.full(mask.shape, self.backbone.tokenizer.pad_token_id or 0, dtype=np.int64)
+        padded[mask] = np.concatenate(ids)
         batch = {
             "views_input_ids": torch.from_numpy(padded),
-            "views_attention_mask": torch.from_numpy(mask),
+            "views_attention_mask": torch.from_numpy(mask.astype(np.int64)),
             "views_rows": torch.tensor(columns["row"]),
         }
         for name, vectors in self.vectors.items():
