@@ -173,6 +173,15 @@ def test_compressed_tables_and_patterns(tmp_path):
         read(tmp_path / "a.csv.zst")
 
 
+def test_only_columns_of_text_are_offered(tmp_path):
+    names = [*(f"n{i}" for i in range(30)), "question", "answer"]
+    path = write(tmp_path, f"{','.join(names)}\n{'1,' * 30}What?,That.\n", "wide.csv")
+    with pytest.raises(
+        InputError, match=r"to one of question \(e\.g\. 'What\?'\), answer \(e\.g\. 'That\.'\)$"
+    ):
+        read(path)
+
+
 def test_patterns_keep_relative_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("b.txt", "a.txt"):

@@ -104,7 +104,8 @@ def choose_column(examples: Mapping[str, Any], texts: list[str], column: str | N
         return texts[0]
     if not texts:
         raise InputError(f"{place}: no column holds text, among {_listed(examples)}")
-    raise InputError(f"{place}: which column holds the sentences? Set `column` to one of {_listed(examples)}")
+    found = _listed({name: examples[name] for name in texts})
+    raise InputError(f"{place}: which column holds the sentences? Set `column` to one of {found}")
 
 
 def _listed(examples: Mapping[str, Any]) -> str:
