@@ -409,7 +409,7 @@ def test_command_that_removes_and_rethresholds(run_cli, tiny_saved, tmp_path):
     assert "0 pairs among 3 different sentences, from similarity 0.9999 on" in out
     code, out, err = run_cli("duplicates", found, "--model", tiny_saved)
     assert (code, err.count("\n")) == (2, 1)
-    assert "only the threshold can be changed" in err
+    assert "only --threshold can be changed" in err
 
 
 def test_command_for_leakage(run_cli, tiny_saved, tmp_path):
