@@ -190,7 +190,7 @@ def _repeat(lab, name, folder, expected, *, overwrite=False):
 def _go_on(lab, name, folder, overwrite):
     if name == "train":
         ended = run(["train", "--resume", "-o", "out/run"], folder)
-        if ended.code == 2 and "leave --resume out" in ended.err:
+        if ended.code == 2 and "leave out --resume" in ended.err:
             return run(lab.command(name, overwrite=overwrite), folder)
         if ended.code == 2 and "use --overwrite" in ended.err:
             return run(lab.command(name, overwrite=True), folder)
