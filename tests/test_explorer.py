@@ -216,7 +216,7 @@ def test_duplicates_of_an_index_are_limited(model, tmp_path, monkeypatch):
 
     index = RankIndex.build(model, model.reference.sentences[:300], tmp_path / "index")
     state = ExplorerState(model, index)
-    assert "More than 20,000 pairs are that similar" in search_tab.show_duplicates(state, "-1")
+    assert "More than 20,000 pairs: choose a higher threshold" in search_tab.show_duplicates(state, "-1")
     monkeypatch.setattr(search_tab, "MAX_COMPARED", 299)
     assert "Cannot compare 300 sentences here" in search_tab.show_duplicates(state, "0.99")
 
