@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 import statistics
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from scipy.stats import spearmanr
 from sentence_transformers import SentenceTransformer
 
 from rankencoder import RankEncoder
-from rankencoder.backends.conversion import FILES, write_graph
+from rankencoder.backends.model_graph import FILES, write_graph
 from rankencoder.encoders import Encoder
 from speed.models import load, model_folder, reference, texts
 from speed.timing import interleaved, ratio
@@ -120,7 +121,7 @@ def _fastembed(model: SentenceTransformer, folder: str) -> Callable[[list[str]],
     settings = json.loads(Path(folder, "tokenizer_config.json").read_text(encoding="utf-8"))
     settings["model_max_length"] = model.max_seq_length
     Path(folder, "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
-    model[0].model.config.save_pretrained(folder)
+    shutil.copy(Path(model_folder("22M")[1], "config.json"), folder)
     TextEmbedding.add_custom_model(
         _PEER_MODEL,
         pooling=PoolingType.DISABLED,  # the graph pools
