@@ -225,6 +225,26 @@ def test_an_export_runs_without_torch(tiny_folder, tiny_model, tmp_path, run_cli
         np.testing.assert_allclose(found @ found.T, exact @ exact.T, atol=1e-4)
 
 
+CLOSE = """
+import gc, os, signal, sys
+from rankencoder.encoders import Encoder
+opened = [Encoder(sys.argv[1], device="cpu", backend=f"openvino:{sys.argv[2]}") for _ in range(2)]
+while opened:
+    del opened[0]
+    gc.collect()
+signal.signal(signal.SIGTERM, lambda *_: print("handled"))
+os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_signals_are_handled_after_models_were_closed(tiny_folder, precision):
+    """OpenVINO left the stack of signal handlers unmapped."""
+    command = [sys.executable, "-X", "faulthandler", "-c", CLOSE, str(tiny_folder), precision]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["handled"]), done.stderr
+
+
 def test_what_no_graph_can_do_is_refused(tiny_model, callable_encoder, tiny_folder, tmp_path):
     for model, said in (
         (tiny_model, "the exact form ranks a reference corpus"),

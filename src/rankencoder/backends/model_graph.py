@@ -9,6 +9,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -121,13 +122,23 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def open_openvino(graph: Path, precision: str, threads: int) -> Run:
-    """Return a thread-safe function that runs a graph with OpenVINO, each call on one thread."""
+@cache
+def _openvino_core() -> Any:
+    """Return the OpenVINO runtime of this process.
+
+    There is one, which is never closed: two closed out of order free the stack of signal handlers, so that
+    Ctrl-C crashes.
+    """
     import openvino
 
+    return openvino.Core()
+
+
+def open_openvino(graph: Path, precision: str, threads: int) -> Run:
+    """Return a thread-safe function that runs a graph with OpenVINO, each call on one thread."""
     hint = "bf16" if precision == "bf16" else "f32"
     settings = {"INFERENCE_PRECISION_HINT": hint, "NUM_STREAMS": threads, "INFERENCE_NUM_THREADS": threads}
-    compiled = openvino.Core().compile_model(graph, "CPU", settings)
+    compiled = _openvino_core().compile_model(graph, "CPU", settings)
     own = threading.local()
 
     def run(batch: dict[str, Any]) -> torch.Tensor:
