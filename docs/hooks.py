@@ -144,7 +144,7 @@ def methods_page() -> str:
 
 def method_page(method: Any) -> str:
     """Return a method's page: what it does, its authors' settings, its options."""
-    from rankencoder.cli.methods import describe
+    from rankencoder.cli.train import describe
     from rankencoder.training.methods.method import Family
 
     sizes = {

@@ -23,12 +23,11 @@ from rankencoder.cli.export import export, push
 from rankencoder.cli.index import index, search
 from rankencoder.cli.info import info, version
 from rankencoder.cli.label import label
-from rankencoder.cli.methods import methods
 from rankencoder.cli.options import with_options
 from rankencoder.cli.reproduce import reproduce
 from rankencoder.cli.serve import explore, serve
 from rankencoder.cli.threshold import threshold
-from rankencoder.cli.train import train
+from rankencoder.cli.train import methods, train
 from rankencoder.cli.tune import tune
 
 app = typer.Typer(

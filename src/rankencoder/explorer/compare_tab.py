@@ -7,9 +7,8 @@ from typing import Any
 import gradio as gr
 
 from rankencoder.explorer.comparison import compare
-from rankencoder.explorer.explorer_state import ExplorerState
+from rankencoder.explorer.explorer_state import Example, ExplorerState
 from rankencoder.explorer.layout import EVENT, render
-from rankencoder.explorer.random_pairs import Example
 from rankencoder.formatting import plural
 
 NEIGHBORS = (10, 20, 50, 100)
