@@ -81,10 +81,10 @@ def test_rows_without_tokens_have_one_that_is_padding():
 def test_no_thread_is_left_by_an_error(tiny, monkeypatch):
     monkeypatch.setattr(batching, "_TOKENIZED", 3)
     monkeypatch.setattr(type(tiny), "forward", lambda *_: 1 / 0)
-    before = threading.active_count()
+    before = set(threading.enumerate())  # some of earlier tests may end at any time
     with pytest.raises(ZeroDivisionError):
         encode_by_length(tiny, SENTENCES, 4)
-    assert threading.active_count() == before
+    assert set(threading.enumerate()) <= before
 
 
 @pytest.mark.parametrize("modules", [1, 2])

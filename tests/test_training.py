@@ -78,13 +78,13 @@ def test_stage_2_begins_as_stage_1_where_the_contrastive_loss_is_larger(train):
 
 
 def test_a_rank_loss_that_never_counts_is_told(train, capsys, monkeypatch):
-    from rankencoder.cli.train import _print
+    from rankencoder.cli.train import _print_run
 
     monkeypatch.setenv("COLUMNS", "200")
     run = train(max_steps=2)
     for combine, larger, told in (("max", 0.0, 1), ("max", 0.5, 0), ("sum", 0.0, 0)):
         run.record["config"]["combine"], run.record["rank_larger"] = combine, larger
-        _print(run)
+        _print_run(run)
         assert capsys.readouterr().out.count("E2 repeats E1's training") == told
 
 
