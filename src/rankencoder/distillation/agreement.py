@@ -124,7 +124,7 @@ class Dissent:
     """A teacher that disagrees with the rest, and the effect of leaving it out."""
 
     teacher: int
-    agreement: float  # with the mean of the others
+    agreement: float  # its agreement with the mean of the others
     others: float  # mean agreement of each other teacher with the rest
     without: float  # the same if this teacher is left out
 
@@ -132,7 +132,7 @@ class Dissent:
 def find_dissent(standardized: Sequence[np.ndarray], gain: float = 0.02) -> Dissent | None:
     """Return the teacher without which the others agree more, if by more than ``gain``.
 
-    :param standardized: Each teacher's z-scores of the same pairs; at least three teachers, or none dissents.
+    :param standardized: Each teacher's z-scores of the same pairs; None is returned for fewer than three.
     """
     rows = np.stack(standardized)
     if len(rows) < 3:
