@@ -130,7 +130,7 @@ class Dissent:
 
 
 def find_dissent(standardized: Sequence[np.ndarray], gain: float = 0.02) -> Dissent | None:
-    """Return the teacher without which the others agree more, if by more than ``gain``.
+    """Return the teacher whose removal raises the others' agreement by more than ``gain``, if any.
 
     :param standardized: Each teacher's z-scores of the same pairs; None is returned for fewer than three.
     """

@@ -34,7 +34,7 @@ Result = dict[str, Any]
 
 
 def make_result(model: Model, sets: Sequence[PairSet], sections: dict[str, Any]) -> Result:
-    """Return a result: what was measured, of which model, on which data, by which software, and when."""
+    """Return a result: the measurements, with their model, data, software and time."""
     subjects = []
     for subject in model.subjects:
         about: dict[str, Any] = {"role": subject.role, "encoder": subject.encoder.name}

@@ -163,7 +163,7 @@ def bin_chances(answers: Answers, left: np.ndarray, precision: float) -> np.ndar
 def information(answers: Answers, precision: float) -> np.ndarray:
     """Return the expected reduction in the variance of precision and recall by an answer in each bin.
 
-    Both are linearized in the log-odds, whose covariance an answer changes by a matrix of rank one.
+    Both are linearized in the log-odds; an answer changes their covariance by a rank-one matrix.
     """
     f, covariance = SamePosterior(answers).log_odds()
     p = expit(f)

@@ -1,4 +1,4 @@
-"""The sections of a report: the answer, and folded below it the evidence."""
+"""The sections of a report: the answer, with the evidence folded below it."""
 
 from __future__ import annotations
 
