@@ -281,7 +281,7 @@ def test_another_dimension(fake, tmp_path):
     api(fake).encode([A])
     fake.always = changing(lambda rows: [row["embedding"].pop() for row in rows])
     with pytest.raises(
-        InputError, match=r"vectors of 15 dimensions, earlier 16: .* delete .*cache/api/m-\w+"
+        InputError, match=r"vectors of 15 dimensions, but 16 before: .* delete .*cache/api/m-\w+"
     ):
         api(fake).encode([A, B])
 
@@ -367,7 +367,7 @@ def test_the_estimate(fake, sentences):
         (refusing(404, "no model m"), "HTTP 404: no model m; check the name of the model"),
         (refusing(500, "gone"), "HTTP 500: gone; try later"),
         (changing(lambda rows: rows[3]["embedding"].__setitem__(0, float("nan"))), "NaN or infinite vector"),
-        (changing(lambda rows: [row["embedding"].pop() for row in rows]), "15 dimensions, earlier 16"),
+        (changing(lambda rows: [row["embedding"].pop() for row in rows]), "15 dimensions, but 16 before"),
         (changing(lambda rows: rows.pop()), "answered 256 sentences with 255 vectors"),
     ],
 )

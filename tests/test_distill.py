@@ -449,7 +449,7 @@ def test_teachers_at_fault(fault, tmp_path, tiny_folder, sentences, callable_enc
 
     expected = {
         "nan": "NaN or infinite",
-        "dimension": "15 dimensions, earlier 16",
+        "dimension": "15 dimensions, but 16 before",
         "rows": "one row per sentence",
     }
     given = {"output": tmp_path / "out", "teacher": [faulty, tiny_folder], "student": tiny_folder, **QUICK}

@@ -154,7 +154,7 @@ def test_a_reference_of_another_encoder(tiny_folder, callable_encoder, sentences
 def test_an_encoder_that_changes_its_dimension(callable_encoder, sentences):
     model = RankEncoder(callable_encoder, sentences, progress=False)
     model.encoder.function = lambda texts: callable_encoder(texts)[:, :5]
-    with pytest.raises(InputError, match="returned 5 dimensions, earlier 16"):
+    with pytest.raises(InputError, match="returned 5 dimensions, but 16 before"):
         model.encode("a cat")
 
 

@@ -235,7 +235,7 @@ class Encoder:
         earlier = vars(self).setdefault("dimension", vectors.shape[1])
         if vectors.shape[1] != earlier:
             raise InputError(
-                f"encoder {self.name!r} returned {vectors.shape[1]} dimensions, earlier {earlier}"
+                f"encoder {self.name!r} returned {vectors.shape[1]} dimensions, but {earlier} before"
             )
         if (found := find_invalid(vectors)) is not None:
             row, what, number = found

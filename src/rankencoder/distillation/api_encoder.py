@@ -216,8 +216,8 @@ class ApiEncoder:
         with self._lock:
             if rows.shape[1] != (self._dimension or rows.shape[1]):
                 raise InputError(
-                    f"{self.name} returned vectors of {rows.shape[1]} dimensions, earlier {self._dimension}: "
-                    f"if the model has changed, delete {self._stored.folder}"
+                    f"{self.name} returned vectors of {rows.shape[1]} dimensions, but {self._dimension} "
+                    f"before: if the model has changed, delete {self._stored.folder}"
                 )
             if good.any():
                 self._stored.add([sentence_key(batch[i]) for i in good.nonzero()[0]], rows[good])

@@ -115,7 +115,7 @@ def evenly(vectors: torch.Tensor, number: int) -> torch.Tensor:
 
 
 def describe_halves(halves: Halves | None) -> str:
-    """Advise which similarity to use without labels."""
+    """Recommend a similarity, without labels."""
     if halves is None:
         return (
             f"Keep plain cosine: too few sentences have {WORDS} words to compare similarities without labels."

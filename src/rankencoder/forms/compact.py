@@ -1,4 +1,4 @@
-"""The compact form: rank vectors projected on their principal components."""
+"""The compact form: rank vectors projected onto their principal components."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Sampler:
 
     def __init__(self, size: int, seed: int) -> None:
         if not -(2**63) <= seed < 2**63:
-            raise InputError(f"seed must fit into 64 bits, {seed} does not")
+            raise InputError(f"seed must fit into 64 bits, but {seed} does not")
         self.size, self.key = size, seed.to_bytes(8, "little", signed=True)
         self.seen = self.empty = self.overlong = 0
         self._heap: list[tuple[int, str]] = []  # negated hashes: the largest hash on top

@@ -203,7 +203,7 @@ def read_json(path: Path, version: int | None = None, *, advice: str = _ADVICE) 
     if not isinstance(value, dict):
         raise InputError(f"{path} is damaged (not a JSON object); {advice}")
     if version is not None and (found := value.get("format")) != version:
-        raise InputError(f"{path.parent} has format {found}, this version of rankencoder reads {version}")
+        raise InputError(f"{path.parent} has format {found}, but this version reads {version}")
     return value
 
 

@@ -55,7 +55,7 @@ class Calibration:
     def measure(cls, vectors: np.ndarray, source: str) -> Calibration:
         """Measure all pairs of some unit vectors."""
         if len(vectors) < 2:
-            raise InputError(f"calibration needs at least two sentences, {source} has {len(vectors)}")
+            raise InputError(f"calibration needs at least two sentences, but {source} has {len(vectors)}")
         return cls.of_similarities(pair_similarities(vectors), source)
 
     @classmethod
