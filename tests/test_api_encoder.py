@@ -154,7 +154,7 @@ def test_after_a_death_midway_only_the_rest_is_sent(fake, sentences):
     fake.faults = [None, None, None, refusing(401)]
     fake.always = refusing(401)
     with pytest.raises(
-        InputError, match=r"HTTP 401: no; set a valid key .*; 30 vectors are kept, and not paid for again"
+        InputError, match=r"HTTP 401: no; set a valid key .*; 30 vectors are cached and not charged again"
     ):
         api(fake, batch=10, requests=1).encode(sentences[:100])
     assert len(fake.seen) == 30
@@ -220,7 +220,7 @@ def test_lost_connections(fake, sentences):
     assert len(encoder.encode(sentences[:10])) == 10
     fake.always = lose
     with pytest.raises(
-        InputError, match=rf"no answer from {fake.url}: .*; 10 vectors are kept, and not paid for again"
+        InputError, match=rf"no answer from {fake.url}: .*; 10 vectors are cached and not charged again"
     ):
         encoder.encode(sentences[5:15])
 
@@ -281,7 +281,7 @@ def test_another_dimension(fake, tmp_path):
     api(fake).encode([A])
     fake.always = changing(lambda rows: [row["embedding"].pop() for row in rows])
     with pytest.raises(
-        InputError, match=r"vectors of 15 dimensions, earlier 16: .* delete .*cache/api/m-\w+"
+        InputError, match=r"vectors of 15 dimensions, but 16 before: .* delete .*cache/api/m-\w+"
     ):
         api(fake).encode([A, B])
 
@@ -316,7 +316,7 @@ def test_an_api_that_is_not_there(fake):
     with pytest.raises(InputError, match=rf"no answer from {gone.url}: .*[Rr]efused; check the address"):
         api(gone).encode([A])
     for url in ("localhost:8000", "ftp://x", "http://"):
-        with pytest.raises(InputError, match="is not an API address: give one such as http://localhost:8000"):
+        with pytest.raises(InputError, match="is not an API address: pass one such as http://localhost:8000"):
             ApiEncoder("m", base_url=url)
 
 
@@ -367,7 +367,7 @@ def test_the_estimate(fake, sentences):
         (refusing(404, "no model m"), "HTTP 404: no model m; check the name of the model"),
         (refusing(500, "gone"), "HTTP 500: gone; try later"),
         (changing(lambda rows: rows[3]["embedding"].__setitem__(0, float("nan"))), "NaN or infinite vector"),
-        (changing(lambda rows: [row["embedding"].pop() for row in rows]), "15 dimensions, earlier 16"),
+        (changing(lambda rows: [row["embedding"].pop() for row in rows]), "15 dimensions, but 16 before"),
         (changing(lambda rows: rows.pop()), "answered 256 sentences with 255 vectors"),
     ],
 )
@@ -386,7 +386,7 @@ def test_a_distillation_outlives_its_api(fake, fault, message, run_cli, tmp_path
     code, _, err = run_cli("distill", *arguments)
     assert code == 2
     assert [message in line for line in err.splitlines() if line.startswith("error:")] == [True]
-    assert "vectors are kept, and not paid for again" in err
+    assert "vectors are cached and not charged again" in err
     fake.always = None
     code, _, err = run_cli("distill", "--resume", "--yes", "-o", out)
     assert code == 0, err

@@ -440,7 +440,7 @@ def test_texts_that_are_cut_are_counted(tiny_folder, tmp_path, sentences, run_cl
     lengths, limit = encoder.count_tokens(long)
     assert sum(length > limit for length in lengths) == 2
     (tmp_path / "a.txt").write_text("\n".join(long))
-    message = r"2 of 32 texts were cut, as .* reads 64 tokens: set `split` to encode them as passages"
+    message = r"2 of 32 texts were cut because .* reads 64 tokens: set `split` to encode them as passages"
     with pytest.warns(TextWarning, match=message):
         encode_file(encoder, tmp_path / "a.txt", tmp_path / "v.npy")
     with pytest.warns(TextWarning, match=message):

@@ -366,8 +366,8 @@ TO_DO = "; set `options` generator=NAME, for example the backbone$"
     ("name", "what"),
     [
         ("headless", "generator '.*headless' has no language modeling head"),
-        ("larger", "generator '.*larger' has another vocabulary"),
-        ("special", "generator '.*special' has another vocabulary"),
+        ("larger", "generator '.*larger' has a different vocabulary"),
+        ("special", "generator '.*special' has a different vocabulary"),
         ("causal", "cannot load generator '.*causal': .*MaskedLM.*"),
         ("empty", "cannot load generator '.*empty': .*"),
     ],
@@ -383,7 +383,7 @@ def test_generators_that_do_not_fit(masked_models, misfits, name, what):
 def test_another_vocabulary_is_refused(masked_models):
     backbone = load_backbone(str(masked_models["bert"]))
     DiffCSE(generator=str(masked_models["distilbert"])).check(backbone)
-    with pytest.raises(InputError, match=f"{NEEDS}generator '.*' has another vocabulary{TO_DO}"):
+    with pytest.raises(InputError, match=f"{NEEDS}generator '.*' has a different vocabulary{TO_DO}"):
         DiffCSE(generator=str(masked_models["roberta"])).check(backbone)
 
 
@@ -408,7 +408,7 @@ def test_embeddings_that_no_vector_fits_into(tmp_path):
     config = AutoConfig.for_model("electra", vocab_size=len(tokenizer), embedding_size=16, **size)
     AutoModelForMaskedLM.from_config(config).save_pretrained(tmp_path)
     backbone = load_backbone(str(tmp_path))
-    with pytest.raises(InputError, match="'diffcse' cannot train '.*': no sentence vector fits"):
+    with pytest.raises(InputError, match="'diffcse' cannot train '.*': its embeddings have no room"):
         DiffCSE(generator=str(tmp_path)).check(backbone)
 
 

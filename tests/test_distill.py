@@ -194,7 +194,7 @@ def test_an_existing_static_encoder_has_the_static_recipe(tmp_path, tiny_folder,
         "batch_size": 512,
     }
     assert again.is_nearer
-    with pytest.raises(InputError, match="is student and only teacher"):
+    with pytest.raises(InputError, match="is both the student and the only teacher"):
         distill(corpus_file, tmp_path / "c", **{**settings, "teacher": first.encoder})
 
 
@@ -407,9 +407,7 @@ def test_an_output_that_cannot_be_written(folder, tmp_path, tiny_folder, other_f
 
 
 def test_a_rankencoder_has_its_own_prompt(tmp_path, tiny_folder, tiny_saved, corpus_file):
-    with pytest.raises(
-        InputError, match=r"is a RankEncoder, which has a prompt of its own: leave \?prompt= out"
-    ):
+    with pytest.raises(InputError, match=r"is a RankEncoder, which has its own prompt: leave \?prompt= out"):
         distill(
             corpus_file, tmp_path / "out", teacher=f"{tiny_saved}?prompt=a: ", student=tiny_folder, **QUICK
         )
@@ -435,7 +433,7 @@ def test_objects_of_one_type_are_teachers_of_their_own(tmp_path, tiny_folder, ot
 
 
 def test_an_encoder_does_not_learn_from_itself_alone(tmp_path, tiny_folder, corpus_file):
-    with pytest.raises(InputError, match="is student and only teacher"):
+    with pytest.raises(InputError, match="is both the student and the only teacher"):
         distill(corpus_file, tmp_path / "out", teacher=tiny_folder, student=tiny_folder, **QUICK)
 
 
@@ -451,7 +449,7 @@ def test_teachers_at_fault(fault, tmp_path, tiny_folder, sentences, callable_enc
 
     expected = {
         "nan": "NaN or infinite",
-        "dimension": "15 dimensions, earlier 16",
+        "dimension": "15 dimensions, but 16 before",
         "rows": "one row per sentence",
     }
     given = {"output": tmp_path / "out", "teacher": [faulty, tiny_folder], "student": tiny_folder, **QUICK}
@@ -595,7 +593,7 @@ def test_bad_files_of_vectors_are_refused_before_anything_is_written(
     code, _, err = run_cli("encode", tiny_folder, corpus_file, "-o", tmp_path / "vectors.npy")
     assert code == 0, err
     given = {"teacher": [callable_encoder, tmp_path / "vectors.npy"], "student": tiny_folder, **QUICK}
-    with pytest.raises(InputError, match="another text"):
+    with pytest.raises(InputError, match="a different text"):
         distill(sentences[::-1], tmp_path / "out", **given)
     with pytest.raises(InputError, match="1,200 vectors, and the corpus 1,199 usable lines"):
         distill(sentences[1:], tmp_path / "out", **given)

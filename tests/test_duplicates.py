@@ -209,7 +209,7 @@ def test_leakage_between_two_corpora(corpus, tmp_path, indexed):
     assert row["source"].startswith("test ")
     with pytest.raises(InputError, match="no groups between two corpora"):
         found.groups()
-    with pytest.raises(InputError, match="too few usable sentences to compare: 0; give at least 1"):
+    with pytest.raises(InputError, match="too few usable sentences to compare: 0; use at least 1"):
         find_duplicates(corpus, letters, against=[""])
 
 

@@ -135,11 +135,11 @@ def test_bad_encoders(encode, message):
 
 def test_dimensions_must_not_change():
     encode = lambda t: np.ones((len(t), len(t[0])))  # noqa: E731
-    with pytest.raises(InputError, match="returned 2 dimensions, earlier 1"):
+    with pytest.raises(InputError, match="returned 2 dimensions, but 1 before"):
         Encoder(encode, batch_size=1)(["a", "ab"])
     encoder = Encoder(encode)
     encoder(["abc"])
-    with pytest.raises(InputError, match="returned 1 dimensions, earlier 3"):
+    with pytest.raises(InputError, match="returned 1 dimensions, but 3 before"):
         encoder(["a"])
 
 

@@ -132,7 +132,7 @@ def test_weights_are_scaled_to_sum_to_1(fused):
 
 def test_a_rankencoder_is_no_member(tiny_folder, saved, fused, sentences):
     for member in (fused, saved, str(saved)):
-        with pytest.raises(InputError, match="is a RankEncoder, which cannot be fused: give its encoder"):
+        with pytest.raises(InputError, match="is a RankEncoder, which cannot be fused: pass its encoder"):
             RankEncoder([str(tiny_folder), member], sentences, progress=False)
 
 
@@ -149,7 +149,7 @@ def test_a_reference_of_any_weights_serves(fused, tiny_folder, second_folder, se
         again = RankEncoder(members, reference, progress=False)
         assert np.allclose(again.encode(TEXTS), fused.encode(TEXTS), atol=1e-6)
         assert again.fingerprint() == fused.fingerprint()
-    with pytest.raises(InputError, match=r"query: ' is another"):
+    with pytest.raises(InputError, match=r"query: ' is a different"):
         RankEncoder(members[::-1], built, progress=False)
     own = RankEncoder(FusedEncoder(fused.encoder.members, [0.9, 0.1]), built, progress=False)
     assert own.encoder.weights == [0.9, 0.1]
@@ -204,11 +204,11 @@ def test_a_callable_is_given_again(tiny_folder, callable_encoder, sentences, tmp
     model.save(tmp_path / "m")
     with pytest.raises(InputError, match=r"the callable 'letters', which is not on disk"):
         RankEncoder.load(tmp_path / "m")
-    with pytest.raises(InputError, match=r"fuses 2 encoders: give a list, with None"):
+    with pytest.raises(InputError, match=r"fuses 2 encoders: pass a list, with None"):
         RankEncoder.load(tmp_path / "m", callable_encoder)
     loaded = RankEncoder.load(tmp_path / "m", [None, callable_encoder])
     assert np.allclose(loaded.encode(TEXTS), model.encode(TEXTS), atol=1e-6)
-    with pytest.raises(InputError, match="'letters' is a callable, which no SentenceTransformer can hold"):
+    with pytest.raises(InputError, match="'letters' is a callable, which a SentenceTransformer cannot hold"):
         model.to_sentence_transformer()
 
 
@@ -233,7 +233,7 @@ def test_the_export_gives_the_same_vectors(fused, tmp_path, form, weight):
 
 
 def test_a_list_in_a_list_is_refused(tiny_folder, second_folder, sentences):
-    with pytest.raises(InputError, match="a list of encoders holds a list: give all encoders in one"):
+    with pytest.raises(InputError, match="a list of encoders contains a list: pass one flat list"):
         RankEncoder([str(tiny_folder), [str(second_folder), str(tiny_folder)]], sentences)
 
 
@@ -290,7 +290,7 @@ def test_the_server_counts_what_all_members_read(fused, tiny_folder, second_fold
 def test_bad_input(tiny_folder, second_folder, sentences, saved, tmp_path):
     copy = shutil.copytree(tiny_folder, tmp_path / "copy")
     for members, message in [
-        ([str(tiny_folder), str(copy)], r"copy' is the same encoder as '.*': give each one once"),
+        ([str(tiny_folder), str(copy)], r"copy' is the same encoder as '.*': pass each one once"),
         (
             [str(tiny_folder), lambda texts: np.ones((len(texts), 4))],
             r"<lambda>' gives all pairs .* leave it",

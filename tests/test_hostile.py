@@ -357,7 +357,7 @@ def test_a_stored_probe_of_no_numbers_fits_no_encoder(tmp_path, callable_encoder
     tensors = load_file(file)
     save_file({**tensors, "probe": np.full_like(tensors["probe"], np.nan)}, file)
     (tmp_path / "model/manifest.json").unlink()
-    with pytest.raises(InputError, match="is another"):
+    with pytest.raises(InputError, match="is a different"):
         RankEncoder.load(tmp_path / "model", callable_encoder)
 
 

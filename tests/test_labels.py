@@ -187,7 +187,7 @@ def test_two_labelers_on_one_file(pool, tmp_path):
     with Sitting.resume(path) as sitting, pytest.raises(InputError, match="with itself"):
         sitting.merge(Sitting.resume(path))
     labeled(tmp_path / "third.tsv", draw_pool(letters, ["a b", "b c", "c d", "d e"]), 1)
-    with Sitting.resume(path) as sitting, pytest.raises(InputError, match="another model, corpus or seed"):
+    with Sitting.resume(path) as sitting, pytest.raises(InputError, match="differ in model, corpus or seed"):
         sitting.merge(Sitting.resume(tmp_path / "third.tsv"))
 
 
@@ -199,7 +199,7 @@ def test_damaged_files_of_a_sitting(pool, tmp_path):
     stored = json.loads(pool_file(sitting.path).read_text())
     answers = sitting.path.read_text().splitlines()
     sitting.path.write_text("\n".join([*answers[:-1], answers[1]]) + "\n")
-    with pytest.raises(InputError, match="are not an unanswered pair of this sitting"):
+    with pytest.raises(InputError, match="are not an unanswered pair of this session"):
         Sitting.resume(sitting.path)
     negative = [-1.0] * len(stored["population"])
     for damage in (
@@ -213,7 +213,7 @@ def test_damaged_files_of_a_sitting(pool, tmp_path):
         {"disputed": 5},
     ):
         pool_file(sitting.path).write_text(json.dumps({**stored, **damage}))
-        with pytest.raises(InputError, match="damaged|not a whole pool"):
+        with pytest.raises(InputError, match="damaged|not a complete pool"):
             Sitting.resume(sitting.path)
 
 
@@ -285,7 +285,7 @@ def test_a_stored_curve_comes_back_and_is_checked(pool, tmp_path):
     stored = json.loads((tmp_path / STORED).read_text())
     for damage in ({"thresholds": [1, 0]}, {"recall": {}}, {"precision": {**stored["recall"], "low": [2.0]}}):
         (tmp_path / STORED).write_text(json.dumps({**stored, **damage}))
-        with pytest.raises(InputError, match="not a whole threshold curve"):
+        with pytest.raises(InputError, match="not a complete threshold curve"):
             ThresholdCurve.load(tmp_path / STORED)
 
 

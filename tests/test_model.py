@@ -139,9 +139,9 @@ def test_callables_can_be_saved_but_must_be_given_again(callable_encoder, senten
         RankEncoder.load(tmp_path / "m")
     loaded = RankEncoder.load(tmp_path / "m", encoder=callable_encoder)
     assert np.array_equal(loaded.encode(A), model.encode(A))
-    with pytest.raises(InputError, match="is another"):
+    with pytest.raises(InputError, match="is a different"):
         RankEncoder.load(tmp_path / "m", encoder=lambda t: callable_encoder(t)[:, ::-1])
-    with pytest.raises(InputError, match="callable, which no SentenceTransformer can hold"):
+    with pytest.raises(InputError, match="callable, which a SentenceTransformer cannot hold"):
         model.to_sentence_transformer()
 
 
@@ -154,7 +154,7 @@ def test_a_reference_of_another_encoder(tiny_folder, callable_encoder, sentences
 def test_an_encoder_that_changes_its_dimension(callable_encoder, sentences):
     model = RankEncoder(callable_encoder, sentences, progress=False)
     model.encoder.function = lambda texts: callable_encoder(texts)[:, :5]
-    with pytest.raises(InputError, match="returned 5 dimensions, earlier 16"):
+    with pytest.raises(InputError, match="returned 5 dimensions, but 16 before"):
         model.encode("a cat")
 
 
@@ -233,7 +233,7 @@ def test_a_damaged_folder_without_a_manifest_is_told(tiny_saved, tmp_path, chang
     folder = shutil.copytree(tiny_saved, tmp_path / "m")
     (folder / "manifest.json").unlink()
     set_config(folder, **change)
-    with pytest.raises(InputError, match="damaged .not a whole RankEncoder"):
+    with pytest.raises(InputError, match="damaged .not a complete RankEncoder"):
         RankEncoder.load(folder)
 
 

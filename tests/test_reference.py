@@ -41,7 +41,7 @@ def test_another_encoder_is_a_clear_error(callable_encoder, sentences):
     reference = Reference.build(callable_encoder, sentences)
     reference.check_encoder(Encoder(callable_encoder))
     reference.check_encoder(Encoder(lambda texts: callable_encoder(texts).astype(np.float16)))
-    with pytest.raises(InputError, match="encoded by 'letters', and .* is another .*cosine"):
+    with pytest.raises(InputError, match="encoded by 'letters', and .* is a different .*cosine"):
         reference.check_encoder(Encoder(lambda texts: callable_encoder(texts) + 0.5))
     with pytest.raises(InputError, match="vectors have 8 dimensions, not 16"):
         reference.check_encoder(Encoder(lambda texts: callable_encoder(texts)[:, :8]))
@@ -53,7 +53,7 @@ def test_an_encoder_set_to_read_less_is_another_encoder(tiny_folder, sentences):
     model = SentenceTransformer(str(tiny_folder), device="cpu")
     reference = Reference.build(model, sentences)
     model.max_seq_length = 12
-    with pytest.raises(InputError, match="is another"):
+    with pytest.raises(InputError, match="is a different"):
         reference.check_encoder(Encoder(model))
 
 

@@ -303,7 +303,7 @@ def test_delete_by_filter(tmp_path, sentences):
     assert all(hit.columns["n"] >= 200 for hit in index.search(QUERY, 1000))
     assert index.add(rows)["added"] == 200
     for wrong in ({}, {"ids": "a", "where": {"n": 1}}):
-        with pytest.raises(InputError, match="give either the ids to delete or a filter"):
+        with pytest.raises(InputError, match="pass either the ids to delete or a filter"):
             index.delete(**wrong)
 
 
@@ -351,7 +351,7 @@ def test_another_model_is_refused(index, tiny_folder):
 
     folder = index.folder.path
     for model in (other, str(tiny_folder)):
-        with pytest.raises(InputError, match="was made with 'letters', and .* is another"):
+        with pytest.raises(InputError, match="was made with 'letters', and .* is a different"):
             RankIndex.load(folder, model).search(QUERY)
         with pytest.raises(InputError, match="make another index"):
             RankIndex.build(model, ["x"], folder)

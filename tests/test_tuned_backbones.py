@@ -106,5 +106,5 @@ def test_a_vector_of_another_size_does_not_fit_diffcse(backbone, tmp_path):
     modules = [Transformer(str(backbone)), Pooling(32), Dense(32, 16)]
     SentenceTransformer(modules=modules, device="cpu").save_pretrained(str(tmp_path / "small"))
     loaded, method = made_by("diffcse", tmp_path / "small")
-    with pytest.raises(InputError, match="no sentence vector fits in"):
+    with pytest.raises(InputError, match="its embeddings have no room"):
         method.check(loaded)

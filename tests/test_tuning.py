@@ -324,7 +324,7 @@ def test_for_an_evaluation(tiny_model, judged, pairs_file, tmp_path):
 
 def test_what_cannot_be_tuned_is_said(judged, tiny_model, tiny_folder, tmp_path):
     for arguments, message in (
-        ((tiny_model, judged[:29]), "29 scored pairs are too few to choose a similarity: give at least 30"),
+        ((tiny_model, judged[:29]), "29 scored pairs are too few to choose a similarity: use at least 30"),
         ((tiny_model, [pair._replace(score=1) for pair in judged]), "all scores are 1"),
         ((tiny_model, {"all": judged, "some": judged[:3]}), "some: 3 scored"),
         ((tiny_model, [("a", "b", "c")] * 40), "pairs: the score 'c' is not a finite number"),

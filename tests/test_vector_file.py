@@ -78,7 +78,7 @@ def test_vectors_of_encode_file(tiny_folder, corpus, kept, tmp_path, suffix):
     assert np.array_equal(teacher.rows(1, 3), teacher.rows(0, 9)[1:3])
     other = tmp_path / f"other{suffix}"
     encode_file(str(tiny_folder), list_file(tmp_path, USABLE[::-1]), other)
-    with pytest.raises(InputError, match=rf"other{suffix} holds vectors of another text: encode this corpus"):
+    with pytest.raises(InputError, match=rf"other{suffix} holds vectors of a different text: encode this"):
         VectorFile(other, kept)
     assert VectorFile(path, kept).fingerprint() == teacher.fingerprint()
 
@@ -168,7 +168,7 @@ def test_bad_parquet_files(kept, tmp_path, vectors):
     for columns, message in (
         (
             {"vector": [*rows[:4], rows[4][:4], rows[5]]},
-            "row 4: the vector is missing or has another dimension",
+            "row 4: the vector is missing or has a different dimension",
         ),
         ({"vector": [*rows[:5], None]}, "row 5: the vector is missing"),
         ({"vector": [*rows[:3], [None, *rows[3][1:]], *rows[4:]]}, "row 3 is a NaN or infinite vector"),

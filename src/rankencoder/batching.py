@@ -1,6 +1,6 @@
-"""Encode in batches of sentences with similar numbers of tokens, so that little is padding.
+"""Encode in batches of sentences with similar numbers of tokens, to avoid padding.
 
-``SentenceTransformer.encode`` sorts sentences by characters, which say little about tokens: a third of the
+``SentenceTransformer.encode`` sorts sentences by characters, a poor proxy for tokens: a third of the
 tokens that a model reads from Wikipedia is padding. Here thousands of sentences are tokenized at once,
 sorted, and only then padded.
 """
@@ -58,14 +58,14 @@ def encode_by_length(
     run: Run | None = None,
     workers: int = 1,
 ) -> torch.Tensor | None:
-    """Return what the model's own ``encode`` returns, without adding a prompt.
+    """Encode like the model's own ``encode``, without adding a prompt.
 
     :param batch_size: Sentences per batch. GPU batches of short sentences hold more, up to ``batch_size``
         times 512 tokens; CPU batches of long sentences hold fewer, because caches are small.
     :param run: A function that computes the vectors of a batch, by default the model.
     :param workers: Number of threads that compute one batch each. Threads that share a batch wait for each
         other at every layer.
-    :return: One vector per sentence, on the model's device; None for models with an ``encode`` of their own.
+    :return: One vector per sentence, on the model's device; None for models that override ``encode``.
     """
     static = is_static(model)
     if not sentences or not (static or is_plain(model)):
@@ -142,7 +142,7 @@ def _static_batches(model: SentenceTransformer, sentences: list[str]) -> Generat
 def _one_thread() -> Iterator[None]:
     """Limit torch to one thread: on busy cores, synchronizing takes longer than adding a few vectors.
 
-    The limit is per process: of several concurrent encodings, the first knows what to restore.
+    The limit is per process: of several concurrent encodings, the first stores the value to restore.
     """
     global _encodings, _threads
     with _LOCK:
@@ -166,9 +166,9 @@ def _vectors(model: SentenceTransformer, features: dict[str, Any]) -> torch.Tens
 def _tokenizer(model: SentenceTransformer, sentences: list[str]) -> Callable[[list[str]], dict[str, Any]]:
     """Return a function that tokenizes sentences without padding, like the model's ``preprocess``.
 
-    For many sentences it is the tokenizer's Rust core, which uses all CPU cores; the Python code around it
+    For many sentences this is the tokenizer's Rust core, which uses all CPU cores; the Python code around it
     uses one, and takes longer. If the core cannot be copied, or tokenizes a sample and some odd sentences
-    differently, it is ``preprocess``.
+    differently, ``preprocess`` is used.
     """
     whole: Callable[[list[str]], dict[str, Any]] = partial(model.preprocess, processing_kwargs=_RAGGED)
     core = getattr(model.tokenizer, "backend_tokenizer", None)
@@ -196,7 +196,7 @@ def _tokenizer(model: SentenceTransformer, sentences: list[str]) -> Callable[[li
 
 
 def _pipelined(function: Callable[[S], T], items: Iterable[S], workers: int = 1) -> Generator[T, None, None]:
-    """Yield a function of each item, in order; threads work on the next items meanwhile.
+    """Apply a function to each item and yield the results in order; threads work ahead.
 
     >>> list(_pipelined(len, [["a"], ["b", "c"]]))
     [1, 2]

@@ -133,7 +133,7 @@ def check_model(source: Any) -> None:
     if rankencoder_folder(name) is None:
         check_encoder_name(name)
     elif prompt:
-        raise InputError(f"{name} is a RankEncoder, which has a prompt of its own: leave ?prompt= out")
+        raise InputError(f"{name} is a RankEncoder, which has its own prompt: leave ?prompt= out")
 
 
 def check_encoder_name(name: str, revision: str | None = None) -> None:
@@ -171,7 +171,7 @@ def load_sentence_transformer(name: str, *, revision: str | None, device: str | 
 
 
 def check_readable(folder: Path) -> None:
-    """Check that a model's files can be read, as libraries ignore some that cannot."""
+    """Check that a model's files can be read: libraries silently skip some unreadable ones."""
     for path in (found for name in _READ for found in (*folder.glob(name), *folder.glob(f"*/{name}"))):
         try:
             path.open("rb").close()

@@ -94,7 +94,7 @@ class Encoder:
             name = str(getattr(source, "name", kind))
         else:
             raise InputError(
-                f"{type(source).__name__} is not an encoder: give a SentenceTransformer, its folder or hub "
+                f"{type(source).__name__} is not an encoder: pass a SentenceTransformer, its folder or hub "
                 "name, or a function from a list of strings to an array"
             )
         self.name = join_prompt(name, self.prompt)
@@ -180,7 +180,7 @@ class Encoder:
         else:
             return
         raise InputError(
-            f"{owner}, and {self.name!r} is another encoder ({reason}): use the same one, or {otherwise}"
+            f"{owner}, and {self.name!r} is a different encoder ({reason}): use the same one, or {otherwise}"
         )
 
     def _call_model(self, model: SentenceTransformer, sentences: list[str], progress: bool) -> torch.Tensor:
@@ -235,7 +235,7 @@ class Encoder:
         earlier = vars(self).setdefault("dimension", vectors.shape[1])
         if vectors.shape[1] != earlier:
             raise InputError(
-                f"encoder {self.name!r} returned {vectors.shape[1]} dimensions, earlier {earlier}"
+                f"encoder {self.name!r} returned {vectors.shape[1]} dimensions, but {earlier} before"
             )
         if (found := find_invalid(vectors)) is not None:
             row, what, number = found
@@ -246,7 +246,7 @@ class Encoder:
 
 
 def find_invalid(vectors: torch.Tensor) -> tuple[int, str, int] | None:
-    """Return the first invalid row, whether it is "NaN or infinite" or "zero", and how many rows are so."""
+    """Return the first invalid row, its fault ("NaN or infinite" or "zero"), and how many are invalid."""
     largest = vectors.abs().amax(dim=1)
     for invalid, what in ((~largest.isfinite(), "NaN or infinite"), (largest == 0, "zero")):
         if bool(invalid.any()):
@@ -255,7 +255,7 @@ def find_invalid(vectors: torch.Tensor) -> tuple[int, str, int] | None:
 
 
 def unit(vectors: torch.Tensor) -> torch.Tensor:
-    """Return vectors at unit length, however small or large their values are; zero stays zero."""
+    """Scale vectors to unit length, even very small or large ones; zero stays zero."""
     # scaled first: squares of very small or large values underflow or overflow
     largest = vectors.abs().amax(dim=1, keepdim=True).clamp(min=torch.finfo(vectors.dtype).tiny)
     return torch.nn.functional.normalize(vectors / largest, dim=1)
@@ -263,7 +263,7 @@ def unit(vectors: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def _parallel_tokenizers() -> Iterator[None]:
-    """Let tokenizers use all cores, but only meanwhile: processes forked later could deadlock."""
+    """Let tokenizers use all cores within the block only: processes forked later could deadlock."""
     name = "TOKENIZERS_PARALLELISM"
     before = os.environ.get(name)
     os.environ[name] = "true"

@@ -1,4 +1,4 @@
-"""Text and numbers as reports, the explorer and commands print them."""
+"""Format text and numbers for reports, the explorer and commands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NOTHING = "–"
 
 
 def clean(text: object) -> str:
-    r"""Return text that is safe in any file: no control characters, no halves of characters.
+    r"""Return text that is safe in any file: no control characters, no lone surrogates.
 
     >>> clean("a\x00b\ud800c\nd")
     'ab?c d'
@@ -21,7 +21,7 @@ def clean(text: object) -> str:
 
 
 def number(value: float | None, digits: int = 2, *, signed: bool = False) -> str:
-    """Print a number with a true minus sign.
+    """Format a number with a true minus sign.
 
     >>> number(-1.234), number(0.5, signed=True), number(None), number(-0.001)
     ('−1.23', '+0.50', '–', '0.00')
@@ -33,7 +33,7 @@ def number(value: float | None, digits: int = 2, *, signed: bool = False) -> str
 
 
 def points(gain: Iterable[float], digits: int = 2, *, scale: float = 1, signed: bool = True) -> str:
-    """Print a gain with the ends of its interval.
+    """Format a gain with its interval.
 
     >>> points((0.0312, -0.002, 0.064), 1, scale=100)
     '+3.1 points (95% interval −0.2 to +6.4)'
@@ -43,7 +43,7 @@ def points(gain: Iterable[float], digits: int = 2, *, scale: float = 1, signed: 
 
 
 def plural(count: int, one: str) -> str:
-    """Count things.
+    """Format a number of things.
 
     >>> plural(1, "pair"), plural(2000, "pair")
     ('1 pair', '2,000 pairs')
@@ -52,7 +52,7 @@ def plural(count: int, one: str) -> str:
 
 
 def listed(words: Iterable[str]) -> str:
-    """Join words.
+    """Join words with commas and a final "and".
 
     >>> listed(["a", "b", "c"])
     'a, b and c'

@@ -146,7 +146,7 @@ class FusedEncoder(Encoder):
         :param vectors: Fused vectors of the reference corpus, with any weights.
         """
         if len(vectors) < 3:  # two sentences have a single cosine
-            raise InputError("2 sentences are too few to weight encoders by: give a larger reference corpus")
+            raise InputError("2 sentences are too few to weight encoders by: use a larger reference corpus")
         spreads = [float(random_cosines(part).std()) for part in self._split(vectors)]
         if min(spreads) < _CONSTANT:
             name = self.members[int(np.argmin(spreads))].name
@@ -181,7 +181,7 @@ def open_encoder(
     if not isinstance(source, (list, tuple)):
         return Encoder(cast("EncoderLike", source), prompt=prompt, revision=revision, **opening)
     if any(isinstance(one, (list, tuple)) for one in source):
-        raise InputError("a list of encoders holds a list: give all encoders in one")
+        raise InputError("a list of encoders contains a list: pass one flat list")
     if len(source) < 2:
         raise InputError(f"a list of encoders has at least 2, not {len(source)}")
     if prompt or revision:
@@ -192,11 +192,11 @@ def open_encoder(
     for one in source:
         folder = rankencoder_folder(one)
         if hasattr(one, "rank_weight") or (folder and folder.parent != Path(str(one))):
-            raise InputError(f"{one} is a RankEncoder, which cannot be fused: give its encoder")
+            raise InputError(f"{one} is a RankEncoder, which cannot be fused: pass its encoder")
     members = [open_encoder(one, **opening) for one in source]
     known: dict[str, str] = {}
     for member in members:
         if (mark := member.fingerprint()) in known:
-            raise InputError(f"{member.name!r} is the same encoder as {known[mark]!r}: give each one once")
+            raise InputError(f"{member.name!r} is the same encoder as {known[mark]!r}: pass each one once")
         known[mark] = member.name
     return FusedEncoder(members)

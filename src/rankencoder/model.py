@@ -198,7 +198,7 @@ class RankEncoder:
         return vectors
 
     def rank_vectors(self, sentences: Sentences) -> np.ndarray:
-        """Return the exact rank vectors (Eq. 2-3), one dimension per reference sentence, whatever the form.
+        """Return the exact rank vectors (Eq. 2-3), one dimension per reference sentence, for any form.
 
         :return: ``[n]`` for one sentence, ``[number, n]`` for several.
         """
@@ -280,7 +280,7 @@ class RankEncoder:
             a list with None for each one that is on disk.
         :param revision: The branch, tag or commit of a hub name.
         :param opening: ``device``, ``batch_size``, ``backend`` and ``precision``, as for `Encoder`.
-        :raises InputError: If the folder is incomplete or damaged, or the encoder is another.
+        :raises InputError: If the folder is incomplete or damaged, or the encoder does not match.
         """
         found = rankencoder_folder(folder, revision) or Path(folder)
         parts = persistence.load(found, encoder, **opening)
@@ -297,7 +297,7 @@ class RankEncoder:
         other forms, and several encoders in any form, become modules of this package: equal to `encode`, but
         loading them needs rankencoder and ``trust_remote_code=True``.
 
-        :raises InputError: If the encoder is a callable, which no SentenceTransformer can hold.
+        :raises InputError: If the encoder is a callable, which a SentenceTransformer cannot contain.
         """
         from rankencoder.modules import to_sentence_transformer
 

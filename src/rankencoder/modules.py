@@ -26,7 +26,7 @@ _PROMPT = "rankencoder"
 
 
 class RankModule(Module):
-    """The last module: replaces ``sentence_embedding`` by the unit vector whose cosine is Eq. 7."""
+    """The last module: replaces ``sentence_embedding`` with the unit vector whose cosine is Eq. 7."""
 
     def __init__(self, form: Form, rank_weight: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -164,7 +164,7 @@ def export_encoder(encoder: Encoder) -> SentenceTransformer:
     base = encoder.model
     if base is None:
         raise InputError(
-            f"the encoder {encoder.name!r} is a callable, which no SentenceTransformer can hold: "
+            f"the encoder {encoder.name!r} is a callable, which a SentenceTransformer cannot hold: "
             "use encode, whose vectors fit every vector database"
         )
     if base.truncate_dim is not None:

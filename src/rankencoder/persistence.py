@@ -103,7 +103,7 @@ def make_card(model: ModelParts, measured: Sequence[str] = ()) -> ModelCard:
 
 
 def _describe_encoder(encoder: Encoder) -> dict[str, Any]:
-    """Return an encoder's name, prompt and backend, and whether it is saved; likewise for its members."""
+    """Return an encoder's name, prompt and backend, and whether it is saved; the same for its members."""
     about = {"encoder": encoder.name, "encoder_saved": encoder.model is not None, "prompt": encoder.prompt}
     about["backend"] = asdict(encoder.backend)
     if not isinstance(encoder, FusedEncoder):
@@ -140,7 +140,7 @@ def load(folder: Path, source: Any, **opening: Unpack[Opening]) -> ModelParts:
     given = source.members if isinstance(source, FusedEncoder) else source
     is_read = given is None or (isinstance(given, (list, tuple)) and any(one is None for one in given))
     config = read_config(folder, skip="" if is_read else "encoder")
-    with damage_named(folder, "a whole RankEncoder", KeyError, TypeError, ValueError, RuntimeError):
+    with damage_named(folder, "a complete RankEncoder", KeyError, TypeError, ValueError, RuntimeError):
         encoder = _load_encoder(folder, config, given, **opening)
         reference = Reference.load(folder / "reference")
         stored = read_tensors(folder / "form.safetensors")
@@ -161,7 +161,7 @@ def _load_encoder(
         sources = [None] * len(members) if given is None else given
         if not isinstance(sources, (list, tuple)) or len(sources) != len(members):
             raise InputError(
-                f"{owner} fuses {len(members)} encoders: give a list, with None for each that is on disk"
+                f"{owner} fuses {len(members)} encoders: pass a list, with None for each that is on disk"
             )
         opened = [
             _load_encoder(owner, member, source, str(number), **opening)

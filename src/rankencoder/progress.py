@@ -31,7 +31,7 @@ class Progress:
     """Whether to log lines instead of showing bars, as the command line does outside a terminal."""
     active: ClassVar[list[Progress]] = []
     due: ClassVar[float] = float("inf")
-    """When the next log line is due, whatever is done by then."""
+    """When the next log line is due, regardless of progress."""
 
     def __init__(
         self,

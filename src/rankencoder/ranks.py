@@ -29,7 +29,7 @@ COARSE = 1e-4
 """Tolerance where later steps lose more digits anyway, such as a projection to few dimensions."""
 
 _COUNTING_MIN = 10_000  # below this, a sort is as fast
-_COARSE_MIN = 4096  # likewise at a coarse tolerance
+_COARSE_MIN = 4096  # the same at a coarse tolerance
 _FEWEST_BINS = 2**11
 _SORTING_SCRATCH = 64  # bytes per value: sorted values, int64 indices, ranks, tie groups
 _COUNTING_SCRATCH = 24  # bytes per value or bin: position, int64 index, and as much again for float64
@@ -44,7 +44,7 @@ _CHANCE = 5.0  # standard deviations; see _bursts_limit
 def rank_vectors(similarities: Array, *, method: Method = "auto", tolerance: float = TOLERANCE) -> Array:
     """Return the normalized rank vector of each row of similarities (Eq. 2-3).
 
-    Eq. 2 replaces a sentence's similarities to the ``n`` reference sentences by their ranks; Eq. 3 shifts and
+    Eq. 2 replaces a sentence's similarities to ``n`` reference sentences with their ranks; Eq. 3 shifts and
     scales these to zero mean and unit norm, so that the inner product of two rank vectors is Spearman's rank
     correlation. Ties share their average rank. The rank vector of a constant row is zero.
 
@@ -204,7 +204,7 @@ def _rank_exactly(rows: torch.Tensor, out: torch.Tensor, *, average: bool = True
         size = _count(group, n, rows.dtype)
         centered = _centered_average_ranks(size, n).gather(1, group)
         cubes = _sum_of_cubes(in_double(size))
-    inverse_norm = _inverse_norm(cubes, n).nan_to_num(0.0, posinf=0.0)  # of a constant row
+    inverse_norm = _inverse_norm(cubes, n).nan_to_num(0.0, posinf=0.0)  # for a constant row
     out.scatter_(1, order, centered * inverse_norm[:, None].to(rows))
 
 
@@ -226,7 +226,7 @@ def _even_bins(rows: torch.Tensor, bins: int) -> torch.Tensor:
     """Return a bin index for each value, monotonic, with roughly equal counts per bin.
 
     The bins follow a logistic curve with the mean and standard deviation of a sample of the row. (Its tails
-    hold outliers as well as an arctangent's, in a sixth of the time on a CPU.)
+    handle outliers like an arctangent's, in a sixth of the time on a CPU.)
     """
     stride = max(1, rows.shape[1] // _SAMPLE)
     deviation, mean = torch.std_mean(rows[:, stride // 2 :: stride], dim=1, keepdim=True, correction=0)
@@ -256,7 +256,7 @@ def _centered_average_ranks(size: torch.Tensor, n: int) -> torch.Tensor:
 
 
 def _sum_of_cubes(size: torch.Tensor) -> torch.Tensor:
-    """Return Σ c³ over the groups of each row: what ties take from the norm of the ranks."""
+    """Return Σ c³ over the groups of each row, by which ties reduce the norm of the ranks."""
     return size.pow(3).sum(dim=1)
 
 

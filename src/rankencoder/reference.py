@@ -86,7 +86,7 @@ class Reference:
 
         The sample does not depend on the order of the corpus. The corpus is streamed in one pass.
 
-        :param encoder: Whatever `Encoder` opens, or a list of encoders to fuse.
+        :param encoder: Anything that `Encoder` opens, or a list of encoders to fuse.
         :param corpus: A text, ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet`` file, a folder of them, a
             ``datasets`` dataset, or an iterable of strings. Paths may be fsspec URLs. A `Sample` is
             used as is.

@@ -12,7 +12,7 @@ from rankencoder.errors import InputError, TextWarning
 from rankencoder.io.passages import TokenWindows
 from rankencoder.io.read_options import ReadOptions
 
-_SAMPLE, _LETTERS = 256, 500  # texts to check for their language, and the least letters to judge by
+_SAMPLE, _LETTERS = 256, 500  # texts to check for their language, and the minimum number of letters
 # all-MiniLM-L6-v2: English and code 0.05, Polish 0.23, Japanese 0.36, Greek and Arabic over 0.9
 _FOREIGN = 0.35
 # single tokens even in models that know the language
@@ -44,8 +44,8 @@ class TextFit:
         name = self.encoder.name
         if self.cut:
             warnings.warn(
-                f"{self.cut:,} of {self.number:,} texts were cut, as {name} reads {self.limit:,} tokens: set "
-                "`split` to encode them as passages",
+                f"{self.cut:,} of {self.number:,} texts were cut because {name} reads {self.limit:,} tokens: "
+                "set `split` to encode them as passages",
                 TextWarning,
                 stacklevel=3,
             )

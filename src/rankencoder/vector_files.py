@@ -121,7 +121,7 @@ def _check_target(target: Path, source: Place, overwrite: bool) -> None:
     if target.suffix == ".npy":
         check_free(about_file(target), overwrite=overwrite)
     if target.is_dir():
-        raise InputError(f"{target} is a folder: give the name of a file to write")
+        raise InputError(f"{target} is a folder: pass the name of a file to write")
     check_apart(source, target)
 
 

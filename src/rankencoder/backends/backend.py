@@ -61,7 +61,7 @@ class Backend:
 
     @property
     def is_reference(self) -> bool:
-        """Whether this is torch in float32, with which the others are compared."""
+        """Whether this is torch in float32, the baseline for fidelity."""
         return (self.name, self.precision) == ("torch", "fp32")
 
     @property
@@ -107,7 +107,7 @@ def _fidelity(model: SentenceTransformer, backend: Backend, encode: Encode, fold
 
 
 def compare(model: SentenceTransformer, encode: Callable[[list[str]], torch.Tensor | None]) -> Fidelity:
-    """Compare the similarities of a model with those of another way to encode, over pairs of a sample."""
+    """Correlate a model's similarities with those of another encode function, over pairs of a sample."""
     sample = manual_sentences()
     exact, ours = (
         torch.nn.functional.normalize(rows.float(), dim=1).clone()  # out of inference mode

@@ -126,8 +126,8 @@ def _quiet() -> Iterator[None]:
 def _openvino_core() -> Any:
     """Return the OpenVINO runtime of this process.
 
-    There is one, which is never closed: two closed out of order free the stack of signal handlers, so that
-    Ctrl-C crashes.
+    There is only one, and it is never closed: closing two out of order frees the stack of signal handlers, so
+    that Ctrl-C crashes.
     """
     import openvino
 

@@ -95,7 +95,7 @@ def _sentence_transformer(model: RankEncoder | Encoder) -> SentenceTransformer:
     if isinstance(model, RankEncoder):
         if model.rank_weight > 0 and model.form.name != "linear":
             raise InputError(
-                f"the {model.form.name} form ranks a reference corpus, which no graph can do: "
+                f"the {model.form.name} form ranks a reference corpus, which a graph cannot do: "
                 "use the linear form"
             )
         return model.to_sentence_transformer()

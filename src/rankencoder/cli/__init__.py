@@ -54,7 +54,7 @@ app.add_typer(data, name="data", rich_help_panel="Evaluate")
 
 def main() -> None:
     """Run the command line."""
-    # spinning threads take the cores from each other: 6 times slower on a busy machine
+    # spinning threads compete for the cores: 6 times slower on a busy machine
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -42,7 +42,7 @@ def similarity(
 
     """
     if (a is None) != (b is None) or (pairs is None) == (a is None):
-        raise InputError("give two sentences, or --pairs FILE")
+        raise InputError("pass two sentences, or --pairs FILE")
     from rankencoder.io.corpus import check_sentences
     from rankencoder.io.pairs import Pair, read_pairs
 
@@ -125,7 +125,7 @@ def load(name: str, rank_weight: float | None, opening: Opening) -> RankEncoder:
 def print_explanation(
     explanation: Explanation, part: str, show: int, probability: float | None = None
 ) -> None:
-    """Print an explanation for a person."""
+    """Print an explanation as text."""
     from rich.markup import escape
 
     out = console()

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
     from rankencoder.scale.cluster import RayCluster
 
-_RESUMABLE = ("build", "encode", "evaluate", "index", "label", "reproduce")  # run again, they resume
+_RESUMABLE = ("build", "encode", "evaluate", "index", "label", "reproduce")  # they resume when run again
 _SERVERS = ("serve", "explore")
 LOGGED = (*_RESUMABLE, *_SERVERS, "advise", "distill", "duplicates", "train", "tune")
-_json_lines = False  # of the log
+_json_lines = False  # whether to log JSON
 LOG = logging.getLogger("rankencoder.cli")
 
 
@@ -47,7 +47,7 @@ class OneLineCommand(TyperCommand):
             return self._run(ctx)
 
     def _announce(self, ctx: Any) -> None:
-        """Log the given options before imports and models take their time."""
+        """Log the given options before the slow imports and model loading."""
         given = {}
         for one in self.params:
             if ctx.get_parameter_source(one.name).name == "COMMANDLINE" and one.name != "log_json":
@@ -65,7 +65,7 @@ class OneLineCommand(TyperCommand):
         except InputError as error:
             fail(name_options(str(error), self.params))
         except BrokenPipeError:
-            sys.stderr.close()  # whoever read our output is gone
+            sys.stderr.close()  # the reader of our output is gone
             sys.exit(1)
         except OSError as error:
             fail(f"{error.strerror or error}" + (f": {error.filename}" if error.filename else ""))
@@ -91,13 +91,13 @@ def name_options(message: str, parameters: Iterable[Any]) -> str:
     return re.sub(r"`(\w+)`", lambda found: options.get(found[1], found[0]), message)
 
 
-# all but tab and newline: files may hold them, and a terminal obeys them
+# all but tab and newline: files may hold them, and a terminal interprets them
 _ESCAPED = {code: f"\\u{code:04x}" for code in range(127, 160)}  # JSON itself escapes those below 32
 _CONTROLS = dict.fromkeys((*range(9), *range(11, 32), *range(127, 160)), "\N{REPLACEMENT CHARACTER}")
 
 
 def harmless(text: str) -> str:
-    r"""Replace control characters, which a terminal would obey.
+    r"""Replace control characters, which a terminal would interpret.
 
     >>> harmless("red \x1b[31malert") == "red \N{REPLACEMENT CHARACTER}[31malert"
     True
@@ -220,7 +220,7 @@ def _logged(command: OneLineCommand, as_json: bool) -> Iterator[None]:
     Progress.due = time.monotonic() + EVERY
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_LogLines(command))
-    # uvicorn calls each page of explore that is still open at the end an error
+    # uvicorn logs each explorer page that is still open at shutdown as an error
     quiet = logging.CRITICAL if command.name == "explore" else logging.WARNING
     levels = {logging.getLogger("rankencoder"): logging.INFO, logging.getLogger("uvicorn.error"): quiet}
     before = {logger: logger.level for logger in levels}
@@ -231,7 +231,7 @@ def _logged(command: OneLineCommand, as_json: bool) -> Iterator[None]:
         yield
     finally:
         _json_lines = Progress.in_log = False
-        Progress.active.clear()  # of what was interrupted
+        Progress.active.clear()  # bars of the interrupted work
         for logger, level in before.items():
             logger.setLevel(level)
             logger.removeHandler(handler)

@@ -17,7 +17,7 @@ data = typer.Typer(
 
 @data.callback()
 def _group() -> None:
-    """Keep ``fetch`` a command of its own, although it is the only one."""
+    """Keep ``fetch`` a subcommand, although it is the only one."""
 
 
 def fetch(
@@ -31,7 +31,7 @@ def fetch(
 ) -> None:
     """Download public data from the Hugging Face hub; by default SentEval.
 
-    Skips what is already there.
+    Skips data that is already there.
 
     Examples:
     - `rankencoder data fetch`

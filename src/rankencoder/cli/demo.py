@@ -33,7 +33,7 @@ def demo(
         Path | None, typer.Argument(help="Folder of Python files. [default: the standard library]")
     ] = None,
     encoder: Annotated[str | None, typer.Option(help="Your encoder, instead of all-MiniLM-L6-v2.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Keep the encoder here.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder to save the encoder.")] = None,
     device: Device = None,
     overwrite: Overwrite = False,
 ) -> None:
@@ -68,7 +68,7 @@ def demo(
     console().rule("1. Distill")
     say(
         f"Distilling {teacher.name} into a static encoder, on {len(text):,} docstring sentences and function "
-        f"names of {folder}"
+        f"names from {folder}"
     )
     with TemporaryDirectory(prefix="rankencoder-demo-") as temporary:
         run = distill(
@@ -89,7 +89,7 @@ def demo(
         _print_ranks(run, text, device, tasks)
         if output is not None:
             say(f"Try rankencoder explain {shlex.quote(str(output))} 'one sentence' 'another'")
-    say(f"{time.perf_counter() - start:.0f} seconds in all.")
+    say(f"{time.perf_counter() - start:.0f} seconds in total.")
 
 
 def _print_distilled(run: Distillation, teacher: Encoder, tasks: list[Function], sentences: int) -> None:
@@ -124,7 +124,7 @@ def _print_distilled(run: Distillation, teacher: Encoder, tasks: list[Function],
 
 
 def _print_ranks(run: Distillation, text: list[str], device: str | None, tasks: list[Function]) -> None:
-    """Make a RankEncoder of the student, and print how well its ranks do."""
+    """Build a RankEncoder from the student, and print how well its ranks do."""
     from rankencoder.cli.compare import print_explanation
     from rankencoder.demo.retrieval import score_ranks
     from rankencoder.encoders import Encoder

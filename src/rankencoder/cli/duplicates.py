@@ -30,7 +30,7 @@ def duplicates(
         ),
     ] = None,
     precision: Annotated[
-        float | None, typer.Option(min=0.01, max=0.999, help="Threshold of this precision on your labels.")
+        float | None, typer.Option(min=0.01, max=0.999, help="Threshold with this precision on your labels.")
     ] = None,
     against: Annotated[Path | None, typer.Option(help="Find overlap with this corpus or index.")] = None,
     representative: Annotated[str, typer.Option(help="Row to keep: first, longest or central.")] = "first",
@@ -151,5 +151,5 @@ def _print_summary(found: Duplicates, *, by_default: bool) -> None:
     if found.records.skipped:
         parts.append(f"{found.records.skipped:,} empty or over-long lines were left out")
     if by_default:
-        parts.append("this threshold is a guess: `rankencoder label` finds one of a known precision")
+        parts.append("this threshold is a guess: `rankencoder label` finds one with a known precision")
     say("; ".join(parts))

@@ -78,7 +78,7 @@ def search(
     ] = None,
     rows_to: RowOutput = ROWS,
     exact: Annotated[bool, typer.Option("--exact", help="Search exhaustively, even a large index.")] = False,
-    model: Annotated[str | None, typer.Option(help="Where the model is now, if it was moved.")] = None,
+    model: Annotated[str | None, typer.Option(help="New location of the model, if it moved.")] = None,
     opening: Opening = OPENING,
 ) -> None:
     """Search an index for the sentences nearest to a query.
@@ -130,7 +130,7 @@ def _print_hits(opened: RankIndex, hits: list[Hit]) -> None:
         values = [hit.columns.get(name) for hit in hits]
         if any(value is not None for value in values):
             table.append((name, ["" if value is None else shorten(str(value)) for value in values]))
-    # whole columns only: rich would cut them, or leave them out without a word
+    # whole columns only: rich would cut them, or drop them silently
     widths = [max(map(len, [name, *cells])) + 2 for name, cells in table]
     widths[own - 1] = _MIN_TEXT
     fitting = max(own, sum(total <= console().width for total in accumulate(widths)))

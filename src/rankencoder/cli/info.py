@@ -54,7 +54,7 @@ def describe(folder: Path) -> dict[str, Any]:
     from rankencoder.persistence import read_config
     from rankencoder.reference import read_about
 
-    config = read_config(folder, skip="encoder")  # whose weights are large
+    config = read_config(folder, skip="encoder")  # its weights are large
     reference = read_about(folder / "reference")
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     about = {key: reference.get(key) for key in ("seed", "counts")}
@@ -62,7 +62,7 @@ def describe(folder: Path) -> dict[str, Any]:
 
 
 def print_description(about: dict[str, Any], as_json: bool) -> None:
-    """Print a description, for a person or as JSON."""
+    """Print a description as text or JSON."""
     if as_json:
         print_json(about)
         return

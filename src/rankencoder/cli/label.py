@@ -26,7 +26,7 @@ def label(
     corpus: Annotated[Path, typer.Argument(help="Sentences: a file or folder, or an index of the model.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Labels (.tsv) to write or to resume.")],
     pairs: Annotated[int, typer.Option(min=1, help="Answers to collect.")] = 120,
-    precision: Annotated[float, typer.Option(min=0.5, max=0.99, help="Precision to aim at.")] = 0.9,
+    precision: Annotated[float, typer.Option(min=0.5, max=0.99, help="Target precision.")] = 0.9,
     merge: Annotated[list[Path] | None, typer.Option(help="Add labels of another file. Repeatable.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the pairs.")] = 0,
     reading: ReadOptions = READING_TEXT,
@@ -34,8 +34,8 @@ def label(
 ) -> None:
     """Label pairs as same or different, for a threshold you can rely on.
 
-    Asks about the pairs that tell most about precision and recall. Answers are saved at once: stop at any
-    time, and run the same command to resume. Without a terminal, reads one key per line from standard input.
+    Asks about the most informative pairs. Answers are saved at once: stop at any time, and run the same
+    command to resume. Without a terminal, reads one key per line from standard input.
 
     Examples:
     - `rankencoder label my-encoder my-index -o labels.tsv`

@@ -57,10 +57,10 @@ Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any free 
 
 
 class OptionGroup(NamedTuple):
-    """Options that a command takes as one parameter, of which the group is the default.
+    """Options that a command takes as one parameter; the group is its default value.
 
     :param options: The default and the declaration of each.
-    :param gather: Makes the value of the parameter from those of the options.
+    :param gather: A function from the options' values to the parameter's.
     """
 
     options: dict[str, tuple[Any, Any]]
@@ -97,8 +97,8 @@ class RowOutput:
     def write(self, rows: list[dict[str, Any]], one: str, as_data: Any = None) -> bool:
         """Write rows to the file or as JSON; False if the terminal wants a table.
 
-        :param one: What a row is.
-        :param as_data: What to print as JSON, if not the rows.
+        :param one: The noun for a row.
+        :param as_data: The JSON to print, if not the rows.
         """
         if self.output is not None:
             from rankencoder.formatting import plural
@@ -140,7 +140,7 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(**given: Any) -> None:
-        given.pop("log_json", None)  # which `OneLineCommand` reads
+        given.pop("log_json", None)  # `OneLineCommand` reads it
         for name, group in groups.items():
             given[name] = group.gather(**{key: given.pop(key) for key in group.options})
         if "reading" in groups:

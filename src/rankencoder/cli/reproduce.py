@@ -72,7 +72,7 @@ def _print_plan(planned: Reproduction) -> None:
 
 
 def _commands(planned: Reproduction) -> list[str]:
-    """Return the commands that are run, as far as they are commands."""
+    """Return the equivalent commands."""
     commands = [["data", "fetch", *planned.fetched, "-o", planned.data]]
     for folder, settings in planned.trainings.items():
         values = {name: value for name, value in settings.items() if name != "options" and value != []}

@@ -34,7 +34,7 @@ def print_evaluation(evaluation: Evaluation) -> None:
             name = " ".join(filter(None, (result["model"]["label"], role)))
             _print_bold("", name, f" {choice['sentence']}")
     if not any(result["model"]["subjects"][0].get("form") for result in evaluation.results):
-        say("Plain encoders have no ranks; add --corpus FILE to score rank vectors made of them.")
+        say("Plain encoders have no ranks; add --corpus FILE to score their rank vectors.")
     say(*(f"written to {file}" for file in evaluation.files))
     if evaluation.files:
         folder = shlex.quote(str(evaluation.files[0].parent))
@@ -134,7 +134,7 @@ def _gains(rows: list[Row]) -> Iterator[tuple[Row, Row, str, Interval]]:
 
 
 def as_data(evaluation: Evaluation) -> dict[str, Any]:
-    """Return what is printed, for programs."""
+    """Return the printed results as plain data."""
     rows = evaluation.rows()
     return {
         "scores": evaluation.scores(),

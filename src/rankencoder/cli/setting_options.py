@@ -90,7 +90,7 @@ def parse_pairs(pairs: list[str], flag: str) -> dict[str, Any]:
 def run_options(model: type[RunSettings], default_text: Callable[[str], str]) -> Any:
     """Return the options of a training: what is read and written, and one for each setting.
 
-    :param default_text: Says what a setting is by default.
+    :param default_text: Returns the text for a setting's default.
     """
     options = dict(_RUN)
     for name in (name for name in model.by_group() if name not in _RUN):

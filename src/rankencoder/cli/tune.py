@@ -41,7 +41,7 @@ def tune(
     """
     if output is not None:
         if not dev:
-            raise InputError("nothing to write without pairs: give --dev FILE, or omit -o")
+            raise InputError("nothing to write without pairs: pass --dev FILE, or omit -o")
         from rankencoder.io.storage import check_free
 
         check_free(output, overwrite=overwrite)

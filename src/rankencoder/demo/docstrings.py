@@ -34,7 +34,7 @@ def sentences(folder: Path) -> Iterator[str]:
 
 
 def functions(folder: Path) -> list[Function]:
-    """Return the public functions below a folder whose first docstring sentence is theirs alone."""
+    """Return the public functions below a folder whose first docstring sentence is unique."""
     found: dict[str, Function] = {}
     shared: set[str] = set()
     for module, function, docstring in _docstrings(folder):
@@ -50,7 +50,7 @@ def functions(folder: Path) -> list[Function]:
 
 
 def spread_functions(found: list[Function], most: int) -> list[Function]:
-    """Return functions to find, evenly spread: at most a third of them, so that names are left to learn."""
+    """Return evenly spaced functions to find: at most a third, so that names are left to learn from."""
     number = max(min(most, len(found) // 3), 1)
     return found[:: max(len(found) // number, 1)][:number]
 

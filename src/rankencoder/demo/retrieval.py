@@ -26,7 +26,7 @@ class Result:
 
     :param first: Share of the functions whose own purpose is the nearest.
     :param reciprocal_rank: Mean reciprocal rank of a function's own purpose.
-    :param gain: In mean reciprocal rank, with its 95% bootstrap interval.
+    :param gain: Gain in mean reciprocal rank, with its 95% bootstrap interval.
     """
 
     name: str
@@ -50,7 +50,7 @@ def score_ranks(model: RankEncoder, tasks: list[Function]) -> list[Result]:
 
 
 def reciprocal_ranks(similarity: torch.Tensor) -> np.ndarray:
-    """Return 1/rank of each row's own column; among equals it comes last.
+    """Return 1/rank of each row's own column; ties count against it.
 
     >>> reciprocal_ranks(torch.tensor([[0.9, 0.1, 0.1], [0.5, 0.5, 0.1], [0.3, 0.2, 0.1]])).round(2).tolist()
     [1.0, 0.5, 0.33]

@@ -124,15 +124,15 @@ class Dissent:
     """A teacher that disagrees with the rest, and the effect of leaving it out."""
 
     teacher: int
-    agreement: float  # with the mean of the others
+    agreement: float  # its agreement with the mean of the others
     others: float  # mean agreement of each other teacher with the rest
     without: float  # the same if this teacher is left out
 
 
 def find_dissent(standardized: Sequence[np.ndarray], gain: float = 0.02) -> Dissent | None:
-    """Return the teacher without which the others agree more, if by more than ``gain``.
+    """Return the teacher whose removal raises the others' agreement by more than ``gain``, if any.
 
-    :param standardized: Each teacher's z-scores of the same pairs; at least three teachers, or none dissents.
+    :param standardized: Each teacher's z-scores of the same pairs; None is returned for fewer than three.
     """
     rows = np.stack(standardized)
     if len(rows) < 3:

@@ -32,12 +32,12 @@ _REFUSALS = (400, 413, 422)  # HTTP statuses of requests that the API cannot tak
 
 @dataclass(frozen=True)
 class ApiEstimate:
-    """An estimate of what encoding some sentences takes.
+    """The estimated cost of encoding some sentences.
 
     :param sentences: Sentences to send.
     :param cached: Further sentences whose vectors are cached.
     :param tokens: Tokens of the sentences to send, at four bytes each as in English.
-    :param cost: In dollars, if a price is given.
+    :param cost: Cost in dollars, if a price is given.
     """
 
     name: str
@@ -76,7 +76,7 @@ class ApiEncoder:
         self.requests, self.batch = requests, batch
         url = base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
         if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
-            raise InputError(f"{url!r} is not an API address: give one such as http://localhost:8000/v1")
+            raise InputError(f"{url!r} is not an API address: pass one such as http://localhost:8000/v1")
         self.url = url.rstrip("/")
         self._client = openai.OpenAI(api_key=_read_key(self.url), base_url=self.url, timeout=_TIMEOUT)
         self._answered = False
@@ -112,12 +112,12 @@ class ApiEncoder:
         except InputError as error:
             if not (kept := len(self._stored.keys())):
                 raise
-            raise InputError(f"{error}; {kept:,} vectors are kept, and not paid for again") from error
+            raise InputError(f"{error}; {kept:,} vectors are cached and not charged again") from error
         found |= self._stored.read(map(sentence_key, missing))
         return np.array([found[key] for key in keys])
 
     def estimate(self, sentences: Iterable[str], *, price: float | None = None) -> ApiEstimate:
-        """Estimate what encoding sentences takes.
+        """Estimate the cost of encoding sentences.
 
         :param price: Dollars per million tokens.
         """
@@ -178,7 +178,7 @@ class ApiEncoder:
             self._store(batch, self._rows(batch, answer))
 
     def _ask(self, batch: list[str]) -> bytes:
-        """Return the raw answer: parsing 256 vectors takes the client seconds.
+        """Return the raw answer: the client takes seconds to parse 256 vectors.
 
         Retries last a minute, unless the quota is used up or the API has never answered.
         """
@@ -216,8 +216,8 @@ class ApiEncoder:
         with self._lock:
             if rows.shape[1] != (self._dimension or rows.shape[1]):
                 raise InputError(
-                    f"{self.name} returned vectors of {rows.shape[1]} dimensions, earlier {self._dimension}: "
-                    f"if it is another model now, delete {self._stored.folder}"
+                    f"{self.name} returned vectors of {rows.shape[1]} dimensions, but {self._dimension} "
+                    f"before: if the model has changed, delete {self._stored.folder}"
                 )
             if good.any():
                 self._stored.add([sentence_key(batch[i]) for i in good.nonzero()[0]], rows[good])

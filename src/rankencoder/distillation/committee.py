@@ -72,7 +72,7 @@ class Committee:
         return found
 
     def sample(self, table: np.ndarray, most: int = _SAMPLE) -> np.ndarray:
-        """Return some rows to teach of a table of all sentences."""
+        """Return some rows of a table of all sentences, from those to teach."""
         return np.asarray(table[spread_rows(self.rows, most)], dtype=np.float32)
 
     def _pairs(self, similarity: TeacherSimilarity) -> list[np.ndarray]:

@@ -101,7 +101,7 @@ class DistillConfig(RunSettings):
     def _check(self) -> DistillConfig:
         if self.weight and len(self.weight) != len(self.teacher):
             given, wanted = len(self.weight), len(self.teacher)
-            raise ValueError(f"`weight` has {given} values, and `teacher` {wanted}: give one weight each")
+            raise ValueError(f"`weight` has {given} values, and `teacher` {wanted}: pass one weight each")
         if self.layers and self.student == STATIC:
             raise ValueError("a static student has no layers: leave `layers` out")
         if "dim" in self.model_fields_set and self.student not in ("", STATIC):

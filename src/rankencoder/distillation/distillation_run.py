@@ -100,7 +100,7 @@ class DistillationRun:
             static_teacher(self.config)
         if self.kind in IN_PLACE and len(names) == 1 and self._is_own_teacher(names[0]):
             raise InputError(
-                f"{self.config.student} is student and only teacher, so there is nothing to learn: add other "
+                f"{self.config.student} is both the student and the only teacher: add other "
                 "teachers or choose a smaller student"
             )
 
@@ -114,12 +114,12 @@ class DistillationRun:
         """Store sentences and settings in a new folder."""
         source = corpus if is_in_memory(corpus) else self.config.corpus or None
         if source is None:
-            raise InputError("no corpus to learn from: give a file or folder of sentences")
+            raise InputError("no corpus to learn from: pass a file or folder of sentences")
         with new_run(self.folder, self.given, self.config, overwrite=overwrite) as new:
             stored = store_sentences(source, new / "work", column=self.config.reading, progress=self.progress)
             held_out = len(held_out_rows(len(stored), self.config.seed))
             if held_out < _HELD_OUT:
-                raise InputError(f"{len(stored):,} sentences are too few to hold some out: give more text")
+                raise InputError(f"{len(stored):,} sentences are too few to hold some out: add more text")
             check_batches(self.config, len(stored) - held_out)
             for name in filter(is_file, self.config.teacher):
                 VectorFile(name, stored).check()
@@ -305,7 +305,7 @@ class DistillationRun:
         if len(own) < own.shape[1]:
             warnings.warn(
                 f"{len(own)} sentences are too few to fit a map of {own.shape[1]} dimensions into the "
-                "teacher's space: give more text",
+                "teacher's space: add more text",
                 TrainingWarning,
                 stacklevel=2,
             )

@@ -130,7 +130,7 @@ def context_vectors(
 
 
 def reduce_dimensions(vectors: np.ndarray, dim: int) -> np.ndarray:
-    """Project vectors on their first principal components."""
+    """Project vectors onto their first principal components."""
     return np.asarray(PCA(min(dim, *vectors.shape), svd_solver="covariance_eigh").fit_transform(vectors))
 
 

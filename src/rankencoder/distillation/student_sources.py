@@ -90,7 +90,7 @@ def _cut_stacks(module: nn.Module, total: int, kept: list[int]) -> bool:
         if isinstance(child, nn.ModuleList) and len(child) == total:
             stack = nn.ModuleList(child[layer] for layer in kept)
             for place, part in ((i, part) for i, layer in enumerate(stack) for part in layer.modules()):
-                if "layer_idx" in vars(part):  # of layers with a cache
+                if "layer_idx" in vars(part):  # in layers with a cache
                     vars(part)["layer_idx"] = place
             setattr(module, name, stack)
             found = True

@@ -57,7 +57,7 @@ def open_teacher(name: str, given: Any, config: DistillConfig) -> Encoder | Rank
     """
     if name.startswith(OBJECT):
         if given is None:
-            raise InputError(f"teacher {name.removeprefix(OBJECT)} is a Python object: give it again")
+            raise InputError(f"teacher {name.removeprefix(OBJECT)} is a Python object: pass it again")
         return open_model(given, device=config.torch_device, batch_size=BATCH)
     if name.startswith(API):
         api = given if isinstance(given, ApiEncoder) else open_api(name, config)

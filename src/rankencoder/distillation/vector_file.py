@@ -48,7 +48,7 @@ class VectorFile:
             )
         self._sha256 = self._file.text_sha256()
         if self._sha256 not in (None, sentences.lines_sha256):
-            raise InputError(f"{path} holds vectors of another text: encode this corpus again")
+            raise InputError(f"{path} holds vectors of a different text: encode this corpus again")
 
     def check(self) -> None:
         """Read all rows once, to find invalid vectors before hours of work."""
@@ -168,5 +168,5 @@ class _Table:
         other = lengths != (self.shape[1] or lengths[0])  # a missing list has the length NaN
         if other.any():
             row = self.starts[group] + other.argmax()
-            raise InputError(f"{self.path}, row {row:,}: the vector is missing or has another dimension")
+            raise InputError(f"{self.path}, row {row:,}: the vector is missing or has a different dimension")
         return np.asarray(column.flatten().to_numpy(zero_copy_only=False)).reshape(len(lengths), -1)

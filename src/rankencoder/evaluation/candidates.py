@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from rankencoder.forms import Form
 
 WEIGHTS = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)  # λ of the ranks
-CENTERED_POWERS = (-0.5, -0.375, -0.25, -0.125, 0.0)  # of the linear form
-POWERS = (-0.25, -0.125, 0.125, 0.25, 0.5)  # the same, not centered
+CENTERED_POWERS = (-0.5, -0.375, -0.25, -0.125, 0.0)  # powers of the linear form
+POWERS = (-0.25, -0.125, 0.125, 0.25, 0.5)  # powers without centering
 POWER_WEIGHTS = (0.5, 1.0)
 
 
@@ -64,7 +64,7 @@ COSINE = Candidate()
 def candidates_for(form: Form, rank_weight: float) -> list[Candidate]:
     """Return the candidates: plain cosine first, then ranks, powers, and the current form and weight.
 
-    The ranks are in the present form, or in the compact one where it is linear.
+    The ranks use the current form, or the compact one if that is linear.
     """
     name, settings = ("compact", {}) if form.name == "linear" else (form.name, form.config())
     ranks = [Candidate(name, settings, weight) for weight in WEIGHTS]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FEWEST = 30  # pairs of a set; a choice on fewer is hardly better than chance
 FEWEST_FOLDS, FOLDS = 3, 10
 _PER_FOLD = 50  # pairs of a set in a fold, where there are enough: correlations of fewer are mostly noise
-_FEWEST_GROUPS = 5  # for a bootstrap
+_FEWEST_GROUPS = 5  # fewest groups for a bootstrap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Result(Candidate):
     """A candidate with its score on all pairs.
 
     :param score: The mean over the sets, each by its own metric.
-    :param gain: Over plain cosine, with a 95% interval that holds for all candidates at once.
+    :param gain: Gain over plain cosine, with a 95% interval that holds for all candidates at once.
     :param folds: How many folds chose it.
     """
 
@@ -57,11 +57,11 @@ class Result(Candidate):
 class Choice:
     """The chosen similarity, with the evidence.
 
-    :param chosen: Plain cosine unless another is proved better.
+    :param chosen: Plain cosine unless another is significantly better.
     :param results: All candidates, plain cosine first.
     :param gain: Gain over plain cosine on held-out pairs, with its 95% interval.
     :param metric: "Spearman", "average precision", or the mean of both.
-    :param kind: Of the pairs: "scored", "yes/no", or both.
+    :param kind: Kind of the pairs: "scored", "yes/no", or both.
     :param pairs: Number of pairs of each set.
     :param groups: Number of groups of pairs that share sentences (see :func:`group_pairs`).
     """
@@ -139,11 +139,11 @@ def check_pairs(sets: Mapping[str, Sequence[ScoredPair]]) -> None:
     for name, pairs in sets.items():
         if len(pairs) < FEWEST:
             raise InputError(
-                f"{name}: {len(pairs)} scored pairs are too few to choose a similarity: give at least "
+                f"{name}: {len(pairs)} scored pairs are too few to choose a similarity: use at least "
                 f"{FEWEST}, better hundreds"
             )
         if len({pair.score for pair in pairs}) == 1:
-            raise InputError(f"{name}: all scores are {pairs[0].score:g}: give pairs with different scores")
+            raise InputError(f"{name}: all scores are {pairs[0].score:g}: use pairs with different scores")
 
 
 def choose(
@@ -156,7 +156,7 @@ def choose(
 
     Sets of scored pairs are scored by Spearman's correlation, those of yes/no labels by average precision.
 
-    :param similarities: Of the pairs of all sets, ``[candidates, pairs]``.
+    :param similarities: Similarities of the pairs of all sets, ``[candidates, pairs]``.
     :param weights: Weight of each pair, over all sets.
     """
     pairs = [pair for some in sets.values() for pair in some]
@@ -189,8 +189,8 @@ def choose(
 class ChoiceData:
     """Scored pairs with each candidate's similarities (``[candidates, pairs]``), their sets and groups.
 
-    :param metrics: What each set is scored by, as all of its pairs decide: those of a fold might not.
-    :param weights: How many pairs each stands for, which counts where labels are yes/no; None for one each.
+    :param metrics: The metric of each set, determined from all of its pairs: a fold might lack some labels.
+    :param weights: How many pairs each stands for, used for yes/no labels; None for one each.
     """
 
     gold: np.ndarray
@@ -223,13 +223,13 @@ class ChoiceData:
         return np.asarray(np.mean(found, axis=0))
 
     def gains(self, counts: np.ndarray) -> np.ndarray:
-        """Return the others' gains over the first candidate; here the counts are of groups."""
+        """Return the others' gains over the first candidate; here the counts are per group."""
         scores = self.scores(counts[:, self.groups])
         return np.asarray(scores[1:] - scores[0])
 
 
 def group_pairs(pairs: Sequence[ScoredPair]) -> np.ndarray:
-    """Return the group of each pair: dependent pairs, which folds and resamples keep together.
+    """Return the group of each pair; folds and resamples keep dependent pairs together.
 
     Pairs connected by shared sentences form a group. If that puts most pairs into one, pairs that share
     their more frequent sentence (a query, say) form a group, and some sentences are in several folds.
@@ -243,7 +243,7 @@ def group_pairs(pairs: Sequence[ScoredPair]) -> np.ndarray:
     connected = connected_components(graph, directed=False)[1][ends[:, 0]]
     _, groups, sizes = np.unique(connected, return_inverse=True, return_counts=True)
     if len(sizes) < _FEWEST_GROUPS or sizes.max() > len(pairs) / 2:
-        others = ends[ends[:, 0] != ends[:, 1], 1]  # a sentence with itself is one sight of it
+        others = ends[ends[:, 0] != ends[:, 1], 1]  # a sentence paired with itself counts once
         seen = np.bincount(np.concatenate([ends[:, 0], others]))
         frequent = np.where(seen[ends[:, 0]] >= seen[ends[:, 1]], ends[:, 0], ends[:, 1])
         _, groups, sizes = np.unique(frequent, return_inverse=True, return_counts=True)
@@ -254,9 +254,9 @@ def group_pairs(pairs: Sequence[ScoredPair]) -> np.ndarray:
 
 
 def assign_folds(data: ChoiceData) -> np.ndarray:
-    """Return the fold of each pair: whole groups, at random, folds of about equal size in every set.
+    """Return the fold of each pair: groups are assigned at random, and each set is split about equally.
 
-    Ten folds, or as few as three where a set is so small that they would hold fewer than 50 of its pairs.
+    Ten folds, or as few as three if a fold would otherwise have fewer than 50 pairs of some set.
     """
     counts = np.zeros((data.sets.max() + 1, data.groups.max() + 1))
     np.add.at(counts, (data.sets, data.groups), 1)
@@ -279,7 +279,7 @@ def cross_validate(data: ChoiceData, folds: np.ndarray) -> tuple[list[int], Inte
     """
     numbers = np.arange(folds.max() + 1)
     others = (folds != numbers[:, None]).astype(np.uint16)
-    chosen = [int(best) for best in data.scores(others).argmax(axis=0)]  # of equals the first: plain cosine
+    chosen = [int(best) for best in data.scores(others).argmax(axis=0)]  # the first of ties: plain cosine
     parts = [data.part(folds == number, [0, chosen[number]]) for number in numbers]
 
     def gains(counts: np.ndarray) -> np.ndarray:
@@ -292,9 +292,9 @@ def cross_validate(data: ChoiceData, folds: np.ndarray) -> tuple[list[int], Inte
 def gain_intervals(gains: Callable[[np.ndarray], np.ndarray], groups: int) -> list[Interval]:
     """Return the gain of each candidate, with simultaneous 95% intervals.
 
-    A paired bootstrap of whole groups. The intervals are as many standard errors wide as the largest
-    deviation among all that are tried has in 95% of the resamples (max-t, Romano and Wolf 2005). As the
-    bootstrap of few groups is too narrow, they are expanded as by Hesterberg (2015).
+    A paired bootstrap of groups. The half-width of all intervals, in standard errors, is the 95th percentile
+    of the largest deviation among the candidates (max-t, Romano and Wolf 2005). As the bootstrap of few
+    groups is too narrow, the intervals are widened as in Hesterberg (2015).
 
     :param gains: Returns the gains ``[tried, samples]``, given how often each group is in each sample.
     """

@@ -48,7 +48,7 @@ class Evaluation:
     def scores(self) -> dict[str, dict[str, float]]:
         """Return Spearman's correlation ×100 of each model's similarities, by set.
 
-        Sets with yes/no labels, of two different scores, have average precision ×100 in its place.
+        Sets with yes/no labels (two different scores) have average precision ×100 instead.
         """
         found = self.rows()
         return {f"{row.label}, {row.system}": {s: row.mean(s) for s in row.values} for row in found}
@@ -75,12 +75,12 @@ def evaluate(
         data that was fetched.
     :param dev: Your own pairs, scored or labeled yes/no: ``.tsv``, ``.csv`` or ``.jsonl`` files. The
         similarity is chosen on them in place of STS-B dev.
-    :param tasks: Of "sts", "choice" (the similarity that `tune` would choose), "cost" (time and memory), or
+    :param tasks: Any of "sts", "choice" (the similarity `tune` would choose), "cost" (time and memory), or
         single sets such as "STS12".
-    :param corpus: Where the reference corpus of a plain encoder is drawn from.
+    :param corpus: The corpus to draw a plain encoder's reference corpus from.
     :param size: Sentences of that reference corpus.
-    :param output: A folder for the results, one JSON file a model.
-    :param cache: Whether, or in which folder, vectors are kept for the next time.
+    :param output: A folder for the results, one JSON file per model.
+    :param cache: Whether to cache vectors, or the cache folder.
     :param progress: Show progress; by default on a terminal.
     :param opening: How to run a model that is loaded by name, as for `open_model`.
 
@@ -123,11 +123,11 @@ def evaluate(
 
 
 def _own_sets(files: Sequence[str | Path]) -> list[PairSet]:
-    """Read the user's sets; one whose name is taken is called by its path."""
+    """Read the user's sets; a set whose name is taken is named by its path."""
     sets = [read_pair_set(file) for file in files]
     taken = Counter([*SEVEN, *DEV, "AVG", *(s.name for s in sets)])
     named = [replace(s, name=s.source) if taken[s.name] > 1 else s for s in sets]
     for name, number in Counter(s.name for s in named).items():
         if number > 1:
-            raise InputError(f"{name} is given twice: give each set of pairs once")
+            raise InputError(f"{name} is given twice: pass each set of pairs once")
     return named

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rankencoder.encoders import Encoder
 
 SENTENCES = 2_000
-WORDS = 8  # of a sentence that is halved, at least
+WORDS = 8  # minimum words of a sentence to halve
 POWERS = (0.0, -0.125, -0.25, -0.375, -0.5)  # centered; alternatives to plain cosine
 HARDLY = 2.0  # points by which a power must beat cosine
 # share of the variance in the first ten directions below which powers did more harm than good, with 26
@@ -89,7 +89,7 @@ def score_half_matching(encoder: Encoder, sentences: Sequence[str], reference: t
     first, second = zip(*halves, strict=True)
     try:
         vectors = torch.cat([encoder(list(first)), encoder(list(second))])
-    except InputError:  # of a half without a known word, say
+    except InputError:  # for example, a half without a known word
         return None
     pairs, gold = related_pairs(vectors, [1.0] * len(halves))
     powers = {}
@@ -115,7 +115,7 @@ def evenly(vectors: torch.Tensor, number: int) -> torch.Tensor:
 
 
 def describe_halves(halves: Halves | None) -> str:
-    """Advise which similarity to use without labels."""
+    """Recommend a similarity, without labels."""
     if halves is None:
         return (
             f"Keep plain cosine: too few sentences have {WORDS} words to compare similarities without labels."

@@ -1,4 +1,4 @@
-"""What `evaluate` measures of one model: scores, the choice of a similarity, time and memory."""
+"""Measure one model for `evaluate`: scores, the choice of a similarity, time and memory."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from rankencoder.evaluation.sts_data import PairSet
     from rankencoder.evaluation.subjects import Model, Subject
 
-_DIGITS = 6  # of a stored similarity
+_DIGITS = 6  # decimals of a stored similarity
 _TIMED = 512  # sentences
 
 
 def measure(
     model: Model, sets: Sequence[PairSet], own: Sequence[PairSet], tasks: Collection[str], *, progress: bool
 ) -> Result:
-    """Score a model on all sets, and measure what else is asked for.
+    """Score a model on all sets, and take the other requested measurements.
 
-    :param own: Those of the sets that are the user's; without any, STS-B dev chooses the similarity.
+    :param own: The user's own sets among these; without any, STS-B dev chooses the similarity.
     """
     found: Result = {"sts": _score(model, sets, progress=progress)}
     if "choice" in tasks:

@@ -1,7 +1,7 @@
 """The metric of a set of pairs: Spearman's correlation, or average precision for yes/no labels.
 
-On yes/no labels a perfect similarity has a Spearman of 0.87 at most, and an average precision of 1. Their
-figures are scikit-learn's, computed in all bootstrap samples at once.
+On yes/no labels a perfect similarity has a Spearman of at most 0.87, and an average precision of 1. The
+metrics equal scikit-learn's, but are computed in all bootstrap samples at once.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ FIGURES = {
     "auc": ("AUC", 1),
     "best_f1": ("best F1", 1),
     "threshold": ("at similarity", 3),
-}  # with title and digits, for tables
-RECALLS = tuple(range(5, 101, 5))  # per cent, of the curve
+}  # titles and digits for tables
+RECALLS = tuple(range(5, 101, 5))  # percent, points of the curve
 
 
 class AcceptedCounts(NamedTuple):
-    """What is accepted at each threshold, from the highest down, ``[thresholds, samples]``."""
+    """Counts of accepted pairs at each threshold, from the highest down, ``[thresholds, samples]``."""
 
     thresholds: np.ndarray
     yes: np.ndarray
@@ -39,7 +39,7 @@ class AcceptedCounts(NamedTuple):
 
     @property
     def precision(self) -> np.ndarray:
-        """The share of yes among what is accepted; 0 if nothing is."""
+        """The share of yes among the accepted pairs; 0 if there are none."""
         return np.asarray(self.yes / np.maximum(self.all, 1e-12))
 
     def average_precision(self) -> np.ndarray:
@@ -66,7 +66,7 @@ class AcceptedCounts(NamedTuple):
 
 
 def accept(gold: np.ndarray, similarities: np.ndarray, counts: np.ndarray) -> AcceptedCounts:
-    """Count what is accepted at each threshold; the higher of the two gold values is a yes.
+    """Count the accepted pairs at each threshold; the higher of the two gold values is a yes.
 
     :param counts: How often each pair is in a sample, or its weight there, ``[samples, pairs]``.
     """
@@ -86,7 +86,7 @@ def average_precision(gold: np.ndarray, similarities: np.ndarray) -> float:
     >>> average_precision(np.array([1, 0, 1, 0]), np.array([0.9, 0.8, 0.7, 0.1]))  # (1 + 2/3) / 2
     0.8333333333333333
     """
-    if not np.isfinite(similarities).all():  # of weights that training has spoilt
+    if not np.isfinite(similarities).all():  # as after a diverged training
         return float("nan")
     return float(accept(gold, similarities, np.ones((1, len(gold)))).average_precision()[0])
 
@@ -104,7 +104,7 @@ def yes_no_figures(gold: np.ndarray, similarities: np.ndarray, seed: int = 0) ->
     whole = accept(gold, similarities, np.ones((1, len(gold))))
     parts = [_figures(accept(gold, similarities, part)) for part in _parts(resample(len(gold), seed=seed))]
     samples = np.concatenate(parts, axis=1)
-    samples = samples[:, np.isfinite(samples).all(axis=0)]  # those that hold both labels
+    samples = samples[:, np.isfinite(samples).all(axis=0)]  # samples with both labels
     values = _figures(whole)[:, 0]
     found = [Interval.of(value, row) for value, row in zip(values, samples, strict=True)]
     precision, low, high = map(list, zip(*found[len(FIGURES) :], strict=True))
@@ -141,7 +141,7 @@ def _parts(counts: np.ndarray) -> list[np.ndarray]:
 class Metric:
     """A score of similarities against gold scores, 1 at best.
 
-    :param pairs: Name of the pairs that it is for.
+    :param pairs: Name of the kind of pairs.
     :param score: Takes gold scores and similarities.
     :param resampled: Takes gold scores, rows of similarities and ``[samples, n]`` counts; NaN if undefined.
     """
@@ -154,7 +154,7 @@ class Metric:
     def bootstrap(self, gold: np.ndarray, similarities: np.ndarray, *, seed: int = 0) -> BootstrapScores:
         """Return the score, and its bootstrap samples.
 
-        :param similarities: ``[n]``, or ``[runs, n]`` where the same was done with several seeds.
+        :param similarities: ``[n]``, or ``[runs, n]`` for several seeds.
         """
         rows = np.atleast_2d(similarities)
         samples = self.resampled(gold, rows, resample(len(gold), seed=seed)).mean(axis=0)

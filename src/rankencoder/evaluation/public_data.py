@@ -16,10 +16,10 @@ _FILES = {"senteval": "senteval.tar", "wiki1m": "wiki1m_for_simcse.txt"}
 
 
 def fetch_data(what: Sequence[str], folder: str | Path | None = None) -> Path:
-    """Fetch "senteval" or "wiki1m" from the hub, and return the folder that they are in.
+    """Fetch "senteval" or "wiki1m" from the hub, and return the folder that contains them.
 
-    What is there already is not fetched again, and then no network is needed. Each is installed whole or not
-    at all, so that an interrupted call can be repeated.
+    Data that is already there is not fetched again, and needs no network. Each is installed atomically, so
+    that an interrupted call can be repeated.
     """
     for name in what:
         if name not in _FILES:
@@ -49,9 +49,9 @@ def _download(name: str, target: Path) -> Path:
             file = Path(hf_hub_download(_REPOSITORY, name, repo_type="dataset", revision=commit))
             listed = HfApi().list_repo_tree(_REPOSITORY, repo_type="dataset", revision=commit)
             stored = next(getattr(entry, "lfs", None) for entry in listed if entry.path == name)
-    except Exception as error:  # hub, HTTP and sockets have their own
+    except Exception as error:  # hub, HTTP and sockets have their own errors
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # of the disk
+            raise  # an error of the disk
         url = hf_hub_url(_REPOSITORY, name, repo_type="dataset")
         place = f"and unpack it into {target / 'downstream'}" if name.endswith(".tar") else f"into {target}"
         raise InputError(
@@ -59,7 +59,7 @@ def _download(name: str, target: Path) -> Path:
             f"{place}; or evaluate with your own copy"
         ) from error
     if stored is not None and file_digest(file) != stored.sha256:
-        file.resolve().unlink()  # the next call downloads it anew
+        file.resolve().unlink()  # the next call downloads it again
         raise InputError(f"the download of {name} is damaged (wrong checksum): try again")
     return file
 

@@ -34,7 +34,7 @@ Result = dict[str, Any]
 
 
 def make_result(model: Model, sets: Sequence[PairSet], sections: dict[str, Any]) -> Result:
-    """Return a result: what was measured, of which model, on which data, by which software, and when."""
+    """Return a result: the measurements, with their model, data, software and time."""
     subjects = []
     for subject in model.subjects:
         about: dict[str, Any] = {"role": subject.role, "encoder": subject.encoder.name}
@@ -66,7 +66,7 @@ def make_result(model: Model, sets: Sequence[PairSet], sections: dict[str, Any])
         **made,
         "data": {pair_set.name: _about_set(pair_set) for pair_set in sets},
         **sections,
-        "made": dict.fromkeys(sections, made),  # later ones may be added
+        "made": dict.fromkeys(sections, made),  # later sections may be added
     }
 
 
@@ -88,7 +88,7 @@ def write_result(folder: Path, result: Result) -> Path:
     if path.exists():
         try:
             result = add_result(read_result(path), result)
-        except (AttributeError, KeyError, TypeError, ValueError):  # also what no check foresaw
+        except (AttributeError, KeyError, TypeError, ValueError):  # errors that no check foresaw
             path.rename(path.with_suffix(".damaged"))
     with new_file(path) as new:
         new.write_text(json.dumps(result, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
@@ -98,7 +98,7 @@ def write_result(folder: Path, result: Result) -> Path:
 def add_result(earlier: Result, later: Result) -> Result:
     """Merge a later result of a model into an earlier one.
 
-    Sets that are not new stay; every other section is replaced as a whole.
+    Earlier sets are kept unless measured again; every other section is replaced.
     """
     later = copy.deepcopy(later)
     result = {**earlier, **later}
@@ -154,8 +154,8 @@ def read_result(file: Path) -> Result:
 class Row:
     """A system of one model, or the same system of several runs of one configuration.
 
-    :param values: The score ×100 of each run, by set; "AVG" where all seven are there.
-    :param yes_no: What else there is of sets with yes/no labels (see `yes_no_figures`), of each run.
+    :param values: The score ×100 of each run, by set; "AVG" if all seven are present.
+    :param yes_no: Further metrics of sets with yes/no labels (see `yes_no_figures`), by run.
     """
 
     label: str
@@ -220,9 +220,9 @@ def rows(results: Sequence[Result]) -> list[Row]:
 
 
 def grouped(results: Sequence[Result]) -> dict[str, list[Result]]:
-    """Group results by label; runs of one configuration on the same data are together.
+    """Group results by label, with runs of one configuration on the same data together.
 
-    Of the very same model, the last counts. Results without scores are apart from those with them.
+    Of several results of one model, the last counts. Results without scores form their own groups.
     """
     groups: dict[str, list[Result]] = {}
     for result in {result["model"]["fingerprint"]: result for result in results}.values():
@@ -233,7 +233,7 @@ def grouped(results: Sequence[Result]) -> dict[str, list[Result]]:
 
 
 def _labels(groups: list[list[Result]]) -> list[str]:
-    """Return the label of each group: its models' label or, where two share it, the whole path."""
+    """Return the label of each group: its models' label or, where two share it, the full path."""
     labels = [_group_label(members) for members in groups]
     models = [members[0]["model"] for members in groups]
     for others in (

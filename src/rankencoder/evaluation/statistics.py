@@ -11,7 +11,7 @@ import numpy as np
 
 from rankencoder.errors import InputError
 
-ROUNDS = 1000  # of a bootstrap
+ROUNDS = 1000  # bootstrap samples
 RESAMPLED = 2**19  # values at a time: a dozen such arrays are alive at once
 
 
@@ -111,13 +111,13 @@ class BootstrapScores(NamedTuple):
 def mean_gain(sets: Sequence[tuple[BootstrapScores, BootstrapScores]], *, same_runs: bool = True) -> Interval:
     """Return how much better one similarity scores than another, with its 95% interval.
 
-    Both must have been scored on the same resampled pairs: the bootstrap is paired. Of several sets, each
-    resampled by itself, the gain is the mean of their gains, as the field averages. Where there are several
-    runs, the interval also covers their spread, by Student's t: three runs are few, and a bootstrap of three
-    would take chance for a difference one time in four.
+    Both must have been scored on the same resampled pairs: the bootstrap is paired. For several sets, each
+    resampled by itself, the gain is the mean of their gains, as is usual. With several runs, the interval
+    also covers their spread, by Student's t: a bootstrap of three runs would mistake chance for a difference
+    in one case in four.
 
     :param sets: For each set the similarity to beat, and the other one.
-    :param same_runs: Whether the runs of both are the same, one by one.
+    :param same_runs: Whether the runs of both are paired.
     """
     samples = np.mean([other.samples - base.samples for base, other in sets], axis=0)
     samples = samples[np.isfinite(samples)]
@@ -131,7 +131,7 @@ def mean_gain(sets: Sequence[tuple[BootstrapScores, BootstrapScores]], *, same_r
 
 
 def _t_interval(value: float, of_pairs: float, of_runs: list[tuple[float, int]]) -> Interval:
-    """Return a 95% interval of a variance known well and of those of few runs, pooled as Welch does."""
+    """Return a 95% interval from a well-known variance and those of few runs, pooled as by Welch."""
     from scipy.stats import norm, t
 
     total = sum(variance for variance, _ in of_runs)

@@ -76,8 +76,8 @@ class PairSet:
     """Sentence pairs with gold scores, in named subsets.
 
     :param subsets: The pairs by subset; a single one is called "all".
-    :param scale: The lowest and the highest score that there can be.
-    :param notes: What a reader of the results must know, such as numbers that differ from the published ones.
+    :param scale: The lowest and the highest possible score.
+    :param notes: Notes for readers of the results, such as numbers that differ from the published ones.
     """
 
     name: str
@@ -108,7 +108,7 @@ class PairSet:
 
     @property
     def fingerprint(self) -> str:
-        """A SHA-256 of the names, scores and sentences, wherever they were read from."""
+        """A SHA-256 of the names, scores and sentences, independent of the source."""
         digest = hashlib.sha256(json.dumps(self.name).encode())
         for name, pairs in self.subsets.items():
             for row in ([name], *pairs):
@@ -147,7 +147,7 @@ def read_sts(source: str | Path, names: Sequence[str] = (*SEVEN, *DEV)) -> list[
 
 
 def known_name(name: str, names: Sequence[str], what: str) -> str:
-    """Return the known name, whatever its case and punctuation."""
+    """Return the known name, ignoring case and punctuation."""
     if known := find_name(name, names):
         return known
     raise InputError(f"unknown {what} {name!r}:{nearest(name, names)}")
@@ -162,7 +162,7 @@ def senteval_home(folder: Path, *tasks: str) -> Path | None:
 
 
 def _make_set(name: str, subsets: dict[str, list[ScoredPair]], source: Path) -> PairSet:
-    """Return an STS set, with notes where it is not as published."""
+    """Return an STS set, with notes where it differs from the published one."""
     if len({pair.score for pairs in subsets.values() for pair in pairs}) < 2:
         raise InputError(f"{source}: fewer than two different scores, so nothing can correlate with them")
     notes = []
@@ -200,7 +200,7 @@ def _senteval_table(path: Path) -> list[ScoredPair]:
 def _senteval_subset(folder: Path, subset: str) -> list[ScoredPair]:
     """Return the pairs of "STS.input.X.txt" that have a score in "STS.gs.X.txt"."""
     if (folder / f"STS.input.surprise.{subset}.txt").exists():
-        subset = f"surprise.{subset}"  # as two of STS12 are called there
+        subset = f"surprise.{subset}"  # two of STS12 have this prefix there
     inputs, gold = (_existing(folder / f"STS.{kind}.{subset}.txt") for kind in ("input", "gs"))
     texts = list(read_pair_lines(inputs))
     scores = [score.strip() for score, _ in read_pair_lines(gold)]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Source = EncoderLike | RankEncoder
 
 _GENERIC = ("model", "models", "encoder", "base", "rankencoder")
-SEEDS = ("seed", "stage2_seed", "reference_seed", "output")  # in which runs of one group may differ
+SEEDS = ("seed", "stage2_seed", "reference_seed", "output")  # settings in which runs of one group may differ
 
 
 @dataclass
@@ -111,9 +111,9 @@ def open_subjects(
     progress: bool = False,
     **options: Unpack[Opening],
 ) -> Model:
-    """Open a training run (E1 and E2), or whatever `open_model` opens.
+    """Open a training run (E1 and E2), or anything that `open_model` opens.
 
-    :param corpus: Where a plain encoder's reference corpus is drawn from; without one, only its cosine can
+    :param corpus: The corpus to draw a plain encoder's reference corpus from; without one, only cosine can
         be scored.
     """
     if isinstance(source, (str, Path)) and (Path(source) / RUN).exists():

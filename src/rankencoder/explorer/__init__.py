@@ -34,7 +34,7 @@ def explore(
     """Explore a model on a web page, until Ctrl-C or SIGTERM.
 
     :param model: The folder of a RankEncoder, of a training run, or of a plain encoder, or a hub name.
-    :param index: The folder of an index made with it, to search. A plain encoder needs one, whose sentences
+    :param index: The folder of an index made with it, to search. A plain encoder needs one: its sentences
         become its reference corpus.
     :param labels: A file of labels for pairs of the index, new or to resume.
     :param port: The port; 0 for any free one.

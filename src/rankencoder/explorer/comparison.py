@@ -32,7 +32,7 @@ class ComparedPair(NamedTuple):
 
 
 class Near(NamedTuple):
-    """A reference sentence near a sentence, and its rank for the other sentences that it is near."""
+    """A reference sentence near a sentence, and its rank for each other sentence near it."""
 
     neighbor: Neighbor
     also: list[tuple[str, int]]
@@ -43,8 +43,8 @@ class Comparison:
     """The comparison of up to three sentences.
 
     :param columns: The nearest reference sentences of each.
-    :param finding: Whether cosine, ranks and their blend order three pairs alike.
-    :param hints: What the user can do next, if something is missing.
+    :param finding: Whether cosine, ranks and their blend agree on the order of three pairs.
+    :param hints: Advice for the user, if something is missing.
     """
 
     pairs: list[ComparedPair] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Comparison:
 def compare(state: ExplorerState, sentences: Sequence[str], rank_weight: float | None, k: int) -> Comparison:
     """Compare up to three sentences. Skips those that are empty or too long, with a hint.
 
-    :param rank_weight: λ of Eq. 7, in place of the model's; None if its box is empty.
+    :param rank_weight: λ of Eq. 7, in place of the model's; None if the input is empty.
     :param k: Nearest neighbors of each to show.
     """
     if rank_weight is None or not 0 <= rank_weight <= 1:

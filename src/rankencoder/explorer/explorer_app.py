@@ -17,7 +17,7 @@ from rankencoder.formatting import plural
 
 _FONT = ["system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "Noto Sans", "Liberation Sans", "sans-serif"]
 _MONO = ["ui-monospace", "Menlo", "Consolas", "Liberation Mono", "monospace"]
-# where Gradio would take files or describe itself, which it has no option against
+# Gradio's paths for uploads and for its own description, which no option disables
 _CLOSED = ("/gradio_api/upload", "/gradio_api/openapi.json", "/openapi.json")
 
 

@@ -24,7 +24,7 @@ _ALIKE = 0.6  # share of words that near-duplicates have in common
 
 
 class ExplorerState:
-    """A RankEncoder that several people explore at once, with an optional index made with it.
+    """A RankEncoder that several people explore at once, with an optional index.
 
     :param desk: The `LabelDesk`, to label pairs of the index.
     """
@@ -50,7 +50,7 @@ class ExplorerState:
 
     @property
     def rank_name(self) -> str:
-        """The name of the similarity blended with cosine, which is not always that of ranks."""
+        """The name of the similarity blended with cosine: ranks or a power."""
         label = self.model.form.label
         return "rank similarity" if label == "ranks" else label.replace("-", "−")
 
@@ -61,7 +61,7 @@ class ExplorerState:
 
 
 class Example(NamedTuple):
-    """A sentence, one near it in other words, and a third: the nearest by ranks, or the next."""
+    """A sentence, a near-paraphrase, and its nearest by ranks (or the next by cosine, if both agree)."""
 
     a: str
     b: str
@@ -85,7 +85,7 @@ class RandomPairs:
 
 
 def _examples(sentences: list[str], base: np.ndarray, ranks: np.ndarray) -> list[Example]:
-    """Choose sentences whose nearest neighbor says nearly the same in other words, best first."""
+    """Choose sentences whose nearest neighbor is a near-paraphrase, best first."""
     cosines, by_ranks = base @ base.T, ranks @ ranks.T
     for similarities in (cosines, by_ranks):
         np.fill_diagonal(similarities, -np.inf)

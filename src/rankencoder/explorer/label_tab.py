@@ -18,7 +18,7 @@ from rankencoder.search.rank_index import RankIndex
 
 
 class LabelDesk:
-    """One sitting for all open pages. Locks its file for each answer only, so that others can take turns.
+    """One labeling session for all open pages. Locks its file only per answer, so that others can take turns.
 
     :param name: The model, as the user named it.
     """
@@ -30,7 +30,7 @@ class LabelDesk:
 
     @property
     def sitting(self) -> Sitting:
-        """The sitting, started on first use."""
+        """The session, started on first use."""
         if self._sitting is None:
             self._sitting = Sitting(self.path, draw_pool(self.index.model, self.index, name=self.name))
         return self._sitting
@@ -38,7 +38,7 @@ class LabelDesk:
     def label(self, key: str, seen: list[str] | None, goal: int) -> dict[str, Any]:
         """Process a key, and return the next question.
 
-        :param key: One of y, n, s and u; empty to look only.
+        :param key: One of y, n, s and u; empty for the question alone.
         :param seen: The pair on the page; an answer to another pair is not counted.
         :param goal: The number of answers to ask for.
         """

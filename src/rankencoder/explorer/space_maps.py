@@ -16,7 +16,7 @@ from rankencoder.model import RankEncoder
 SENTENCES = 2000
 NEIGHBORS = 10
 _MIN_SENTENCES = 50  # sentences for a neighbor map
-_WORDS = 3  # that name a cluster
+_WORDS = 3  # words that name a cluster
 
 
 def neighbor_map() -> str:

@@ -1,4 +1,4 @@
-"""The compact form: rank vectors projected on their principal components."""
+"""The compact form: rank vectors projected onto their principal components."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rankencoder.ranks import in_double, rank_vectors
 
 DIM = 256
 _FIT_ROWS, _CHUNK = 2048, 64
-_FIT_BYTES = 2**30  # of their rank vectors: limits the rows above 131,072 references
+_FIT_BYTES = 2**30  # memory for rank vectors: limits the rows above 131,072 references
 
 
 class CompactForm(Form):

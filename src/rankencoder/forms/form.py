@@ -18,7 +18,7 @@ class Form(torch.nn.Module, ABC):
     """A map from unit sentence vectors to unit vectors whose inner product is the rank similarity."""
 
     name: ClassVar[str]
-    settings: ClassVar[dict[str, tuple[float, float]]] = {}  # with their bounds
+    settings: ClassVar[dict[str, tuple[float, float]]] = {}  # settings and their bounds
     reference: torch.Tensor
 
     def __init__(self, reference: torch.Tensor) -> None:
@@ -61,7 +61,7 @@ class Form(torch.nn.Module, ABC):
     ) -> torch.Tensor:
         """Return a function of the rank vectors of unit sentence vectors, computed in chunks.
 
-        Ranks that are not exact are coarse, because a projection loses more precision.
+        Unless the form is exact, ranks are coarse, because its projection loses more precision anyway.
         """
         out = vectors.new_empty(len(vectors), self.dimension)
         # similarities and ranks

@@ -30,8 +30,8 @@ from rankencoder.io.passages import split_passages
 from rankencoder.io.read_options import ReadOptions, choose_column, find, first_values, kept_columns
 from rankencoder.progress import Progress
 
-SAMPLE = 10_000  # sentences read to estimate the number of all
-MAX_CHARS = 2000  # of a sentence in a reference corpus
+SAMPLE = 10_000  # sentences read to estimate their total number
+MAX_CHARS = 2000  # maximum characters of a sentence in a reference corpus
 LONGEST = 10_000  # characters of a text to encode; encoders read its first few hundred tokens
 LOG = logging.getLogger(__name__)
 _LONGEST_ROW = 16 * 2**20  # bytes of a row, or of a document that is split into passages
@@ -48,8 +48,8 @@ def read_sentences(
 ) -> Iterator[Sentence]:
     """Yield the sentences of a corpus, stripped, with file and line.
 
-    :param corpus: A path to a text file (one sentence a line), ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet``
-        file, the text ones also as ``.gz``, ``.bz2``, ``.xz`` or ``.zst``; a folder of such files, or a
+    :param corpus: A path to a text (one sentence per line), ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet``
+        file, all but Parquet also as ``.gz``, ``.bz2``, ``.xz`` or ``.zst``; a folder of such files, or a
         pattern such as ``tickets-*.csv``; a ``datasets`` dataset; or any iterable of strings or mappings.
         Files and folders may also be addresses for fsspec, such as ``s3://bucket/folder``. Or one `Slice`.
     :param column: The column or key that holds the sentence, or all `ReadOptions`; by default "text",
@@ -57,7 +57,7 @@ def read_sentences(
     :param max_chars: A longer sentence is yielded without its text.
     :param progress: Show a progress bar.
     :param with_columns: Also yield the other columns of a row.
-    :raises InputError: If a file does not have the format that its name says; with file and line.
+    :raises InputError: If a file's content does not match its suffix; with file and line.
     """
     rows: Iterator[Sentence]
     options = ReadOptions.of(column)
@@ -72,7 +72,7 @@ def read_sentences(
         rows = _sentences(((value, line) for line, value in enumerate(corpus, start=1)), source, options)
     else:
         raise InputError(
-            f"cannot read sentences from {type(corpus).__name__}: give a path or an iterable of strings"
+            f"cannot read sentences from {type(corpus).__name__}: pass a path or an iterable of strings"
         )
     if progress:
         rows = Progress(estimate_sentences(corpus, options), desc="Reading").over(rows)
@@ -139,7 +139,7 @@ def usable_sentences(
 ) -> Iterator[Sentence]:
     """Yield the sentences that can be encoded.
 
-    :param counts: Its "skipped" counts the others.
+    :param counts: Its "skipped" is increased for each of the others.
     :param invalid: What to do with empty and over-long sentences: "stop", "skip" or "keep".
     """
     for row in rows:
@@ -158,7 +158,7 @@ def digest_line(digest: Any, text: str) -> None:
 
 
 def check_unicode(text: str, place: str) -> None:
-    """Refuse lone surrogates, which neither tokenizers nor files can hold."""
+    """Reject lone surrogates, which tokenizers and files cannot handle."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:

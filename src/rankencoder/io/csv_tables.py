@@ -95,7 +95,7 @@ def _records(sample: str, whole: bool, *dialect: Any, strict: bool = False) -> l
 
 
 def _delimiter(sample: str, whole: bool) -> str:
-    """Return the delimiter that gives all rows the same number of cells, or else the first row the most."""
+    """Return the delimiter that gives all rows equally many cells, or else the first row the most cells."""
     widths = {sign: [len(row) for row in _records(sample, whole, sign, True)] or [0] for sign in _DELIMITERS}
     even = [sign for sign, found in widths.items() if found[0] > 1 and len({*found}) == 1]
     return max(even or _DELIMITERS, key=lambda sign: widths[sign][0])
@@ -119,7 +119,7 @@ def _has_header(rows: list[list[str]], column: str | None) -> bool:
     cells = [(cell, found) for cell, found in zip(first, below, strict=True) if cell]
     if any(_VALUE.fullmatch(cell) or cell in found for cell, found in cells):
         return False
-    if len(first) == 1:  # only text: a name is shorter than that
+    if len(first) == 1:  # only text: names are shorter than sentences
         lengths = sorted(len(text.split()) for text in below[0])
         return bool(lengths) and len(first[0].split()) < min(3, lengths[len(lengths) // 2])
     has_values = any(found and all(map(_VALUE.fullmatch, found)) for _, found in cells)
@@ -156,7 +156,7 @@ class CsvTable:
             self.types[identity] = self.string
 
     def _find_types(self, names: set[str]) -> dict[str, Any]:
-        """Return the type of each column whose values all have one other than text."""
+        """Return the type of each column whose values all share a type other than text."""
         pa, _ = import_pyarrow()
         import pyarrow.compute as pc
 

@@ -18,7 +18,7 @@ from typing import IO, Any, NamedTuple
 from rankencoder.errors import InputError
 from rankencoder.io.storage import import_pyarrow
 
-Place = str | Path  # or an address such as s3://bucket/corpus.parquet
+Place = str | Path  # a path, or an address such as s3://bucket/corpus.parquet
 TABLES = (".jsonl", ".ndjson", ".csv", ".tsv")
 _COMPRESSED: dict[str, Any] = {
     ".gz": gzip.open,
@@ -134,7 +134,7 @@ def list_files(place: Place) -> list[Place]:
 
 
 def fingerprint(place: Place) -> list[Any]:
-    """Return what changes with a file: its name, size, and time or version."""
+    """Return a fingerprint of a file: its name, size, and time or version."""
     fs, path = file_system(place)
     with _errors_of(place):
         found = fs.info(path)

@@ -44,7 +44,7 @@ class ScoredPair(NamedTuple):
 
 
 def read_pairs(path: str | Path) -> Iterator[Pair]:
-    """Yield the pairs of a file of two columns, or of one for `read_scored_pairs`, without the scores."""
+    """Yield the pairs of a file with two columns, or with scores, as for `read_scored_pairs`; drop these."""
     for cells, place in _read_rows(Path(path), _KEYS):
         with located(place):
             yield _check_pair(*cells)

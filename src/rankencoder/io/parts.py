@@ -20,7 +20,7 @@ class Parts:
     """The finished parts of one piece of work, listed with its key in a manifest.
 
     :param target: The file or folder to make; the parts are kept in ``.NAME.parts`` beside it.
-    :param key: What the work depends on. Parts with another key are deleted, with a warning.
+    :param key: Identifies the work. Parts with another key are deleted, with a warning.
     """
 
     def __init__(self, target: str | Path, key: dict[str, Any]) -> None:
@@ -37,7 +37,7 @@ class Parts:
             return
         if begun:
             warnings.warn(
-                f"unfinished parts of {target} are deleted: they are of another model, input or settings",
+                f"unfinished parts of {target} are deleted: they have another model, input or settings",
                 stacklevel=3,
             )
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -48,7 +48,7 @@ class ReadOptions:
         return (self.id or "id").replace(".", "_")
 
     def key(self) -> dict[str, Any] | str | None:
-        """Return the options as JSON, to tell whether begun work can be resumed."""
+        """Return the options as JSON, to check whether unfinished work can be resumed."""
         given = {name: value for name, value in vars(self).items() if value is not None}
         return self.column if given.keys() <= {"column"} else {name: str(given[name]) for name in given}
 
@@ -76,7 +76,7 @@ def find(row: Mapping[str, Any], name: str, place: str, known: set[str] | None =
 def kept_columns(
     row: Mapping[str, Any], text: str, options: ReadOptions, place: str, known: set[str]
 ) -> dict[str, Any]:
-    """Return the columns to keep beside the text; ``ticket.id`` becomes ``ticket_id``."""
+    """Return the columns to keep besides the text; ``ticket.id`` becomes ``ticket_id``."""
     columns = dict(row) if options.keep is None else {}
     if options.id is None and "id" in row:
         columns["id"] = row["id"]

@@ -17,7 +17,7 @@ ROW_FORMATS = (".parquet", ".jsonl", ".csv")
 
 
 def write_rows(path: Path, rows: list[dict[str, Any]], *, overwrite: bool = False) -> None:
-    """Write rows to a ``.parquet``, ``.jsonl`` or ``.csv`` file, whole or not at all.
+    """Write rows to a ``.parquet``, ``.jsonl`` or ``.csv`` file, atomically.
 
     :param rows: Dictionaries; missing keys are null. In JSONL, dates are ISO strings, bytes base64 and NaN
         null; in CSV, lists and dictionaries are JSON. A column of several types is written as text, with a
@@ -109,7 +109,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def as_text(values: list[Any]) -> Any:
-    """Return values as an Arrow array of strings; what is not text becomes JSON."""
+    """Return values as an Arrow array of strings; other values become JSON."""
     text = [
         value if value is None or isinstance(value, str) else to_json(value) for value in map(plain, values)
     ]

@@ -23,8 +23,8 @@ class Sample(NamedTuple):
 def sample_sentences(sentences: Iterable[Sentence], size: int, seed: int) -> Sample:
     """Draw a uniform sample of the distinct sentences of a stream.
 
-    Each sentence has a seeded hash, and the sample is the ``size`` sentences with the smallest hashes: the
-    same sentences in whatever order. Memory holds the sample and at most a million hashes.
+    Each sentence has a seeded hash, and the sample is the ``size`` sentences with the smallest hashes,
+    regardless of their order. Memory holds the sample and at most a million hashes.
 
     >>> stream = [Sentence(text, "memory", 1) for text in ("a", "b", "a", "", "c")]
     >>> drawn = sample_sentences(stream, size=2, seed=42)
@@ -39,10 +39,10 @@ class Sampler:
 
     def __init__(self, size: int, seed: int) -> None:
         if not -(2**63) <= seed < 2**63:
-            raise InputError(f"seed must fit into 64 bits, {seed} does not")
+            raise InputError(f"seed must fit into 64 bits, but {seed} does not")
         self.size, self.key = size, seed.to_bytes(8, "little", signed=True)
         self.seen = self.empty = self.overlong = 0
-        self._heap: list[tuple[int, str]] = []  # of negated hashes: the largest hash on top
+        self._heap: list[tuple[int, str]] = []  # negated hashes: the largest hash on top
         self._kept: set[int] = set()
         self._distinct: set[int] = set()
 

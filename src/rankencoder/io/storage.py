@@ -18,10 +18,10 @@ import numpy as np
 
 from rankencoder.errors import InputError, MissingExtraError
 
-CONFIG = "rankencoder.json"  # of a saved RankEncoder
-RUN = "rankencoder-run.json"  # of a training run
-RESULT = "_rankencoder.json"  # of a result of many files; Parquet readers ignore such names
-FOUND = "duplicates.json"  # of near-duplicates
+CONFIG = "rankencoder.json"  # in a saved RankEncoder
+RUN = "rankencoder-run.json"  # in a training run
+RESULT = "_rankencoder.json"  # in a result of many files; Parquet readers ignore such names
+FOUND = "duplicates.json"  # in a folder of near-duplicates
 _ADDRESS = re.compile(r"(^|/)(s3|gs|gcs|az|abfs|adl|hf|https?|ftp|hdfs|memory|file):(?=/)")
 _ADVICE = "build it again"  # what to do about a damaged file
 _TORCH_WRITES = re.compile(r"inline_container|PytorchStreamWriter|iostream error")
@@ -107,7 +107,7 @@ def check_local(target: str | Path) -> None:
     if found := _ADDRESS.search(Path(target).as_posix()):
         raise InputError(
             f"{found[0].lstrip('/')}//… is an address, which only encoding on a Ray cluster can write: "
-            "give a local file or folder"
+            "pass a local file or folder"
         )
 
 
@@ -123,7 +123,7 @@ def check_free(target: str | Path, *, overwrite: bool, training: bool = False) -
     if (target / RUN).exists() and not training:
         raise InputError(f"{target} holds a training run, which is never overwritten: choose another name")
     if target.is_dir() and any(target.iterdir()) and not any((target / name).exists() for name in _OURS):
-        raise InputError(f"{target} is not from rankencoder and never overwritten: choose another name")
+        raise InputError(f"{target} is not from rankencoder, so it is never overwritten: choose another name")
     return target
 
 
@@ -203,7 +203,7 @@ def read_json(path: Path, version: int | None = None, *, advice: str = _ADVICE) 
     if not isinstance(value, dict):
         raise InputError(f"{path} is damaged (not a JSON object); {advice}")
     if version is not None and (found := value.get("format")) != version:
-        raise InputError(f"{path.parent} has format {found}, this version of rankencoder reads {version}")
+        raise InputError(f"{path.parent} has format {found}, but this version reads {version}")
     return value
 
 

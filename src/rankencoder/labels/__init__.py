@@ -1,1 +1,1 @@
-"""Yes/no labels of pairs: what to ask, thresholds with intervals, and P(same) for a similarity."""
+"""Yes/no labels of pairs: which to ask for, thresholds with intervals, and P(same) for a similarity."""

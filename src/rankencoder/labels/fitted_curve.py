@@ -20,24 +20,24 @@ if TYPE_CHECKING:
     from rankencoder.encoders import Encoder
     from rankencoder.model import RankEncoder
 
-FEWEST = 20  # answers that say anything about a threshold
+FEWEST = 20  # answers below which a threshold is meaningless
 _DRAWS = 1000
 
 
 def fit_curve(model: RankEncoder | Encoder, labels: str | Path) -> ThresholdCurve:
     """Fit a threshold curve of a model to labeled pairs.
 
-    :param labels: A file of a sitting, or any pairs with yes/no labels (see `read_scored_pairs`);
+    :param labels: The file of a labeling session, or any yes/no pairs (see `read_scored_pairs`);
         a column "weight" says how many pairs each stands for. Pairs that were drawn for this model have
         narrower intervals, since the similarities of all candidates are known.
-    :raises InputError: If there are too few labels, or not both of yes and no.
+    :raises InputError: If there are too few labels, or only one of yes and no.
     """
     path = Path(labels)
     pairs, same, weights = read_labels(path)
     if pool_file(path).exists():
         sitting = Sitting.resume(path)
         for doubt in sitting.doubts():
-            warnings.warn(f"{path}: {doubt}; the intervals are wider for it", LabelWarning, stacklevel=2)
+            warnings.warn(f"{path}: {doubt}, which widens the intervals", LabelWarning, stacklevel=2)
         if sitting.pool.model == model.identity():
             return sitting.curve()
         message = f"{path} was drawn for {sitting.pool.name}: the intervals for {model.name} are wider"
@@ -51,7 +51,7 @@ def fit_curve(model: RankEncoder | Encoder, labels: str | Path) -> ThresholdCurv
 def read_labels(path: str | Path) -> tuple[list[ScoredPair], np.ndarray, np.ndarray]:
     """Read yes/no labels: the pairs, whether each means the same, and their weights.
 
-    :raises InputError: If there are other labels than yes and no, or too few.
+    :raises InputError: If there are labels other than yes and no, or too few.
     """
     pairs = read_scored_pairs(path, check=False)
     if len(pairs) < FEWEST:
@@ -94,6 +94,6 @@ def curve_folder(name: str | None) -> Path | None:
 
 
 def find_curve(model: RankEncoder | Encoder) -> ThresholdCurve | None:
-    """Return the curve stored with a model, unless it is of another version of the model."""
+    """Return the curve stored with a model, unless it belongs to another version of the model."""
     folder = curve_folder(model.name)
     return None if folder is None else stored_curve(folder, model.identity)

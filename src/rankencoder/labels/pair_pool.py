@@ -12,7 +12,7 @@ from rankencoder.errors import InputError
 from rankencoder.io.storage import check_kinds, damage_named, read_json
 
 BINS = 40
-PER_BIN = 100  # pairs of a bin that can be asked
+PER_BIN = 100  # pairs to ask about per bin
 _NEIGHBORS = 10
 _ANCHORS = 2000  # sentences whose neighbors are candidates, at most
 _BLOCK = 256
@@ -38,13 +38,13 @@ class Candidate:
 class PairPool:
     """Pairs in random order, by bins of their similarity.
 
-    :param model: The fingerprint of the model, and its `name` for people.
+    :param model: The fingerprint of the model; `name` is its display name.
     :param edges: The bins' edges, ``[BINS + 1]``.
     :param population: How many pairs of the corpus are in each bin.
-    :param bins: The candidates of each bin; any number from the front is a random sample.
+    :param bins: The candidates of each bin, in random order.
     :param obvious: Random pairs of the corpus, which hardly ever mean the same.
-    :param seed: Of everything that is drawn, now and later.
-    :param scale: How many sentences of the corpus each one stands for whose neighbors were looked at.
+    :param seed: Random seed for all draws, now and later.
+    :param scale: Sentences of the corpus for each one whose neighbors are candidates.
     """
 
     model: str
@@ -68,9 +68,9 @@ class PairPool:
     ) -> PairPool:
         """Make a pool of pairs and their similarities.
 
-        :param pairs: A pair that is there in both directions counts twice, and is asked once.
+        :param pairs: The pairs. One that occurs in both directions counts twice, and is asked once.
         :param scale: How many pairs of the corpus each of these stands for.
-        :param per_bin: Pairs of a bin that can be asked, at most.
+        :param per_bin: Maximum number of pairs to ask about per bin.
         """
         rng = np.random.default_rng(about.get("seed", 0))
         edges, places = cut_bins(similarities)
@@ -90,12 +90,12 @@ class PairPool:
     def of_vectors(cls, texts: list[str], vectors: np.ndarray, *, seed: int = 0, **about: Any) -> PairPool:
         """Make a pool of sentences and their nearest neighbors, given different texts and unit vectors.
 
-        Of a large corpus some random sentences are taken, with all others as possible neighbors.
+        From a large corpus, random sentences are sampled; all others are possible neighbors.
         """
         import torch
 
         if len(texts) < 3:
-            raise InputError(f"cannot draw pairs from {len(texts)} different sentences: give 3 or more")
+            raise InputError(f"cannot draw pairs from {len(texts)} different sentences: use 3 or more")
         rng = np.random.default_rng(seed)
         anchors = rng.permutation(len(texts))[:_ANCHORS]
         rows = torch.from_numpy(vectors)
@@ -148,7 +148,7 @@ class PairPool:
         stored = read_json(path, _FORMAT, advice=_ADVICE)
         check_kinds(stored, path, model=str, name=str, seed=int, bins=list)
         kinds = (KeyError, TypeError, ValueError)
-        with damage_named(path, "a whole pool of pairs", *kinds, advice=_ADVICE):
+        with damage_named(path, "a complete pool of pairs", *kinds, advice=_ADVICE):
             edges, population = (np.array(stored[k], dtype=np.float64) for k in ("edges", "population"))
             bins = [
                 [Candidate(a, b, value, number) for a, b, value in of]

@@ -1,12 +1,12 @@
 """P(same) as a function of the similarity: a Gaussian-process logistic regression on yes/no answers.
 
 Similarities are cut into bins. The log-odds of "same" in the bins are a line plus a smooth deviation from it:
-a priori ``f ~ N(slope·x, a² + b²·x·x' + s²·exp(−(x − x')²/2l²))``, with x the standardized similarity. How
-far (s) and how quickly (l) the deviation may vary is averaged over, weighted by the evidence. The posterior
+a priori ``f ~ N(slope·x, a² + b²·x·x' + s²·exp(−(x − x')²/2l²))``, with x the standardized similarity. The
+size s and length scale l of the deviation are averaged over, weighted by the evidence. The posterior
 is Laplace's approximation (Rasmussen and Williams, 2006, ch. 3), corrected by importance sampling.
 
-Answers may be drawn from the bins in any proportion, chosen as one goes: within a bin they are random. The
-next one comes from where it tells most about precision at the threshold.
+Answers may be drawn from the bins in any proportion, even adaptively: within a bin they are random. The next
+one comes from the bin that is most informative about precision at the threshold.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _DEVIATIONS, _LENGTHS = (0.3, 1.0, 2.0), (0.2, 0.6)
 _NEWTON, _LARGEST_STEP = 30, 3.0
 _PROPOSALS = 3  # draws of the approximation for each draw that is kept
 
-FIRST = 20  # questions that are spread evenly over the similarities
-_RECALL = 0.1  # how much recall counts beside precision
-_SHARPEN = 3  # the best bin alone would leave all others to the model of the curve
-_EXPLORE = 0.1  # share of questions that go anywhere: the curve may have another shape than one thinks
+FIRST = 20  # first questions, spread evenly over the similarities
+_RECALL = 0.1  # weight of recall relative to precision
+_SHARPEN = 3  # asking only the best bin would leave all others to the model of the curve
+_EXPLORE = 0.1  # share of questions at random: the curve may have an unexpected shape
 
 
 class _Fit(NamedTuple):
@@ -132,7 +132,7 @@ def _laplace(answers: Answers, covariance: np.ndarray, prior: np.ndarray, start:
 
 
 def _importance(answers: Answers, mode: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """Weigh draws of Laplace's approximation by the posterior itself: the prior is the same in both."""
+    """Weight draws of Laplace's approximation by the posterior itself: the prior is the same in both."""
     p = expit(mode)
     change = np.logaddexp(0, mode + steps) - np.logaddexp(0, mode)
     logs = steps @ (answers.asked * p) - change @ answers.asked
@@ -144,8 +144,8 @@ def _importance(answers: Answers, mode: np.ndarray, steps: np.ndarray) -> np.nda
 def bin_chances(answers: Answers, left: np.ndarray, precision: float) -> np.ndarray:
     """Return the probability of asking each bin next; all 0 if no pair is left.
 
-    :param left: How many pairs of each bin can still be asked.
-    :param precision: The precision that a threshold is looked for.
+    :param left: Number of pairs in each bin that can still be asked about.
+    :param precision: The target precision of the threshold.
     """
     is_open = left > 0
     number = int(answers.asked.sum())
@@ -163,7 +163,7 @@ def bin_chances(answers: Answers, left: np.ndarray, precision: float) -> np.ndar
 def information(answers: Answers, precision: float) -> np.ndarray:
     """Return the expected reduction in the variance of precision and recall by an answer in each bin.
 
-    Both are linearized in the log-odds, whose covariance an answer changes by a matrix of rank one.
+    Both are linearized in the log-odds; an answer changes their covariance by a rank-one matrix.
     """
     f, covariance = SamePosterior(answers).log_odds()
     p = expit(f)

@@ -20,8 +20,8 @@ from rankencoder.labels.threshold_curve import ThresholdCurve, draw_error_rates,
 _HEADER = "score\tsentence1\tsentence2\tweight\tsimilarity\n"
 EVERY = 10  # answers between two summaries
 _CHECK_EVERY = 15  # answers
-_HALVING = 3  # times as many answers more halve an interval: it narrows with their square root
-_ALIKE = 20  # equal answers that make one wonder
+_HALVING = 3  # times as many further answers halve an interval: it narrows with their square root
+_ALIKE = 20  # equal answers that cause doubt
 
 
 @dataclass
@@ -29,8 +29,8 @@ class Sitting:
     """A labeling session so far. Use it in a ``with`` statement: one process writes at a time.
 
     :param path: The file of labels; the pool is kept beside it, as ``NAME.json``.
-    :param precision: The precision that a threshold is looked for: questions are chosen for it.
-    :param given: The answers in their order.
+    :param precision: The target precision of the threshold, for which questions are chosen.
+    :param given: The answers in order.
     :param skipped: Pairs that the labeler could not decide.
     :param checks: Pairs whose answer is known (random pairs, and repeated ones), and whether it was right;
         None if it was skipped.
@@ -47,13 +47,13 @@ class Sitting:
     disputed: list[list[str]] = field(default_factory=list)
     shared: int = 0
     _stamp: tuple[int, ...] = field(default=(), repr=False)
-    _done: list[list[Any]] = field(default_factory=list, repr=False)  # what was added to, for `undo`
+    _done: list[list[Any]] = field(default_factory=list, repr=False)  # lists added to, for `undo`
 
     @classmethod
     def find(cls, path: Path, name: str) -> Sitting | None:
-        """Return the sitting in a file, of the same model; None if there is no such file yet.
+        """Return the session stored in a file, for the same model; None if there is no such file yet.
 
-        :raises InputError: If the file is of another model, or no file of labels.
+        :raises InputError: If the file belongs to another model, or is not a file of labels.
         """
         if path.suffix != ".tsv":
             raise InputError(f"{path}: the file of labels must end in .tsv")
@@ -69,7 +69,7 @@ class Sitting:
 
     @classmethod
     def resume(cls, path: Path) -> Sitting:
-        """Read a stored sitting."""
+        """Read a stored session."""
         stamp = _stamp(path)
         pool, stored = PairPool.load(pool_file(path))
         known = {(one.a, one.b): one for row in pool.bins for one in row}
@@ -86,7 +86,7 @@ class Sitting:
             found = known.pop((pair.a, pair.b), None)
             if found is None:
                 raise InputError(
-                    f"{path}: {pair.a[:60]!r} and {pair.b[:60]!r} are not an unanswered pair of this sitting"
+                    f"{path}: {pair.a[:60]!r} and {pair.b[:60]!r} are not an unanswered pair of this session"
                 )
             sitting.given.append((found, pair.score > 0))
         return sitting
@@ -137,7 +137,7 @@ class Sitting:
         return free[rng.choice(len(free), p=chances)][0]
 
     def _check(self) -> Candidate:
-        """Return a random pair, or one that was answered before with its sentences swapped, by turns."""
+        """Return, alternately, a random pair and an answered one with its sentences swapped."""
         turn, repeat = divmod(len(self.checks), 2)
         if not repeat and turn < len(self.pool.obvious):
             return self.pool.obvious[turn]
@@ -145,14 +145,14 @@ class Sitting:
         return Candidate(old.b, old.a, old.similarity)
 
     def press(self, key: str) -> bool:
-        """Answer (y, n), skip (s) or undo (u), and say whether there was something to undo."""
+        """Answer (y, n), skip (s) or undo (u), and return whether there was something to undo."""
         if key == "u":
             return self.undo()
         self.answer(None if key == "s" else key == "y")
         return True
 
     def answer(self, same: bool | None) -> None:
-        """Take the answer to the question, None to skip it, and write it."""
+        """Record the answer to the question, or None to skip it."""
         asked = self.question()
         if asked is None:
             raise InputError("no question is left to answer")
@@ -167,8 +167,8 @@ class Sitting:
         self._write(changed)
 
     def undo(self) -> bool:
-        """Take the last answer or skip back, and say whether there was one."""
-        last = self._done.pop() if self._done else self.given  # of an earlier day, answers alone
+        """Undo the last answer or skip, and return whether there was one."""
+        last = self._done.pop() if self._done else self.given  # from an earlier session, only answers
         if not last:
             return False
         last.pop()
@@ -176,7 +176,7 @@ class Sitting:
         return True
 
     def curve(self) -> ThresholdCurve:
-        """Return what the answers say about every threshold."""
+        """Return the curve of precision and recall that follows from the answers."""
         random = {(one.a, one.b) for one in self.pool.obvious}
         checks = [(one, right) for one, right in self.checks if right is not None]
         errors = sum(not right for _, right in checks) + len(self.disputed)
@@ -189,7 +189,7 @@ class Sitting:
         """Summarize the answers so far, and how many more would halve the interval."""
         number = len(self.given)
         if len({same for _, same in self.given}) < 2:
-            return f"{number} answers, all alike: no threshold yet"
+            return f"{number} answers, all the same: no threshold yet"
         curve = self.curve()
         found = curve.for_precision(self.precision)
         at = curve.most_precise() if found is None else found
@@ -201,7 +201,7 @@ class Sitting:
         )
 
     def doubts(self) -> list[str]:
-        """Return what is odd about the answers."""
+        """Return reasons to doubt the answers."""
         said = []
         if wrong := sum(right is False for _, right in self.checks):
             said.append(f"{wrong} of {len(self.checks)} check questions were answered wrongly")
@@ -212,14 +212,14 @@ class Sitting:
         return said
 
     def merge(self, other: Sitting) -> int:
-        """Add the answers of another sitting on the same pool, and return how many.
+        """Add the answers of another session on the same pool, and return how many.
 
         Merging the same file again changes nothing.
         """
         if self.path.resolve() == other.path.resolve():
             raise InputError(f"cannot merge {self.path} with itself")
         if self.pool.model != other.pool.model or not np.array_equal(self.pool.edges, other.pool.edges):
-            raise InputError(f"{other.path} was labeled with another model, corpus or seed than {self.path}")
+            raise InputError(f"{other.path} and {self.path} differ in model, corpus or seed")
         old = {(a, b) for a, b in self.disputed}
         mine = {(one.a, one.b): same for one, same in self.given}
         theirs = {(one.a, one.b): same for one, same in other.given if (one.a, one.b) not in old}
@@ -267,7 +267,7 @@ def pool_file(labels: Path) -> Path:
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
-    """Return a stamp that changes whenever a sitting is written."""
+    """Return a stamp that changes whenever a session is written."""
     found = [one.stat() for one in (path, pool_file(path)) if one.exists()]
     return tuple(number for one in found for number in (one.st_ino, one.st_mtime_ns))
 

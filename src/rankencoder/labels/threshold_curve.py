@@ -1,4 +1,4 @@
-"""Precision and recall at every threshold, with intervals, and P(same) of a similarity; and their picture."""
+"""Precision and recall at every threshold, with intervals, P(same) of a similarity, and a plot of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rankencoder.labels.same_posterior import Answers, SamePosterior
 STORED = "same.json"
 """Where a curve is kept, in the folder of its model or index."""
 
-_LEVEL = 0.95  # of the posterior, for a promise that is kept 9 times in 10: choosing is optimistic
+_LEVEL = 0.95  # posterior level of a promise that is kept 9 times in 10: choosing is optimistic
 _SUPPORT = 10  # answers at or above a threshold that may be chosen
 _DRAWS = 2000
 _WORST = 0.35  # error rate of a labeler whose answers still say something
@@ -56,11 +56,11 @@ class Band:
 class ThresholdCurve:
     """Precision, recall and P(same) at every threshold of a model's similarity.
 
-    :param model: The fingerprint of the model that the similarities are of.
-    :param name: Its name, for people.
-    :param answers: How many answers it rests on.
+    :param model: The fingerprint of the model that computed the similarities.
+    :param name: Its display name.
+    :param answers: Number of answers that it is based on.
     :param thresholds: Increasing similarities; precision and recall are of the pairs at or above each.
-    :param support: How many answers are at or above each. No threshold of fewer than 10 is chosen.
+    :param support: Number of answers at or above each; a threshold with fewer than 10 is never chosen.
     :param probability: P(same) of a pair of this similarity.
     """
 
@@ -142,7 +142,7 @@ class ThresholdCurve:
         """Read a stored curve."""
         stored = read_json(path, _FORMAT, advice=_ADVICE)
         kinds = (KeyError, TypeError, ValueError, OverflowError)
-        with damage_named(path, "a whole threshold curve", *kinds, advice=_ADVICE):
+        with damage_named(path, "a complete threshold curve", *kinds, advice=_ADVICE):
             thresholds = np.array(stored["thresholds"], dtype=np.float64)
             bands = [_read_band(stored[name], len(thresholds)) for name in _LOOKS]
             support = np.array(stored["support"], dtype=np.float64)
@@ -166,7 +166,7 @@ def _read_band(stored: dict[str, Any], size: int) -> Band:
 def stored_curve(folder: Path, fingerprint: Callable[[], str]) -> ThresholdCurve | None:
     """Return the curve in a folder; None if there is none or, with a warning, if it is another model's.
 
-    :param fingerprint: Returns that of the model, which takes a moment.
+    :param fingerprint: Returns the model's fingerprint, which takes a moment.
     """
     path = folder / STORED
     if not path.exists():
@@ -220,7 +220,7 @@ def _bands(pairs: np.ndarray, same: np.ndarray, p: np.ndarray) -> list[Band]:
     same_above = _from_the_top(same)
     total = same_above[:, :1]
     precision = same_above / np.maximum(_from_the_top(pairs), 1e-12)
-    recall = np.where(total > 0, same_above / np.maximum(total, 1e-12), 1.0)  # of nothing, nothing is missed
+    recall = np.where(total > 0, same_above / np.maximum(total, 1e-12), 1.0)  # nothing to miss
     return [Band.of(draws.clip(0, 1)) for draws in (precision, recall, p)]
 
 
@@ -240,7 +240,7 @@ def draw_curve(curve: ThresholdCurve, at: int | None, path: Path) -> None:
     """Draw precision, recall and P(same), with 95% intervals, as an SVG file."""
     try:
         from matplotlib import rc_context
-        from matplotlib.figure import Figure  # draws without a window, and knows nothing of pyplot
+        from matplotlib.figure import Figure  # draws without a window or pyplot
     except ImportError as error:
         raise MissingExtraError("a curve needs matplotlib", "report") from error
     with rc_context({"svg.hashsalt": "rankencoder"}), new_file(path) as temporary:

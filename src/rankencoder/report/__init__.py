@@ -26,12 +26,12 @@ def report(
 ) -> str | Path:
     """Report which encoder and which similarity is best, and whether the difference is real.
 
-    :param results: What `evaluate` returned or wrote: files, folders of them, or
-        the results themselves.
+    :param results: The results of `evaluate`: its files, folders of them, or
+        the returned objects.
     :param output: The file to write; replaced where it exists.
-    :param format: "html", one page that needs nothing else, or "md", GitHub-flavored Markdown.
+    :param format: "html", one self-contained page, or "md", GitHub-flavored Markdown.
     :param papers: Add the figures that the RankEncoder paper publishes for BERT-base.
-    :return: The file, or without one the text.
+    :return: The file, or the text if none was given.
     :raises InputError: If there are no results, or matplotlib or Jinja2 is not installed.
     """
     from rankencoder.io.storage import new_file
@@ -40,7 +40,7 @@ def report(
 
     if format not in FORMATS:
         raise InputError(f"unknown format {format!r}: choose from {', '.join(FORMATS)}")
-    given: Any = getattr(results, "results", results)  # of an Evaluation
+    given: Any = getattr(results, "results", results)  # an Evaluation has them
     given = [given] if isinstance(given, (str, Path, Mapping)) else given
     try:
         title, sections = report_sections(_read(given), papers=papers)
@@ -60,7 +60,7 @@ def report(
 
 
 def _read(given: Sequence[str | Path | Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return results, wherever they are: those of the very same model as one, later parts first."""
+    """Return results from any of these; those of one model are merged, later parts first."""
     from rankencoder.evaluation.results import add_result, read_results
 
     found: dict[str, dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""Which encoder and which similarity to use, and whether the difference from the others is real."""
+"""Answer which encoder and similarity to use, and whether the difference from the others is real."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rankencoder.formatting import clean, listed, number, plural, points
 from rankencoder.report.document import NextStep, Tile, Tiles
 from rankencoder.report.encoder_views import View
 
-_MOST_PAIRS = 1_000_000  # beyond that a difference does not matter
+_MOST_PAIRS = 1_000_000  # beyond this, a difference does not matter
 
 
 class System(NamedTuple):
@@ -94,7 +94,7 @@ def find_answer(views: Sequence[View]) -> Answer | None:
     compared = [s for s in systems if all(_has(s.row, name, golds[name]) for name in names)]
     scores = {s: np.mean([s.row.bootstrap(name).runs.mean() for name in names]) for s in compared}
     advised = [s for s in compared if s.kind == advised_kind(s.view)]
-    best = max(advised, key=lambda s: (scores[s], s.view.own_form is None))  # of equals the plain encoder
+    best = max(advised, key=lambda s: (scores[s], s.view.own_form is None))  # the plain encoder if tied
     ordered = sorted(compared, key=lambda s: (s != best, -scores[s]))
     return Answer(ordered, names, clean(called))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rankencoder.evaluation.statistics import Interval
 
 _LOOKS = (("blend", "-"), ("base", "--"), ("ranks", "-."), ("other", ":"))
-_RECALL = 80  # per cent, that is put into words
+_RECALL = 80  # percent; the recall that the text mentions
 
 
 def comparison_table(answer: Answer) -> Table:
@@ -102,8 +102,8 @@ def _curve_figure(number_: int, name: str, answer: Answer) -> Figure:
     place = best["recall"].index(_RECALL)
     right, low, high = (number(best[key][place], 1) for key in ("precision", "low", "high"))
     caption = (
-        f"To find {_RECALL}% of the yes pairs of {clean(name)} with {answer.best.name}, accept "
-        f"similarities from {number(best['threshold'][place], 3)} up: {right}% of what is accepted is "
+        f"To find {_RECALL}% of the yes pairs of {clean(name)} with {answer.best.name}, accept similarities "
+        f"of at least {number(best['threshold'][place], 3)}: {right}% of the accepted pairs are "
         f"right (95% interval {low} to {high}). Bands are 95% intervals."
     )
     title = f"Precision and recall on {clean(name)}"
@@ -127,7 +127,7 @@ def set_tables(answer: Answer, views: Sequence[View]) -> list[Table]:
     names = [name for name in set_order([n for row in rows for n in row.golds]) if name not in labeled]
     caption = "Spearman’s correlation ×100, over all pairs of a set"
     dev = [name for name in names if name in DEV]
-    notes = [f"{listed(dev)}: for choosing, not for reporting."] if dev else []
+    notes = [f"{listed(dev)}: for choosing only, not for reporting."] if dev else []
     seven = [*SEVEN, "AVG"] if any("AVG" in row.values for row in rows) else [n for n in names if n in SEVEN]
     seen = {"AVG", *answer.sets} if len(rows) == len(answer.systems) else set()
     tables = []
@@ -159,7 +159,7 @@ def _yes_no_table(name: str, answer: Answer) -> Table:
     yes = f"{(gold == gold.max()).sum():,} of {len(gold):,} pairs are yes"
     rows = [_yes_no_row(system, system.row.yes_no[name]) for system in answer.systems]
     head = ["model", "similarity", *(title for title, _ in FIGURES.values())]
-    note = "At similarity: the threshold of the best F1, on these very pairs."
+    note = "At similarity: the threshold of the best F1, on the same pairs."
     return Table(f"{clean(name)}: {yes}; ×100, with 95% intervals", head, [Group("", rows)], [note], words=2)
 
 

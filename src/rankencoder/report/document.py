@@ -1,4 +1,4 @@
-"""What a report holds, as plain data: sections of tiles, tables and figures."""
+"""The contents of a report as plain data: sections of tiles, tables and figures."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """A plot, and what it shows in words."""
+    """A plot, and its description in words."""
 
     ident: str
     title: str

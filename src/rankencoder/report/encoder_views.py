@@ -15,7 +15,7 @@ _SYSTEMS = {
     ("E1", "ranks"): "E1 ranks: RankEncoder without training",
     ("E2", "cosine"): "E2: retrained",
     ("E2", "blend"): "E2 blend: retrained, weighted inference",
-}  # as the paper calls them
+}  # names from the paper
 
 
 @dataclass(frozen=True, eq=False)

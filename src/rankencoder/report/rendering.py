@@ -1,4 +1,4 @@
-"""The report's two formats: one page of HTML that needs nothing else, or GitHub-flavored Markdown.
+"""The report's two formats: a self-contained HTML page, or GitHub-flavored Markdown.
 
 Plots are matplotlib's SVG with the page's own font and colors, light or dark.
 """
@@ -16,7 +16,7 @@ from rankencoder.errors import MissingExtraError
 from rankencoder.formatting import clean
 from rankencoder.report.document import Figure, Section
 
-COLORS = {  # those of the page in light mode; in the page each is a variable, var(--ink) and so on
+COLORS = {  # the page's colors in light mode; in the page each is a variable, var(--ink) and so on
     "ink": "#16202a",
     "muted": "#51606f",
     "grid": "#dbe1e7",
@@ -28,8 +28,8 @@ COLORS = {  # those of the page in light mode; in the page each is a variable, v
 }
 _STYLE = Path(__file__).with_name("plots.mplstyle")
 _CHANGES = (
-    (r"(?s)<style.*?</style>", ""),  # would hold for the whole page
-    (r'<g id="[^"]*"', "<g"),  # the same in every plot, and never linked to
+    (r"(?s)<style.*?</style>", ""),  # it would apply to the whole page
+    (r'<g id="[^"]*"', "<g"),  # ids are the same in every plot, and never linked to
     (r"xlink:href", "href"),
     (r" font-family: [^;\"]+;?", ""),
     (r"\s*\n\s*", " "),
@@ -65,7 +65,7 @@ def to_svg(figure: Figure) -> str:
     """Draw a figure as an SVG element, whose ids are unique in the page if the figure's is."""
     try:
         import matplotlib.style
-        from matplotlib.figure import Figure as Canvas  # draws without a window, and knows nothing of pyplot
+        from matplotlib.figure import Figure as Canvas  # draws without a window or pyplot
     except ImportError as error:
         raise MissingExtraError("a report needs matplotlib", "report") from error
     file = io.StringIO()

@@ -1,4 +1,4 @@
-"""The sections of a report: the answer, and folded below it the evidence."""
+"""The sections of a report: the answer, with the evidence folded below it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rankencoder.report.document import Block, Cell, Group, NextStep, Section, T
 from rankencoder.report.encoder_views import View, set_order, views
 
 _NAMED = 3  # models in the title
-_CANDIDATES = 6  # of each encoder that are shown
+_CANDIDATES = 6  # candidates shown per encoder
 _SHORT = 12  # digits of a fingerprint
 _COST = (  # what was measured, its title, digits, and scale
     ("model_ms", "encoder, ms", 3, 1),
@@ -43,7 +43,7 @@ def report_sections(results: Sequence[Result], *, papers: bool = False) -> tuple
         more: list[Block] = [*set_tables(answer, seen), *plots[1:]]
         found = [
             Section("answer", "", "", opened),
-            Section("sets", "Set by set", "Every similarity on every set that was scored.", more),
+            Section("sets", "Set by set", "Every similarity on every scored set.", more),
             _choice_section(seen),
         ]
     found += [_cost_section(seen), *([_paper_section()] if papers else []), _origin_section(results)]
@@ -60,9 +60,9 @@ def _choice_section(views: Sequence[View]) -> Section:
                 ordered = sorted(results, key=lambda result: -result["score"])
                 shown = [one for i, one in enumerate(ordered) if i < _CANDIDATES or one["rank_weight"] == 0]
                 groups.append(Group(f"{view.name}{view.run}", [_candidate(one, choice) for one in shown]))
-    lead = "Cosine, ranks and powers of the covariance, chosen by cross-validation on the pairs for choosing."
+    lead = "Cosine, ranks and powers of the covariance, chosen by cross-validation on the dev pairs."
     head = ["similarity", "score ×100", "gain over cosine", "folds that chose it"]
-    blocks = [Table("The best of all that were tried", head, groups, notes)] if notes else []
+    blocks = [Table("The best candidates", head, groups, notes)] if notes else []
     return Section("choice", "Other similarities", lead, blocks)
 
 
@@ -114,9 +114,9 @@ def _origin_section(results: Sequence[Result]) -> Section:
     tables = [
         Table("Models", models, [Group("", [_model(result) for result in results])], words=-1),
         Table("Data", data, [Group("", _data(results))], words=-1),
-        Table("Runs", ["of", "command", "versions and machine"], [Group("", _runs(results))], words=-1),
+        Table("Runs", ["models", "command", "versions and machine"], [Group("", _runs(results))], words=-1),
     ]
-    lead = "Fingerprints are hashes of weights, sentences and scores: equal ones mean the same thing."
+    lead = "Fingerprints are hashes of weights, sentences and scores: equal ones mean equal content."
     return Section("origin", "How this was made", lead, tables)
 
 
@@ -158,7 +158,7 @@ def _data(results: Sequence[Result]) -> list[tuple[str, list[Cell]]]:
 
 
 def _runs(results: Sequence[Result]) -> list[tuple[str, list[Cell]]]:
-    """Return a row for each command, with its models, and the sections where other commands made the rest."""
+    """Return a row for each command, with its models (and their sections, if several commands made them)."""
     runs: dict[tuple[str, str], list[str]] = {}
     for result in results:
         own: dict[tuple[str, str], list[str]] = {}

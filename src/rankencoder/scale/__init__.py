@@ -1,4 +1,4 @@
 """Encode, index and sample on a Ray cluster.
 
-`pieces` is a module of its own so that machines that only read do not import encoders.
+`pieces` is a separate module so that machines that only read do not import encoders.
 """

@@ -12,8 +12,8 @@ from typing import Any
 
 from rankencoder.errors import InputError, MissingExtraError, first_line
 
-_READING = 0.25  # of a CPU; reading mostly waits
-_ENCODING = 0.75  # of a CPU, so that each has an encoder and a reader
+_READING = 0.25  # share of a CPU; reading mostly waits
+_ENCODING = 0.75  # share of a CPU, so that each has an encoder and a reader
 
 
 class RayCluster:
@@ -86,11 +86,11 @@ class RayCluster:
         device: str | None = None,
         ordered: bool = False,
     ) -> Iterator[Any]:
-        """Yield what workers make of the pieces of items. Memory is bounded, and lost workers are replaced.
+        """Yield the workers' results for the pieces of items, in bounded memory; replace lost workers.
 
-        :param items: What to read, such as slices of files; each is a task of its own.
+        :param items: The items to read, such as slices of files; each is a separate task.
         :param read: Yields the pieces of an item.
-        :param worker: Makes the function of a piece from the arguments, once in each worker process.
+        :param worker: Called once per worker process with the arguments; returns the function for pieces.
         :param device: "cpu" not to use GPUs.
         :param ordered: Yield in the order of the items, for which workers may have to wait.
         """
@@ -146,7 +146,7 @@ def _read(read: Callable[[Any], Iterable[Any]], row: dict[str, Any]) -> Iterator
 
 
 class _Worker:
-    """Works on pieces, with a function that it makes for the first."""
+    """Processes pieces with a function that it creates for the first one."""
 
     def __init__(self, make: Callable[..., Callable[[Any], Any]], *arguments: Any) -> None:
         self.make, self.arguments = make, arguments

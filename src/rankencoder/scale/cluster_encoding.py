@@ -48,7 +48,7 @@ def encode_with_ray(
     :param model: A folder or hub name for `rankencoder.model.open_model`.
     :param source: A file or folder, or an address for fsspec.
     :param target: The folder or address to write: Parquet files with source, line, text and vector.
-    :param cluster: In its ``with`` block.
+    :param cluster: A cluster, inside its ``with`` block.
     :param column: As for `encode_file`, like the other parameters and the result.
     """
     if (suffix := Path(target).suffix) in (".npy", ".jsonl", ".lance"):
@@ -147,5 +147,5 @@ def _files(folder: str) -> list[str]:
 
 
 def _stamp(folder: str) -> list[Any]:
-    """Return what changes with a folder, to tell whether another machine has the same."""
+    """Return a fingerprint of a folder, to check whether another machine has the same."""
     return [fingerprint(Path(folder, name)) for name in _files(folder)]

@@ -42,7 +42,7 @@ def index_with_ray(
 
     :param index: An index whose model is on disk or on the hub.
     :param corpus: A file, a folder, or an address for fsspec.
-    :param cluster: In its ``with`` block.
+    :param cluster: A cluster, inside its ``with`` block.
     :param column: As for `RankIndex.add`, like ``id_column``, ``progress`` and the result.
     :raises InputError: If the corpus is invalid. What was added before is kept.
     """

@@ -23,9 +23,9 @@ from rankencoder.io.storage import RESULT, check_free, import_pyarrow, new_file,
 from rankencoder.scale.cluster import RayCluster
 
 _META = b"rankencoder"
-_THREADS = 16  # that read the notes of finished pieces
+_THREADS = 16  # threads that read the notes of finished pieces
 _SMALL = 64 * 2**20  # bytes of a corpus that is sliced faster here than on the cluster
-PIECE = 8192  # sentences of a piece, the unit of resuming and a file of the result
+PIECE = 8192  # sentences of a piece: the unit of resuming, and one file of the result
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def sample_with_ray(
     Each machine samples its part, and the samples are merged here.
 
     :param corpus: A file, a folder, or an address for fsspec.
-    :param cluster: In its ``with`` block.
+    :param cluster: A cluster, inside its ``with`` block.
     """
     drawn = Sampler(size, seed)
     draw = partial(_draw, size=size, seed=seed, column=column, max_chars=max_chars)
@@ -124,13 +124,13 @@ class Note:
 
 
 class Output:
-    """An unfinished result. Each piece is written whole or not at all, by any machine.
+    """An unfinished result. Each piece is written atomically, by any machine.
 
     On disk the result gets its name when it is complete; at an address, where nothing can be renamed, its
     ``_rankencoder.json`` says whether it is.
 
     :param target: The folder to write.
-    :param key: What the pieces depend on; pieces with another key are deleted.
+    :param key: Identifies the work; pieces with another key are deleted.
     """
 
     def __init__(self, target: Place, key: dict[str, Any], *, overwrite: bool) -> None:

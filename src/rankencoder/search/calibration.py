@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from rankencoder.model import RankEncoder
 
 REFERENCE = "the model's reference corpus"
-SENTENCES = 10_000  # at most, whose pairs are measured
-_BINS = 2**20  # of similarities from -1 to 1
+SENTENCES = 10_000  # maximum number of sentences whose pairs are measured
+_BINS = 2**20  # bins of similarities from -1 to 1
 _BLOCK = 1024
 _PER_DECADE = 30
-_ROUNDING = 1e-6  # differences of a similarity that is computed in other ways
+_ROUNDING = 1e-6  # differences between ways to compute a similarity
 _HELD = 50_000_000  # numbers in all reference vectors: those of the exact form are long
-_CHANCE = 1e-6  # that an unrelated pair is above the default threshold
+_CHANCE = 1e-6  # probability that an unrelated pair is above the default threshold
 _HIGHEST = 1 - 1e-6  # equal vectors reach it despite rounding
 
 
@@ -55,7 +55,7 @@ class Calibration:
     def measure(cls, vectors: np.ndarray, source: str) -> Calibration:
         """Measure all pairs of some unit vectors."""
         if len(vectors) < 2:
-            raise InputError(f"calibration needs at least two sentences, {source} has {len(vectors)}")
+            raise InputError(f"calibration needs at least two sentences, but {source} has {len(vectors)}")
         return cls.of_similarities(pair_similarities(vectors), source)
 
     @classmethod
@@ -184,7 +184,7 @@ def default_similarity(calibration: Calibration, share: float) -> float:
 
 
 def precise_threshold(owner: Any, precision: float) -> float:
-    """Return the lowest similarity of a precision, by the labels of a model or index.
+    """Return the lowest threshold with a precision, by the labels of a model or index.
 
     :raises InputError: If there are no labels, or no threshold has that precision.
     """

@@ -39,7 +39,7 @@ class About:
 
     :param model: The path or hub name of its model; None for a model that was only in memory.
     :param name: The model's display name.
-    :param table: The place of its table, if not the folder.
+    :param table: The location of its table, if not the folder.
     """
 
     model: str | None
@@ -49,7 +49,7 @@ class About:
 
 
 class IndexFolder:
-    """The files of an index beside its table."""
+    """The files of an index, except for its table."""
 
     def __init__(self, folder: str | Path) -> None:
         self.path = Path(folder).resolve()
@@ -78,7 +78,7 @@ class IndexFolder:
             raise
 
     def write(self, about: About, probe: np.ndarray) -> None:
-        """Write the configuration and the model's fingerprint; `CONFIG` comes last, as it makes an index."""
+        """Write the configuration and the model's fingerprint; `CONFIG` comes last, as it marks an index."""
         with new_file(self.path / _PROBE) as path:
             write_tensors(path, {"probe": probe})
         with new_file(self.config) as path:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from rankencoder.backends.opening import Running
 
-MOST = 10_000_000  # pairs in memory
+MOST = 10_000_000  # maximum number of pairs in memory
 _FORMAT = 1
 
 
@@ -117,7 +117,7 @@ class Duplicates:
         return sorted(together.values(), key=len, reverse=True)
 
     def representatives(self, rule: str = "first") -> tuple[np.ndarray, np.ndarray]:
-        """Choose the sentences to keep: no two of them are a pair, and each other one pairs with one of them.
+        """Choose the sentences to keep: no two are a pair, and every other one is a pair with one of them.
 
         Between two corpora, sentences without a pair are kept. A document is kept or removed as a whole (see
         `groups`).
@@ -272,7 +272,7 @@ def find_duplicates(
     :param against: Another corpus or index: find only pairs between the two, such as leaked test sentences.
     :param column: The text column, or several, whose texts are joined by line breaks.
     :param hold: About how many candidate pairs to keep for `Duplicates.at`, if the threshold gives fewer.
-    :param most: The most pairs to keep.
+    :param most: Maximum number of pairs to keep.
     :param opening: How to run a model that is loaded by name, as for `open_model`.
     :raises InputError: If fewer than 2 sentences are usable, the threshold is invalid, or there are more than
         ``most`` pairs.
@@ -332,7 +332,7 @@ def _encode(
     for records, _ in read:
         if len(records.texts) < least:
             raise InputError(
-                f"too few usable sentences to compare: {len(records.texts)}; give at least {least}"
+                f"too few usable sentences to compare: {len(records.texts)}; use at least {least}"
             )
     vectors = [encoder.encode(records.texts, progress=progress) if v is None else v for records, v in read]
     calibration = indexes[0].calibration if indexes else None

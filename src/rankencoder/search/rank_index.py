@@ -101,7 +101,7 @@ class RankIndex:
         opened = open_model(model, **opening)
         with place.locked():
             if not place.exists():
-                path = None  # of a model that is only in memory
+                path = None  # the model is only in memory
                 if isinstance(model, (str, Path)):
                     name, prompt = split_prompt(str(model))
                     path = join_prompt(absolute(name), prompt)
@@ -203,7 +203,7 @@ class RankIndex:
         if vectors is not None:
             sentences = list(sentences)
             if len(sentences) != len(vectors):
-                raise InputError(f"{len(vectors)} vectors for {len(sentences)} sentences: give one for each")
+                raise InputError(f"{len(vectors)} vectors for {len(sentences)} sentences: pass one for each")
         fit = TextFit(self.model) if vectors is None else None
         id_column = options.id_name if options.id and not options.split else None
         rows = RowWatch().over(make_rows(sentences, id_column, counts, vectors))
@@ -250,7 +250,7 @@ class RankIndex:
     ) -> int:
         """Delete sentences by ids or by a filter (see `search`), and return their number."""
         if (ids is None) == (where is None):
-            raise InputError("give either the ids to delete or a filter (`where`)")
+            raise InputError("pass either the ids to delete or a filter (`where`)")
         if where is None:
             given = [ids] if isinstance(ids, (str, int)) else list(ids or ())
             where = {"id": [str(identity) for identity in given]}

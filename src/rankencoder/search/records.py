@@ -43,7 +43,7 @@ class Records:
 
     @cached_property
     def units(self) -> list[list[Record]]:
-        """The rows of each distinct text; each passage is a unit of its own."""
+        """The rows of each distinct text; each passage is a separate unit."""
         if self.has_passages:
             return [[row] for row in self.rows]
         units: dict[str, list[Record]] = {}

@@ -22,7 +22,7 @@ _PARTITION = 8192  # rows per partition of the approximate index
 _PROBES = 64  # partitions to search: all of a small table, at least a quarter of a large one
 _ITERATIONS, _SAMPLE = 10, 64  # LanceDB's defaults take minutes even for small tables
 _COMMITS = 64  # commits before small files are compacted; then twice as many, and so on
-_KEPT = timedelta(minutes=10)  # of old versions, for searches that still read them
+_KEPT = timedelta(minutes=10)  # old versions are kept for searches that still read them
 
 
 class LanceRows:

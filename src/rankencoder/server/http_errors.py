@@ -51,7 +51,7 @@ async def _handle_input_error(request: Request, error: InputError) -> Response:
 
 
 async def _handle_invalid_fields(request: Request, error: RequestValidationError) -> Response:
-    """Return the first validation error as one line, without what the client sent."""
+    """Return the first validation error as one line, without the client's input."""
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         message = f"the body is not JSON: {first['ctx']['error']} at character {first['loc'][-1]}"

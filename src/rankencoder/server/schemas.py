@@ -20,7 +20,7 @@ from rankencoder.explain import Explanation
 from rankencoder.io.corpus import LONGEST
 from rankencoder.search.hits import Hit
 
-MAX_SENTENCES = 2048  # per request, as OpenAI has it
+MAX_SENTENCES = 2048  # per request, as in OpenAI's API
 MAX_NEIGHBORS = 1000
 _MAX_FILTER = 10_000  # characters
 _NOT_BLANK = r"[^\s\x1c-\x1f\x85]"  # separators are blank in Python, but not in other languages

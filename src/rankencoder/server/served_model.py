@@ -1,4 +1,4 @@
-"""A served model: batches the sentences of concurrent requests, in a thread of its own."""
+"""A served model: batches the sentences of concurrent requests, in its own thread."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ServedModel:
     The next batch gathers while one is encoded. A long request is split into pieces, which take turns with
     other requests.
 
-    :param encoder: A RankEncoder, or a plain encoder, which explains nothing.
+    :param encoder: A RankEncoder, or a plain encoder, which has no explanations.
     :param name: Its name in requests.
     :param index: A `RankIndex` made with it.
     :param batch_size: Maximum sentences per batch.

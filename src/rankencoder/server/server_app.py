@@ -36,7 +36,7 @@ def create_app(
 ) -> FastAPI:
     """Create the ASGI application that serves one or more models, to be run in a single process.
 
-    :param model: A RankEncoder, or a plain encoder, which explains nothing; or several of them by name, the
+    :param model: A RankEncoder, or a plain encoder (without explanations); or several of them by name, the
         first being the default.
     :param name: The name of a single model in requests.
     :param index: A `RankIndex` for ``/search``, made with one of the models.

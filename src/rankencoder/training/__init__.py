@@ -43,7 +43,7 @@ _HOME = {"TrainConfig": "config", "TrainingRun": "run", "train": "run"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used: the command line's help needs the settings alone."""
+    """Import a public name when it is first used: the command line's help needs only the settings."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOME.get(name, 'methods')}"), name)

@@ -97,7 +97,7 @@ class TrainConfig(RunSettings):
 
     rank_loss_weight: float = setting(0.05, "Weight of the rank loss, λ_train of Eq. 6.", STAGE_2, ge=0)
     lower: Correlation = setting(-1.0, "τ_l: minimum target of a pair in the rank loss.", STAGE_2)
-    upper: Correlation = setting(1.0, "τ_u: maximum target of such a pair.", STAGE_2)
+    upper: Correlation = setting(1.0, "τ_u: maximum target of a pair in the rank loss.", STAGE_2)
     combine: Literal["max", "sum"] = setting("max", "Combine both losses by max or sum.", STAGE_2)
     diagonal: Literal["auto", "always", "never"] = setting(
         "auto", "Pair a sentence with itself: auto (by the bounds), always or never.", STAGE_2
@@ -112,18 +112,18 @@ class TrainConfig(RunSettings):
         "none", "Also train on the order of each sentence's similarities: listnet.", STAGE_2
     )
     reference_size: Count = setting(10_000, "Sentences of the reference corpus.", STAGE_2, ge=2)
-    rank_weight: float = setting(0.1, "λ of Eq. 7, of the saved RankEncoder.", STAGE_2, ge=0, le=1)
+    rank_weight: float = setting(0.1, "λ of Eq. 7 in the saved RankEncoder.", STAGE_2, ge=0, le=1)
     form: Literal["exact", "compact", "linear"] = setting(
         "compact", "Form of the saved RankEncoder: exact, compact or linear.", STAGE_2
     )
     normalize_reference: bool = setting(
         True,
-        "Rank references by cosine; no for inner products with raw vectors, as the authors do.",
+        "Rank references by cosine; no for inner products with raw vectors, as in the authors' code.",
         STAGE_2,
     )
 
     cuda_graphs: bool = setting(True, "Replay steps as CUDA graphs, on a GPU.", RUNNING)
-    compile: bool = setting(False, "Compile the layers in those graphs, for long runs.", RUNNING)
+    compile: bool = setting(False, "Compile the layers in CUDA graphs, for long runs.", RUNNING)
 
     @model_validator(mode="after")
     def _check(self) -> TrainConfig:

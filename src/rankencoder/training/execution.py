@@ -68,7 +68,7 @@ class Execution:
         """Store the sentences in a new folder, and the settings to resume with."""
         config = self.plan.config
         if corpus is None:
-            raise InputError("no corpus to train on: give a file or folder of sentences")
+            raise InputError("no corpus to train on: pass a file or folder of sentences")
         with self._timed("sentences"):
             if self.is_main:
                 with new_run(self.folder, given, config, overwrite=overwrite) as new:

@@ -26,7 +26,7 @@ def world_size() -> int:
 def gather(rows: torch.Tensor) -> torch.Tensor:
     """Return the rows of all processes, in order, on each of them; gradients flow back to their owner.
 
-    Each process computes the same loss of the whole batch. Backward sums the gradients of these equal losses
+    Each process computes the same loss on the full batch. Backward sums the gradients of these equal losses
     and DistributedDataParallel averages them, which gives the gradient of one loss.
     """
     return cast(torch.Tensor, _Gather.apply(rows)) if world_size() > 1 else rows  # type: ignore[no-untyped-call]

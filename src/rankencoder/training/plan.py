@@ -76,7 +76,7 @@ class Plan:
 
     config: TrainConfig  # the student's, resolved
     trainings: tuple[TrainEncoder, ...]
-    teachers: tuple[str, ...]  # of E2: given encoders, and outputs of trainings
+    teachers: tuple[str, ...]  # E2's teachers: given encoders, and outputs of trainings
     backbones: BackboneCache
 
     def __str__(self) -> str:

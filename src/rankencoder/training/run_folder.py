@@ -54,14 +54,14 @@ def resumed_settings(output: Path, given: G, read: Callable[[dict[str, str], Pat
     file = output / type(given.draft).file
     if not file.exists():
         raise InputError(f"no training to resume in {output}: leave out `resume`")
-    shutil.rmtree(previous_folder(output), ignore_errors=True)  # of a run that it replaced
+    shutil.rmtree(previous_folder(output), ignore_errors=True)  # left by a run that it replaced
     record = read_json(output / RUN)
     if record.get("finished") or not (output / WORK).exists():
         shutil.rmtree(output / WORK, ignore_errors=True)
         raise InputError(f"the training in {output} is finished: nothing to resume")
     config = check_kinds({"config": {}, **record}, output / RUN, config=dict)["config"]
     if "rounds" in config:
-        raise InputError(f"the training in {output} was begun by an earlier version: set `overwrite`")
+        raise InputError(f"the training in {output} was started by an earlier version: set `overwrite`")
     stored = read({"output": str(output)}, file)
     for name, value in sorted(given.values.items()):
         before = stored.values.get(name, config.get(name, getattr(stored.draft, name)))
@@ -81,13 +81,13 @@ def new_run(output: Path, given: GivenSettings, config: RunSettings, *, overwrit
     """
     _check_free(output, config, overwrite)
     new = output.with_name(f".{output.name}.new")
-    shutil.rmtree(new, ignore_errors=True)  # of a run killed while reading
+    shutil.rmtree(new, ignore_errors=True)  # left by a run killed while reading
     try:
         yield new
         write_record(new, {"finished": False})
         write_settings(new / config.file, given.values, config.model_dump())
         if output.is_dir() and not any(output.iterdir()):  # keep a mount point or current folder
-            for path in sorted(new.iterdir(), key=lambda path: path.name == config.file):  # that comes last
+            for path in sorted(new.iterdir(), key=lambda path: path.name == config.file):  # settings last
                 shutil.move(path, output / path.name)
         else:
             replace_folder(new, output)

@@ -37,7 +37,7 @@ def _scored_pairs(name: str) -> str:
         return _path(name)
     fetched = data_folder() / "senteval" / "downstream" / DEV_FILES[known]
     if not fetched.exists():
-        raise ValueError(f"dev set {name!r} is not fetched (no {fetched}): run `data fetch` or give a file")
+        raise ValueError(f"dev set {name!r} is not fetched (no {fetched}): run `data fetch` or pass a file")
     return _path(str(fetched))
 
 
@@ -160,7 +160,7 @@ class GivenSettings:
 
     @property
     def draft(self) -> RunSettings:
-        """The settings as far as they depend on no model."""
+        """The settings that do not depend on a model."""
         raise NotImplementedError
 
     @property

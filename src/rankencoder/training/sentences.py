@@ -29,9 +29,9 @@ class Sentences:
     """The distinct sentences of a corpus, with row numbers, in their order."""
 
     rows: Dataset  # columns "row", "text" and "place": its number among the corpus' usable lines
-    counts: dict[str, int]  # of the corpus' lines: sentences, duplicates, empty and over-long ones
-    sha256: str  # of all sentences
-    lines_sha256: str  # of all usable lines: the sentences with their duplicates
+    counts: dict[str, int]  # lines of the corpus: sentences, duplicates, empty and over-long ones
+    sha256: str  # SHA-256 of all sentences
+    lines_sha256: str  # SHA-256 of all usable lines: the sentences with their duplicates
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -80,7 +80,7 @@ def store_sentences(
     if counts["sentences"] < 2:
         lines = ", ".join(f"{value:,} {name}" for name, value in counts.items())
         number = counts["sentences"]
-        raise InputError(f"too few usable sentences in the corpus: {number} ({lines}); give at least 2")
+        raise InputError(f"too few usable sentences in the corpus: {number} ({lines}); use at least 2")
     with new_file(folder / "sentences.json") as path:
         found = {name: digest.hexdigest() for name, digest in digests.items()}
         write_json(path, {"counts": counts, **found, "file": file_digest(arrow)})

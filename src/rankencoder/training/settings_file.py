@@ -55,7 +55,7 @@ S = TypeVar("S", bound=Settings)
 def validate(values: Mapping[str, Any], model: type[S], places: Mapping[str, str] | None = None) -> S:
     """Return the settings that a model makes of values.
 
-    :param places: Where a value comes from, for messages: "train.yaml, line 3: ".
+    :param places: The source of each value, for messages: "train.yaml, line 3: ".
     """
     places = places or {}
     for name in values:
@@ -84,7 +84,7 @@ def read_values(model: type[Settings], values: Mapping[str, Any], file: str | Pa
 def explain(failed: ValidationError, title: str = "{}") -> str:
     """Describe the first invalid setting; a union has an error for each of its types.
 
-    :param title: How to name it; braces stand for its name.
+    :param title: How to refer to it; braces stand for its name.
     """
     errors = failed.errors(include_url=False)
     name, first = next(iter(errors[0]["loc"]), ""), errors[0]

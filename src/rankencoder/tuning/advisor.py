@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rankencoder.backends.opening import Opening
     from rankencoder.encoders import Encoder, EncoderLike
 
-SIZE = 1_000  # sentences that are sampled
+SIZE = 1_000  # sentences to sample
 ENOUGH = 10_000  # sentences to distill on
 LABELS = 120
 _TIMED = 256  # sentences
@@ -31,9 +31,9 @@ Step = Literal["tune", "threshold", "distill", "label"]
 
 @dataclass(frozen=True)
 class Advice:
-    """What to do with an encoder on a corpus.
+    """A recommendation for an encoder on a corpus.
 
-    :param tuned: The choice of a similarity on labeled pairs, or without any what halves of sentences say.
+    :param tuned: The similarity chosen on labeled pairs or, without any, the scores on sentence halves.
     :param sentences: Distinct sentences of the corpus.
     :param speed: Sentences encoded per second, on this machine.
     :param is_static: Whether the encoder looks up tokens instead of running a transformer.
@@ -70,7 +70,7 @@ class Advice:
         if self.sentences < ENOUGH:
             return f"Not yet: {self.sentences:,} sentences are few; collect {ENOUGH:,} or more."
         if self.is_static:
-            return "A larger encoder as teacher makes it better; it is static and fast already."
+            return "It is already static and fast. A larger encoder as teacher makes it better."
         hours = self.sentences / self.speed / 3600
         taken = f"{60 * hours:.0f} minutes" if hours < 1 else f"{hours:.1f} hours"
         return (
@@ -101,9 +101,9 @@ def advise(
     progress: bool | None = None,
     **opening: Unpack[Opening],
 ) -> Advice:
-    """Say what to do with an encoder on a corpus: keep cosine, distill, fuse, or label some pairs.
+    """Recommend what to do with an encoder on a corpus: keep cosine, distill, fuse, or label some pairs.
 
-    :param model: Whatever `open_model` opens.
+    :param model: Anything that `open_model` opens.
     :param corpus: Sentences, as `RankEncoder` takes them.
     :param dev: Labeled or scored pairs (see `tune`).
     :param column: The column that holds the sentences, or all `ReadOptions`.

@@ -35,9 +35,9 @@ RECORD = "tuning.json"
 class Tuned:
     """A RankEncoder with the similarity that was chosen for it.
 
-    :param model: Ready to use and to save; without scored pairs as it was given.
-    :param choice: What was chosen and why; None without scored pairs.
-    :param halves: What the advice rests on where there are no scored pairs.
+    :param model: Ready to use and to save; unchanged without scored pairs.
+    :param choice: The chosen similarity, and why; None without scored pairs.
+    :param halves: The evidence for the advice, if there are no scored pairs.
     """
 
     model: RankEncoder
@@ -75,10 +75,10 @@ def tune(
 ) -> Tuned:
     """Choose the similarity of an encoder on scored pairs: plain cosine, ranks, powers, or blends of them.
 
-    Plain cosine is kept unless another is better by more than chance in cross-validation, the luck of
-    choosing counted in. Without scored pairs nothing is chosen: there is only advice.
+    Plain cosine is kept unless another is better by more than chance in cross-validation, also corrected for
+    choosing the best of many. Without scored pairs nothing is chosen: there is only advice.
 
-    :param model: Whatever `open_model` opens; a plain encoder needs a corpus.
+    :param model: Anything that `open_model` opens; a plain encoder needs a corpus.
     :param dev: A file of scored pairs (see `read_scored_pairs`) or several, a list of `ScoredPair`, or lists
         by name. Each needs at least 30 pairs, and is scored by Spearman's correlation or, if its labels are
         yes/no (two different scores), by average precision, with the weights of a column "weight" where a
@@ -142,7 +142,7 @@ def _three(pair: Any, name: str) -> tuple[Any, Any, Any]:
 
 
 def _apply(model: RankEncoder, candidate: Candidate) -> RankEncoder:
-    """Return a model whose similarity is the candidate's; the given one stays as it is."""
+    """Return a model with the candidate's similarity; the given one is unchanged."""
     if candidate.form is None or candidate.uses(model.form):
         changed = copy.copy(model)
     else:

@@ -34,7 +34,7 @@ class Backbone:
     module: Transformer
     tokenizer: PreTrainedTokenizerBase  # the original, without a method's template
     kind: Literal["masked", "causal"]
-    dropout: float | None  # in place of its own
+    dropout: float | None  # in place of the model's own
     pooling: list[Module] = field(default_factory=list)  # further modules of a SentenceTransformer
 
     @property
@@ -89,7 +89,7 @@ def load_backbone(
 
     :param max_seq_length: Maximum tokens of the trained encoder; training may use fewer.
     :param dropout: Dropout everywhere, in place of the model's own.
-    :raises InputError: If there is no such model, or it is no language model.
+    :raises InputError: If there is no such model, or it is not a language model.
     """
     config = _load_config(name, revision)
     kind = _kind(config, name)
@@ -108,10 +108,10 @@ def load_backbone(
             module, *pooling = loaded
             if not is_sentence_transformer_model(name, revision=revision, cache_folder=cache):
                 pooling = []
-    except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
+    except Exception as error:  # libraries raise anything for a damaged or foreign folder
         raise InputError(f"cannot load backbone {name!r}: {first_line(error)}") from error
     if not isinstance(module, Transformer):
-        raise InputError(f"backbone {name!r} is no language model but a {type(module).__name__}")
+        raise InputError(f"backbone {name!r} is a {type(module).__name__}, not a language model")
     if module.tokenizer is None or not module.tokenizer.is_fast:
         raise InputError(f"backbone {name!r} has no fast tokenizer (a tokenizer.json): convert it first")
     if (pooler := getattr(module.model, "pooler", None)) is not None:

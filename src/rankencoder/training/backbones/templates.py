@@ -45,7 +45,7 @@ _LEADING_BLANK = {"type": "Prepend", "prepend": " "}
 class Template:
     """Text before and after a sentence. In `after`, "{mask}" stands for the tokenizer's mask token.
 
-    A blank at the end of `before` is tokenized with the sentence, for tokenizers that mark the beginning of
+    A space at the end of `before` is tokenized with the sentence, for tokenizers that mark the beginning of
     words. Without "{mask}", the last token is pooled and no special token follows it.
     """
 
@@ -101,7 +101,7 @@ def templated_tokenizer(
     """Return a tokenizer that puts every sentence into the template; truncation keeps the template.
 
     With full stop "promptbert", a stop is added unless the sentence ends in one of ``. ? " '``; with "sncse",
-    blank and stop are added unless it ends in ASCII punctuation, ignoring blanks. Empty sentences get none.
+    space and stop are added unless it ends in ASCII punctuation, ignoring spaces. Empty sentences get none.
 
     A previous template is replaced. Special tokens within a sentence are read as text, so that a row has one
     mask (except that Unigram models, as XLM-RoBERTa's, may have their mask token as a word). Padding is on
@@ -181,7 +181,7 @@ def _special_ids(backend: Tokenizer) -> tuple[list[int], list[int]]:
 
 
 def _own_blank(state: State, *, keep: bool) -> bool:
-    """Return whether a tokenizer prepends a blank to every text; turn that off unless ``keep``."""
+    """Return whether a tokenizer prepends a space to every text; turn that off unless ``keep``."""
     found = False
     for part in _parts(state["normalizer"]):
         if part["type"] == "Prepend" and part["prepend"]:
@@ -258,7 +258,7 @@ def mask_pooling(tokenizer: PreTrainedTokenizerBase, dimension: int) -> list[Mod
 
 
 def _check_reload(tokenizer: PreTrainedTokenizerFast, config: Any) -> None:
-    """Check that the tokenizer is unchanged when loaded, as some models load a class of their own."""
+    """Check that the tokenizer is unchanged when loaded, as some models load their own class."""
     texts = [*PROBE, "", "Hi", " Hi! ", f"{tokenizer.mask_token or tokenizer.eos_token} naïve"]
     with TemporaryDirectory() as folder:
         config.save_pretrained(folder)
@@ -267,5 +267,5 @@ def _check_reload(tokenizer: PreTrainedTokenizerFast, config: Any) -> None:
     if loaded(texts, verbose=False)["input_ids"] != tokenizer(texts, verbose=False)["input_ids"]:
         raise InputError(
             f"transformers loads the tokenizer of a {config.model_type!r} model as {type(loaded).__name__}, "
-            "which drops the template's full stop or leading blank: choose another method or backbone"
+            "which drops the template's full stop or leading space: choose another method or backbone"
         )

@@ -36,7 +36,7 @@ class ShowProgress(TrainerCallback):
 class StopAtSignal(TrainerCallback):
     """On SIGINT or SIGTERM, finish the step, write a checkpoint and stop; a second Ctrl-C stops at once.
 
-    :param enabled: No for several processes, which would stop at different steps.
+    :param enabled: Off for several processes, which would stop at different steps.
     """
 
     def __init__(self, *, enabled: bool = True) -> None:

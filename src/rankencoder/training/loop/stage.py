@@ -29,7 +29,7 @@ from rankencoder.training.methods.method import Method
 from rankencoder.training.run_settings import RunSettings
 
 LOG = logging.getLogger("rankencoder.training")
-_SAME_NAME = (  # settings whose name is sentence-transformers' too
+_SAME_NAME = (  # settings with the same name in sentence-transformers
     *("seed", "learning_rate", "weight_decay", "warmup_steps", "max_grad_norm"),
     *("logging_steps", "eval_steps", "save_steps"),
 )
@@ -84,7 +84,7 @@ def train_stage(
         drop_incomplete(folder)
     trainer.accelerator.wait_for_everyone()
     checkpoint = last_checkpoint(folder)
-    args.eval_on_start = trainer.evaluator is not None and checkpoint is None  # which a checkpoint has
+    args.eval_on_start = trainer.evaluator is not None and checkpoint is None  # a checkpoint has this score
     if args.eval_on_start and args.process_index == 0:
         dev: Any = trainer.evaluator
         LOG.info("%s: %s choose the weights, by %s", name, dev.pairs, dev.metric)
@@ -127,7 +127,7 @@ def training_arguments(config: RunSettings, folder: Path) -> SentenceTransformer
         bf16=gpu and config.precision == "bf16",
         use_cpu=config.device == "cpu",
         logging_first_step=True,
-        logging_nan_inf_filter=False,  # which synchronizes the GPU at every step
+        logging_nan_inf_filter=False,  # it would synchronize the GPU at every step
         save_strategy="steps",
         save_total_limit=2,
         report_to=config.report_to or "none",

@@ -94,8 +94,8 @@ class EncoderTrainer(SentenceTransformerTrainer):
         super().log(logs, start_time)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """Score the model at full precision, leaving no trace in the training that follows."""
-        scoring = getattr(self.loss, "scoring", nullcontext)  # of some methods, in stage 1
+        """Score the model at full precision, without side effects on training."""
+        scoring = getattr(self.loss, "scoring", nullcontext)  # only some methods have one, in stage 1
         half = vars(self.model).pop("forward", None)  # accelerate's, which casts to half precision
         try:
             with torch.random.fork_rng(devices=[]), scoring():  # the data loader draws a seed
@@ -179,7 +179,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
             return
         scores = self.scores()
         means = dict(zip(scores, smoothed(list(scores.values())), strict=True))
-        # of two evaluations in all, both have the same mean, and the scores decide
+        # with only two evaluations, both have the same mean, so the scores decide
         ranks = [(means[kept["step"]], scores[kept["step"]]) for kept in (self.held, self.best) if kept]
         if self.best is None or ranks[0] > ranks[1]:
             self.best = {**self.held, "score": means[self.held["step"]]}

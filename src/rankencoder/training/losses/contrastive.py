@@ -148,7 +148,7 @@ class ContrastiveLoss(nn.Module):
         """Return further losses of this process' views, already weighted.
 
         :param outputs: The head's outputs of this process, ``[views, N, dimension]``.
-        :param logged: Values to log, to which more can be added.
+        :param logged: Values to log; methods can add more.
         """
         return {}
 

@@ -34,7 +34,7 @@ def info_nce(cosines: torch.Tensor, temperature: float) -> torch.Tensor:
 
 @torch.no_grad()
 def rank_targets(teacher: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """Return the rank similarity (Eq. 3) of every two sentences of a batch, as E1 sees them.
+    """Return the rank similarities (Eq. 3) of all pairs of sentences in a batch, by E1.
 
     :param teacher: E1's vectors of the batch, ``[N, dimension]``.
     :param reference: E1's unit vectors of the reference corpus, ``[n, dimension]``, float32.

@@ -130,7 +130,7 @@ class DCLR(SimCSE):
     """SimCSE's views, with false negatives found by a complementary encoder, and noise as further negatives.
 
     :param complementary: Folder or hub name of that encoder; a plain transformer is pooled at [CLS].
-    :param threshold: φ, the complementary cosine above which two sentences are no negatives.
+    :param threshold: φ, the complementary cosine above which two sentences are not negatives.
     :param noise_ratio: k, noise vectors per sentence of the batch.
     :param ascent_steps: Number of gradient ascent steps of the noise.
     :param ascent_size: Size of each step.
@@ -181,7 +181,7 @@ class DCLR(SimCSE):
         """Return the complementary encoder."""
         path, prompt = split_prompt(self.complementary)
         name = encoder_folder(path)
-        cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")  # as sentence-transformers has it
+        cache = os.environ.get("SENTENCE_TRANSFORMERS_HOME")  # like sentence-transformers
         if is_sentence_transformer_model(name, cache_folder=cache):
             return Encoder(name, prompt=prompt, device=device)
         model = SimCSE().encoder(load_backbone(name))

@@ -96,7 +96,7 @@ def detection_loss(logits: torch.Tensor, replaced: torch.Tensor, counted: torch.
 
 
 def share(these: torch.Tensor, among: torch.Tensor) -> torch.Tensor:
-    """Return the share of ``these`` among some; 0 if there are none."""
+    """Return the share of places ``among`` that are also in ``these``; 0 if there are none."""
     return (these & among).sum() / among.sum().clamp(min=1)
 
 
@@ -178,8 +178,8 @@ class DiffCSE(SimCSE):
         }
         if backbone.embeddings is None or widths != {backbone.dimension}:
             raise InputError(
-                f"method 'diffcse' cannot train {backbone.name!r}: no sentence vector fits in among its "
-                "embeddings"
+                f"method 'diffcse' cannot train {backbone.name!r}: its embeddings have no room for a "
+                "sentence vector"
             )
         self.load_generator(backbone)
 
@@ -196,10 +196,10 @@ class DiffCSE(SimCSE):
         try:
             tokenizer: Any = AutoTokenizer.from_pretrained(name, revision=revision, trust_remote_code=False)
             model, has_head = load_masked_language_model(name, revision)
-        except Exception as error:  # whatever a damaged or foreign folder makes the libraries raise
+        except Exception as error:  # libraries raise anything for a damaged or foreign folder
             raise InputError(f"cannot load generator {name!r}: {first_line(error)}") from error
         if not has_head:
             raise InputError(f"generator {name!r} has no language modeling head")
         if _vocabulary(tokenizer, model.config) != _vocabulary(backbone.tokenizer, backbone.config):
-            raise InputError(f"generator {name!r} has another vocabulary")
+            raise InputError(f"generator {name!r} has a different vocabulary")
         return cast(nn.Module, model)

@@ -50,7 +50,7 @@ class ESimCSELoss(ContrastiveLoss):
 
     def __init__(self, model: SentenceTransformer, method: ESimCSE, backbone: Backbone) -> None:
         super().__init__(model, method)
-        # with several processes, the trainer would replace a SentenceTransformer by the trained one
+        # with several processes, the trainer would replace a SentenceTransformer with the trained one
         slow: list[Any] = copy.deepcopy(list(model))
         if method.momentum_init == "random":
             slow[0].model = type(slow[0].model)(slow[0].model.config)
@@ -126,7 +126,7 @@ class ESimCSE(SimCSE):
     def views(self, rows: Rows, backbone: Backbone, max_length: int) -> Views:
         """Return the sentence, truncated to ``max_length`` tokens, and the same with some tokens repeated.
 
-        As with the authors, a sentence repeats the same tokens in each epoch.
+        As in the authors' code, a sentence repeats the same tokens in each epoch.
         """
         plain, _ = super().views(rows, backbone, max_length)
         rate, longest = self.repetition_rate, backbone.positions

@@ -74,10 +74,10 @@ class Method:
     name: ClassVar[str]
     about: ClassVar[str]
     citation: ClassVar[str]  # a BibTeX entry
-    loss_class: ClassVar[type[ContrastiveLoss]] = ContrastiveLoss  # of stage 1
-    kinds: ClassVar[tuple[str, ...]] = ("masked",)  # of language models: "masked", "causal"
+    loss_class: ClassVar[type[ContrastiveLoss]] = ContrastiveLoss  # the loss of stage 1
+    kinds: ClassVar[tuple[str, ...]] = ("masked",)  # kinds of language models: "masked", "causal"
     graphs: ClassVar[bool] = True  # whether CUDA graphs fit: the loss' shapes depend on the inputs' alone
-    dropout: ClassVar[float | None] = None  # of the backbone, in place of its own
+    dropout: ClassVar[float | None] = None  # in place of the backbone's own
     paths: ClassVar[tuple[str, ...]] = ()  # options that may name a folder
 
     temperature: PositiveFloat = 0.05
@@ -107,7 +107,7 @@ class Method:
         """Raise an InputError if something that the method needs is missing."""
 
     def companion(self, device: str | None) -> Encoder | None:
-        """Return a second encoder whose unit vectors of the sentences the loss needs, if any.
+        """Return a second encoder, if the loss needs its unit vectors of the sentences.
 
         They are computed once; `ContrastiveLoss.contrast` gets them as the feature "companion".
         """
@@ -167,7 +167,7 @@ def register(method: type[M]) -> type[M]:
     if origin != f"{method.__module__}.{method.__qualname__}":
         raise InputError(f"method {method.name!r} exists already ({origin})")
     if "__dataclass_params__" not in vars(method):
-        method = dataclass(frozen=True)(method)  # or its own options would be ignored
+        method = dataclass(frozen=True)(method)  # otherwise its own options would be ignored
     _METHODS[method.name] = method
     return method
 
@@ -190,7 +190,7 @@ def find_method(name: str) -> type[Method]:
     sys.path = [os.getcwd(), *path]  # as for python -m
     try:
         found = pkgutil.resolve_name(name)
-    except Exception as error:  # whatever is wrong with the module
+    except Exception as error:  # anything can be wrong with the module
         raise InputError(f"cannot import method {name!r}: {error}") from error
     finally:
         sys.path = path

@@ -26,9 +26,9 @@ _ROBERTA = (
     Template("This sentence : ' ", " ' means{mask}."),
     Template("The sentence : ' ", " ' means{mask}."),
 )
-_AUTHORS_TEACHER = Template("This sentence : ' ", " ' means{mask}.")  # whatever the backbone
+_AUTHORS_TEACHER = Template("This sentence : ' ", " ' means{mask}.")  # for any backbone
 
-_DEV_TOKENS = 128  # maximum length of a dev sentence with a bias of its own
+_DEV_TOKENS = 128  # maximum length of a dev sentence with its own bias
 
 
 class PromptBERTLoss(ContrastiveLoss):

@@ -24,7 +24,7 @@ from rankencoder.training.teaching.targets import Target, TeacherSimilarity
 
 Student = Literal["encoder", "head"]
 Listwise = Literal["none", "listnet"]
-TEMPERATURE = 0.05  # of ListNet
+TEMPERATURE = 0.05  # ListNet's temperature
 
 
 class RankEncoderLoss(nn.Module):

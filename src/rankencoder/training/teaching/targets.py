@@ -62,12 +62,12 @@ def standardized_mix(
 class Targets:
     """Unit vectors of each teacher, on disk or in memory."""
 
-    teachers: Sequence[np.ndarray]  # of the training sentences
-    references: Sequence[np.ndarray]  # of the reference corpus
+    teachers: Sequence[np.ndarray]  # vectors of the training sentences
+    references: Sequence[np.ndarray]  # vectors of the reference corpus
 
 
 class TeacherSimilarity(nn.Module):
-    """The teachers' combined similarity of every two sentences of a batch.
+    """The teachers' combined similarity of all pairs of sentences in a batch.
 
     Rank vectors are over one reference corpus, so those of several encoders are comparable.
 

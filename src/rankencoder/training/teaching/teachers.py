@@ -27,7 +27,7 @@ _VECTORS = "vectors.npy"
 
 
 class VectorSource(Protocol):
-    """Whatever has a vector for each training sentence: an encoder, or a file of vectors."""
+    """A source of a vector for each training sentence: an encoder, or a file of vectors."""
 
     @property
     def dimension(self) -> int:
