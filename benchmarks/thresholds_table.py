@@ -50,13 +50,15 @@ def promises(cells: list[Cell]) -> str:
             if not of:
                 continue
             row = [name, f"{target:g}", f"{len(reached)} of {len(of)}"]
+            row += [_percent(of, lambda cell, at=str(look): cell["looks"][at]["made"]) for look in LOOKS]
             for look in LOOKS:
                 row.append(_percent(of, lambda cell, at=str(look): cell["looks"][at]["broken"]))
             row.append(f"{100 * max(c['looks'][str(look)]['broken'] for c in of for look in LOOKS):.1f}")
             for look in LOOKS:
                 row.append(_percent(reached, lambda cell, at=str(look): _kept(cell["looks"][at])))
             rows.append(row)
-    head = ["set", "precision", "reachable", *(f"broken, {look}" for look in LOOKS), "worst cell"]
+    head = ["set", "precision", "reachable", *(f"given, {look}" for look in LOOKS)]
+    head += [*(f"broken, {look}" for look in LOOKS), "worst cell"]
     return pages.table([*head, *(f"recall kept, {look}" for look in LOOKS)], rows)
 
 
