@@ -16,6 +16,7 @@ from typing import Any
 from rankencoder.errors import InputError
 from rankencoder.io.csv_tables import CsvTable, detect_dialect
 from rankencoder.io.files import (
+    COLUMNAR,
     Place,
     Slice,
     bare_suffix,
@@ -48,8 +49,8 @@ def read_sentences(
 ) -> Iterator[Sentence]:
     """Yield the sentences of a corpus, stripped, with file and line.
 
-    :param corpus: A path to a text (one sentence per line), ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet``
-        file, all but Parquet also as ``.gz``, ``.bz2``, ``.xz`` or ``.zst``; a folder of such files, or a
+    :param corpus: A path to a text (one sentence per line), ``.jsonl``, ``.csv``, ``.tsv``, ``.parquet`` or
+        ``.arrow`` file, the first four also as ``.gz``, ``.bz2``, ``.xz`` or ``.zst``; a folder of such files, or a
         pattern such as ``tickets-*.csv``; a ``datasets`` dataset; or any iterable of strings or mappings.
         Files and folders may also be addresses for fsspec, such as ``s3://bucket/folder``. Or one `Slice`.
     :param column: The column or key that holds the sentence, or all `ReadOptions`; by default "text",
@@ -107,7 +108,7 @@ def _estimate(file: Place, column: Any) -> int:
     number = sum(bool(row.text) for row in rows)
     if len(rows) < SAMPLE:
         return number
-    if bare_suffix(file) == ".parquet":
+    if bare_suffix(file) in COLUMNAR:
         with open_parquet(file) as opened:
             whole, read = opened.metadata.num_rows, rows[-1].line
     elif Path(file).suffix.lower() == bare_suffix(file):
@@ -174,7 +175,7 @@ def _read_file(part: Slice, options: ReadOptions, max_chars: int, with_columns: 
     if suffix == ".json":
         raise InputError(f"{path}: a .json file cannot be streamed: write one object per line, as .jsonl")
     with _growth_noticed(path):
-        if suffix == ".parquet":
+        if suffix in COLUMNAR:
             yield from _read_parquet(part, options, with_columns)
         elif suffix in (".jsonl", ".ndjson"):
             yield from _sentences(_read_jsonl(read_lines(part, _LONGEST_ROW)), name, options)

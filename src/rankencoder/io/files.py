@@ -20,6 +20,7 @@ from rankencoder.io.storage import import_pyarrow
 
 Place = str | Path  # a path, or an address such as s3://bucket/corpus.parquet
 TABLES = (".jsonl", ".ndjson", ".csv", ".tsv")
+COLUMNAR = (".parquet", ".arrow", ".feather")
 _COMPRESSED: dict[str, Any] = {
     ".gz": gzip.open,
     ".bz2": bz2.open,
@@ -42,7 +43,7 @@ _FOREIGN = {  # first bytes of files that are not plain text: what they are, wha
     b"\x1f\x8b": ("compressed with gzip", "end its name with .gz"),
     b"\x28\xb5\x2f\xfd": ("compressed with zstd", "end its name with .zst"),
 }
-_SUFFIXES = (".txt", *TABLES, ".parquet")
+_SUFFIXES = (".txt", *TABLES, *COLUMNAR)
 _SLICE_BYTES = 32 * 2**20
 _SLICE_ROWS = 131_072
 
@@ -175,13 +176,34 @@ def open_file(place: Place) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def open_parquet(place: Place) -> Iterator[Any]:
-    """Open a Parquet file; read errors name it."""
+    """Open a Parquet or Arrow file; read errors name it."""
     pa, pq = import_pyarrow()
+    is_parquet = PurePosixPath(place).suffix.lower() == ".parquet"
     try:
-        with open_file(place) as opened, pq.ParquetFile(opened) as file:
-            yield file
+        with open_file(place) as opened:
+            yield pq.ParquetFile(opened) if is_parquet else _ArrowFile(pa.ipc.open_file(opened))
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{place} is not a readable Parquet file: {error}") from error
+        kind = "Parquet" if is_parquet else "Arrow"
+        raise InputError(f"{place} is not a readable {kind} file: {error}") from error
+
+
+class _ArrowFile:
+    """An Arrow file that reads like a `ParquetFile`; its record batches are the row groups."""
+
+    def __init__(self, reader: Any) -> None:
+        self.schema_arrow, self.num_row_groups = reader.schema, reader.num_record_batches
+        self.metadata, self.row_group = self, reader.get_batch
+
+    @property
+    def num_rows(self) -> int:
+        return sum(self.row_group(i).num_rows for i in range(self.num_row_groups))
+
+    def iter_batches(
+        self, batch_size: int, row_groups: list[int] | None = None, columns: list[str] | None = None
+    ) -> Iterator[Any]:
+        for i in range(self.num_row_groups) if row_groups is None else row_groups:
+            batch = self.row_group(i).select(columns or self.schema_arrow.names)
+            yield from (batch.slice(start, batch_size) for start in range(0, batch.num_rows, batch_size))
 
 
 @contextmanager
@@ -249,7 +271,7 @@ def cut(place: Place) -> list[Slice]:
     if suffix in _COMPRESSED or suffix in (".csv", ".tsv"):
         return [Slice(place)]
     slices, before, start, held = [], 0, 0, 0
-    if suffix == ".parquet":
+    if suffix in COLUMNAR:
         with open_parquet(place) as file:
             for number in range(file.num_row_groups):
                 held += file.metadata.row_group(number).num_rows
