@@ -270,7 +270,7 @@ def test_rows_are_ordered_by_index(fake):
 def test_a_vector_that_is_none_is_not_kept_but_those_beside_it_are(fake, value):
     fake.faults = [changing(lambda rows: rows[1].update(embedding=[value] * 16))]
     with pytest.raises(
-        InputError, match=f"zero, NaN or infinite vector for '{B}': drop it; 2 vectors are kept"
+        InputError, match=f"zero, NaN or infinite vector for '{B}': drop it; 2 vectors are cached"
     ):
         api(fake).encode([A, B, C])
     assert np.array_equal(api(fake).encode([A, B, C]), letters([A, B, C]))
