@@ -16,6 +16,7 @@ from test_search import letters
 from rankencoder import RankIndex
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError, TextWarning
+from rankencoder.io.corpus import estimate_sentences
 from rankencoder.io.passages import make_splitter
 from rankencoder.io.read_options import ReadOptions
 from rankencoder.vector_files import encode_file
@@ -142,7 +143,8 @@ def test_ids_called_id_keep_their_type(tmp_path):
     assert index.delete(91) == 1
 
 
-def test_parquet_types_survive(tmp_path):
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_types_survive(tmp_path, suffix):
     columns = {
         "text": pa.array(["one", "two"]),
         "small": pa.array([1, None], pa.int16()),
@@ -152,13 +154,19 @@ def test_parquet_types_survive(tmp_path):
         "tags": pa.array([["x"], None]),
         "nothing": pa.nulls(2),
     }
-    pq.write_table(pa.table(columns), tmp_path / "in.parquet")
-    encode_file(letters, tmp_path / "in.parquet", tmp_path / "out.parquet")
+    given = tmp_path / f"in.{suffix}"
+    if suffix == "arrow":
+        with pa.ipc.new_file(given, pa.table(columns).schema) as file:
+            file.write_table(pa.table(columns), max_chunksize=1)
+    else:
+        pq.write_table(pa.table(columns), given)
+    assert estimate_sentences(given) == 2
+    encode_file(letters, given, tmp_path / "out.parquet")
     found = pq.read_table(tmp_path / "out.parquet")
     for name, column in columns.items():
         assert found[name].type == column.type, name
         assert found[name].to_pylist() == column.to_pylist()
-    index = RankIndex.build(letters, tmp_path / "in.parquet", tmp_path / "index")
+    index = RankIndex.build(letters, given, tmp_path / "index")
     kinds = {field.name: str(field.type) for field in index.rows.table.schema}
     assert (kinds["small"], kinds["share"], kinds["kind"]) == ("int16", "float", "string")
 

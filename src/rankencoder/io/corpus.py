@@ -50,7 +50,7 @@ def read_sentences(
     """Yield the sentences of a corpus, stripped, with file and line.
 
     :param corpus: A path to a text (one sentence per line), ``.jsonl``, ``.csv``, ``.tsv``, ``.parquet`` or
-        ``.arrow`` file, the first four also as ``.gz``, ``.bz2``, ``.xz`` or ``.zst``; a folder of such files, or a
+        ``.arrow`` file, the first four also as ``.gz``, ``.bz2``, ``.xz`` or ``.zst``; a folder of them, or a
         pattern such as ``tickets-*.csv``; a ``datasets`` dataset; or any iterable of strings or mappings.
         Files and folders may also be addresses for fsspec, such as ``s3://bucket/folder``. Or one `Slice`.
     :param column: The column or key that holds the sentence, or all `ReadOptions`; by default "text",
