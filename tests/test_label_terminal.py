@@ -15,7 +15,7 @@ import pytest
 
 from rankencoder.io.pairs import read_scored_pairs
 from rankencoder.labels.sitting import Sitting
-from rankencoder.search.candidate_pairs import draw_pool
+from rankencoder.search.records import draw_pool
 
 SOURCE = Path(__file__).parents[1] / "src"
 COLOR = re.compile(r"\x1b\[[\d;]*m")

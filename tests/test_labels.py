@@ -22,7 +22,7 @@ from rankencoder.labels.fitted_curve import fit_curve
 from rankencoder.labels.pair_pool import PairPool
 from rankencoder.labels.sitting import Sitting, pool_file
 from rankencoder.labels.threshold_curve import STORED, ThresholdCurve
-from rankencoder.search.candidate_pairs import draw_pool
+from rankencoder.search.records import draw_pool
 
 
 @pytest.fixture

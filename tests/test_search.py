@@ -21,8 +21,7 @@ from rankencoder.io.read_options import ReadOptions
 from rankencoder.search import rank_index as index_module
 from rankencoder.search import table as table_module
 from rankencoder.search.calibration import Calibration
-from rankencoder.search.hits import Hit
-from rankencoder.search.index_rows import content_id
+from rankencoder.search.index_rows import Hit, content_id
 
 QUERY = "The dog finds the river"
 

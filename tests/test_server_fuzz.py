@@ -10,7 +10,7 @@ from live_server import serving
 from schemathesis import GenerationMode, checks
 
 from rankencoder.errors import InputError
-from rankencoder.search.hits import Hit
+from rankencoder.search.index_rows import Hit
 
 
 class Index:

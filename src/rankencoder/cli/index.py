@@ -14,7 +14,7 @@ from rankencoder.cli.options import OPENING, READING, ROWS, AnyModel, Json, Ray,
 from rankencoder.io.read_options import ReadOptions
 
 if TYPE_CHECKING:
-    from rankencoder.search.hits import Hit
+    from rankencoder.search.index_rows import Hit
     from rankencoder.search.rank_index import RankIndex
 
 _MIN_TEXT = 30  # characters

@@ -49,7 +49,7 @@ def label(
     sitting = Sitting.find(output, model)
     if sitting is None:
         prepare(model)
-        from rankencoder.search.candidate_pairs import draw_pool
+        from rankencoder.search.records import draw_pool
 
         pool = draw_pool(model, corpus, column=reading, seed=seed, **opening, progress=True)
         sitting = Sitting(output, pool)

@@ -13,8 +13,8 @@ from rankencoder.errors import InputError
 from rankencoder.explorer.layout import read, sentence
 from rankencoder.formatting import clean
 from rankencoder.labels.sitting import EVERY, Sitting
-from rankencoder.search.candidate_pairs import draw_pool
 from rankencoder.search.rank_index import RankIndex
+from rankencoder.search.records import draw_pool
 
 
 class LabelDesk:

@@ -1,4 +1,4 @@
-"""Turn sentences into rows of an index: ids, text and columns of simple types."""
+"""Turn sentences into rows of an index (ids, text, columns of simple types), and rows into hits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 import json
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import repeat
 from typing import Any
 
@@ -14,8 +14,10 @@ import numpy as np
 
 from rankencoder.errors import InputError
 from rankencoder.io.corpus import Sentence, check_unicode
-from rankencoder.io.row_files import fit_array, same
+from rankencoder.io.row_files import fit_array, plain, same
 from rankencoder.io.storage import import_pyarrow
+from rankencoder.labels.threshold_curve import ThresholdCurve
+from rankencoder.search.calibration import Calibration
 
 OWN = ("id", "text", "vector")  # columns that every index has
 NUMBER = "_id"  # numeric ids as numbers; "id" holds text
@@ -215,3 +217,50 @@ class RowWatch:
             number = self._counts[kind]
             rows = f"{number:,} rows repeat" if number > 1 else "1 row repeats"
             warnings.warn(f"{rows} an earlier {kind.format(f'(first: {first})')}", stacklevel=4)
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A sentence found by a search.
+
+    :param id: The id as it was given, a string or a whole number.
+    :param score: Its similarity to the query; of a RankEncoder, that of Eq. 7.
+    :param percentile: The percentage of random pairs below the score; None without a calibration.
+    :param probability: P(same), that it means the same as the query; None without labels (see `threshold`).
+    """
+
+    id: str | int
+    text: str
+    score: float
+    percentile: float | None
+    columns: dict[str, Any] = field(default_factory=dict)
+    probability: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a dictionary for JSON (see `plain`)."""
+        return {**asdict(self), "columns": plain(self.columns)}
+
+    def to_row(self, query: str) -> dict[str, Any]:
+        """Return the hit as a row of a table, where its own column "score" becomes "score_"."""
+        row: dict[str, Any] = {"query": query, "id": self.id, "text": self.text, "score": self.score}
+        row["percentile"] = self.percentile
+        row |= {} if self.probability is None else {"probability": self.probability}
+        for name, value in self.columns.items():
+            free = name
+            while free in row or (free != name and free in self.columns):
+                free += "_"
+            row[free] = value
+        return row
+
+    @classmethod
+    def of_row(
+        cls, row: dict[str, Any], calibration: Calibration | None, curve: ThresholdCurve | None = None
+    ) -> Hit:
+        """Make a hit of a row that `LanceRows.search` found."""
+        columns = dict(row)
+        score = 1 - columns.pop("_distance")
+        percentile = float(calibration.percentile(score)) if calibration else None
+        probability = None if curve is None else float(curve.p_same(score))
+        text, number = columns.pop("id"), columns.pop(NUMBER, None)
+        name = text if number is None else number
+        return cls(name, columns.pop("text"), score, percentile, columns, probability)

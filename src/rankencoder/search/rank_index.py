@@ -22,10 +22,10 @@ from rankencoder.labels.threshold_curve import STORED, ThresholdCurve, stored_cu
 from rankencoder.model import RankEncoder, open_model
 from rankencoder.progress import FASTER, Progress
 from rankencoder.search.calibration import REFERENCE, SENTENCES, Calibration
-from rankencoder.search.hits import Hit
 from rankencoder.search.index_folder import About, IndexFolder
 from rankencoder.search.index_rows import (
     NUMBER,
+    Hit,
     Row,
     RowWatch,
     changed,

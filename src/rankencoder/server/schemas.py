@@ -18,7 +18,7 @@ from pydantic import (
 
 from rankencoder.explain import Explanation
 from rankencoder.io.corpus import LONGEST
-from rankencoder.search.hits import Hit
+from rankencoder.search.index_rows import Hit
 
 MAX_SENTENCES = 2048  # per request, as in OpenAI's API
 MAX_NEIGHBORS = 1000
