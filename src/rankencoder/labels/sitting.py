@@ -55,7 +55,7 @@ class Sitting:
 
         :raises InputError: If the file belongs to another model, or is not a file of labels.
         """
-        if path.suffix != ".tsv":
+        if path.suffix.lower() != ".tsv":
             raise InputError(f"{path}: the file of labels must end in .tsv")
         if not pool_file(path).exists():
             if path.exists():
