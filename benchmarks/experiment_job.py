@@ -206,7 +206,7 @@ def do_speed(run: Run) -> None:
 
 @contextmanager
 def watched() -> Iterator[list[float]]:
-    """Collect the GPU's utilisation in per cent, about once a second, where there is one."""
+    """Collect the GPU's utilization in percent, about once a second, where there is one."""
     busy: list[float] = []
     over = threading.Event()
     query = ["nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits"]

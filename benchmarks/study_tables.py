@@ -163,7 +163,7 @@ def speed_table(runs: Runs) -> str:
         "stage 2, s",
         "all, s",
         "memory",
-        "utilisation, 9 in 10 seconds at most",
+        "utilization, 9 in 10 seconds at most",
     )
     return table(head, rows)
 

@@ -1,6 +1,6 @@
-"""How true the intervals and promises of `rankencoder threshold` are: sittings with simulated labellers.
+"""How true the intervals and promises of `rankencoder threshold` are: sittings with simulated labelers.
 
-Each set of labelled pairs is a corpus of pairs whose labels are hidden; a labeller answers by them. Needs the
+Each set of labeled pairs is a corpus of pairs whose labels are hidden; a labeller answers by them. Needs the
 cosines of ``threshold_scores.py``::
 
     python benchmarks/thresholds.py experiments-work/threshold-scores -o results/thresholds --runs 200

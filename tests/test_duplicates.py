@@ -426,6 +426,37 @@ def test_command_for_leakage(run_cli, tiny_saved, tmp_path):
     assert err.startswith("error: there are no groups between two corpora")
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--threshold", "0.99", "--precision", "0.6"], "pass either a threshold or a precision"),
+        (["--precision", "0.6"], "--precision needs labels"),
+        (["--representative", "longst"], "'longst' is not one of 'first', 'longest', 'central'"),
+        (["--against", "corpus.txt", "--groups"], "there are no groups between two corpora"),
+        (["--kept", "x.csv", "--removed", "./x.csv"], "must be different files"),
+        (["--kept", "pairs.csv"], "must be different files"),
+    ],
+)
+def test_command_checks_options_before_the_work(options, message, run_cli, tiny_saved, tmp_path, monkeypatch):
+    from rankencoder import RankEncoder
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(RankEncoder, "encode", lambda *_, **__: pytest.fail("encoded"))
+    (tmp_path / "corpus.txt").write_text("A river breaks\nThe cat sees the dog\n", "utf-8")
+    given = ["duplicates", "corpus.txt", "--model", tiny_saved, "-o", "pairs.csv"]
+    code, out, err = run_cli(*given, *options)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+    assert [file.name for file in tmp_path.iterdir()] == ["corpus.txt"]
+
+
+def test_saved_leakage_has_no_groups(run_cli, corpus, tmp_path):
+    find_duplicates(corpus[:9], letters, against=corpus[:5], threshold=0.9).save(tmp_path / "found")
+    code, out, err = run_cli("duplicates", tmp_path / "found", "--groups", "-o", tmp_path / "pairs.csv")
+    assert (code, out, (tmp_path / "pairs.csv").exists()) == (2, "", False)
+    assert "there are no groups between two corpora" in err
+
+
 def test_saved_pairs_are_read_without_torch(tmp_path, corpus):
     import subprocess
     import sys

@@ -194,6 +194,13 @@ def test_a_second_terminal_waits_its_turn(open_terminal, labels, run_cli, tiny_s
     assert given(labels) == [1]
 
 
+def test_a_missing_file_to_merge_is_told_before_the_work(run_cli, tiny_saved, corpus_file, tmp_path):
+    labels = tmp_path / "labels.tsv"
+    code, out, err = run_cli("label", tiny_saved, corpus_file, "-o", labels, "--merge", "nothing.tsv")
+    assert (code, out, err) == (2, "", "error: no such file: nothing.tsv\n")
+    assert not any(tmp_path.glob("labels*"))
+
+
 def test_without_a_terminal_answers_are_lines(run_cli, tiny_saved, corpus_file, tmp_path, monkeypatch):
     path = tmp_path / "new.tsv"
     monkeypatch.setattr("sys.stdin", io.StringIO("yes\nno\n\nmaybe\ns\nn\nu\n"))

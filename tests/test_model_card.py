@@ -17,6 +17,7 @@ def test_a_rankencoder(tiny_model, tmp_path):
     tiny_model.save(tmp_path / "m")
     card = checked(tmp_path / "m")
     assert f"{tiny_model.fidelity}" in card.content
+    assert "Made with rankencoder " in card.content  # no link: the package is on no index yet
     expected = tiny_model.encode(["A cat sleeps.", "A dog barks."])
     np.testing.assert_allclose(run_usage(card, tmp_path / "m"), expected, atol=1e-6)
     (tmp_path / "m" / "README.md").write_text("mine")  # people edit it

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from rankencoder.distillation.teacher_sources import is_file
 from rankencoder.distillation.vector_file import VectorFile
 from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.training.sentences import load_sentences, store_sentences
@@ -61,7 +62,7 @@ def test_sentences_know_their_lines(kept, tmp_path):
     assert stored(list(kept), tmp_path / "distinct").lines_sha256 == kept.sha256
 
 
-@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+@pytest.mark.parametrize("suffix", [".npy", ".parquet", ".NPY", ".PARQUET"])
 def test_vectors_of_encode_file(tiny_folder, corpus, kept, tmp_path, suffix):
     path = tmp_path / f"v{suffix}"
     encode_file(str(tiny_folder), corpus, path, skip_invalid=True)
@@ -69,6 +70,7 @@ def test_vectors_of_encode_file(tiny_folder, corpus, kept, tmp_path, suffix):
         warnings.simplefilter("error")
         teacher = VectorFile(path, kept)
         teacher.check()
+    assert is_file(str(path))
     from sentence_transformers import SentenceTransformer
 
     expected = SentenceTransformer(str(tiny_folder), device="cpu").encode(list(kept))

@@ -1,4 +1,5 @@
 import datetime
+import gzip
 import hashlib
 import json
 import os
@@ -14,6 +15,7 @@ import pytest
 
 from rankencoder import RankEncoder, vector_files
 from rankencoder.errors import InputError
+from rankencoder.io.corpus import read_sentences
 from rankencoder.io.read_options import ReadOptions
 from rankencoder.vector_files import encode_file
 
@@ -47,6 +49,18 @@ def test_all_formats_hold_the_same_vectors(tiny_saved, text_file, tmp_path, sent
     assert table["line"] == [line["line"] for line in lines] == list(range(1, 351))
     names = ["in.txt", "v.jsonl", "v.npy", "v.npy.json", "v.parquet"]
     assert sorted(p.name for p in tmp_path.iterdir()) == names
+
+
+def test_names_in_upper_case(tiny_saved, tmp_path):
+    table = tmp_path / "IN.CSV.GZ"
+    table.write_bytes(gzip.compress(b"id,text\n1,The cat sees\n2,A river breaks\n"))
+    for name in ("V.PARQUET", "V.JSONL", "V.CSV"):
+        counts = encode_file(tiny_saved, table, tmp_path / name, column="text")
+        assert counts["encoded"] == 2
+        assert [row.text for row in read_sentences(tmp_path / name, column="text")] == [
+            "The cat sees",
+            "A river breaks",
+        ]
 
 
 def test_a_npy_file_has_a_note_of_its_sentences(tiny_saved, text_file, tmp_path, sentences):

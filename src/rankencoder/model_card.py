@@ -31,7 +31,7 @@ _TEMPLATE = """---
 
 # {title}
 
-{about} Made with [rankencoder](https://pypi.org/project/rankencoder) {version}.
+{about} Made with rankencoder {version}.
 
 ## Usage
 

@@ -69,10 +69,10 @@ def encode_file(
     target = Path(target)
     clear_leftover_parts(target)
     _check_target(target, source, overwrite)
-    stamp = source_stamp(source)
+    stamp, suffix = source_stamp(source), target.suffix.lower()
     opened = open_model(model, **opening)
     options = ReadOptions.of(column)
-    key = {"model": opened.fingerprint(), "source": stamp, "column": options.key(), "format": target.suffix}
+    key = {"model": opened.fingerprint(), "source": stamp, "column": options.key(), "format": suffix}
     parts = Parts(target, {**key, "part": PART})
     counts = {"encoded": 0, "resumed": 0, "skipped": 0}
     reading = with_tokenizer(options, opened)
@@ -87,7 +87,7 @@ def encode_file(
             paths.append(parts.path(number))
             for row in part:
                 digest_line(sha256, row.text or "")
-                if target.suffix == ".npy":
+                if suffix == ".npy":
                     left_out.update(dict.fromkeys(row.columns or ()))
                     ids.append(plain((row.columns or {}).get(identity)))
             fit.add([row.text or "" for row in part])
@@ -95,7 +95,7 @@ def encode_file(
                 counts["resumed"] += len(part)
             else:
                 with parts.write(number) as path:
-                    _write_part(path, target.suffix, part, opened)
+                    _write_part(path, suffix, part, opened)
                 counts["encoded"] += len(part)
             bar.update(len(part))
     if not paths:
@@ -113,12 +113,12 @@ def encode_file(
 
 
 def _check_target(target: Path, source: Place, overwrite: bool) -> None:
-    if target.suffix not in FORMATS:
+    if (suffix := target.suffix.lower()) not in FORMATS:
         raise InputError(
-            f"{target}: cannot write {target.suffix or 'a file without suffix'}: use {', '.join(FORMATS)}"
+            f"{target}: cannot write {suffix or 'a file without suffix'}: use {', '.join(FORMATS)}"
         )
     check_free(target, overwrite=overwrite)
-    if target.suffix == ".npy":
+    if suffix == ".npy":
         check_free(about_file(target), overwrite=overwrite)
     if target.is_dir():
         raise InputError(f"{target} is a folder: pass the name of a file to write")
@@ -172,11 +172,11 @@ def _write_part(path: Path, suffix: str, part: list[Sentence], model: RankEncode
 def _write_target(paths: list[Path], target: Path, about: dict[str, Any]) -> None:
     """Write the vectors, and the metadata of a ``.npy`` file after them."""
     with ExitStack() as stack:
-        if target.suffix == ".npy":
+        if (suffix := target.suffix.lower()) == ".npy":
             write_json(stack.enter_context(new_file(about_file(target))), about)
         with new_file(target) as path:
-            _join(paths, target.suffix, about["dimension"], path)
-            if target.suffix == ".npy":
+            _join(paths, suffix, about["dimension"], path)
+            if suffix == ".npy":
                 about_file(target).unlink(missing_ok=True)  # describes the overwritten vectors
 
 

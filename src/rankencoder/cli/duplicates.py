@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,6 +16,7 @@ from rankencoder.io.read_options import DEFAULTS, ReadOptions
 if TYPE_CHECKING:
     from rankencoder.search.near_duplicates import Duplicates
 
+_Rule = Literal["first", "longest", "central"]
 _SAVED = 1_000_000  # pairs, or all at the threshold if they are more
 
 
@@ -33,7 +34,7 @@ def duplicates(
         float | None, typer.Option(min=0.01, max=0.999, help="Threshold with this precision on your labels.")
     ] = None,
     against: Annotated[Path | None, typer.Option(help="Find overlap with this corpus or index.")] = None,
-    representative: Annotated[str, typer.Option(help="Row to keep: first, longest or central.")] = "first",
+    representative: Annotated[_Rule, typer.Option(help="Row to keep.")] = "first",
     kept: Annotated[Path | None, typer.Option(help="Write rows to keep: .parquet, .jsonl or .csv.")] = None,
     removed: Annotated[Path | None, typer.Option(help="Write removed rows, each with its reason.")] = None,
     output: Annotated[
@@ -60,20 +61,25 @@ def duplicates(
     - `rankencoder duplicates test.txt --against my-index`
 
     """
-    from rankencoder.io.row_files import check_row_file, write_rows
+    from rankencoder.io.row_files import check_row_file
     from rankencoder.io.storage import FOUND, check_free
     from rankencoder.search.near_duplicates import Duplicates, find_duplicates
 
     if absent := [side for side in (corpus, against) if side and not side.exists()]:
         raise InputError(f"no such file or folder: {absent[0]}")
+    outputs = [path.resolve() for path in (kept, removed, output) if path]
+    if len(set(outputs)) < len(outputs):
+        raise InputError("--kept, --removed and --output must be different files")
     for file in filter(None, (kept, removed)):
         check_row_file(file, overwrite=overwrite)
     if output:
         check_free(output, overwrite=overwrite)
-    if (corpus / FOUND).exists():
+    found = Duplicates.load(corpus) if (corpus / FOUND).exists() else None
+    if groups and (found.against if found else against):
+        raise InputError("there are no groups between two corpora: leave --groups out")
+    if found:
         if model or against or precision or reading != DEFAULTS:
             raise InputError(f"{corpus} holds saved pairs: only --threshold can be changed")
-        found = Duplicates.load(corpus)
         found = found.at(threshold or found.threshold)
     else:
         prepare(model)
@@ -88,11 +94,7 @@ def duplicates(
             **opening,
             progress=True,
         )
-    _write_pairs(found, output, overwrite)
-    if kept or removed:
-        for path, rows in zip((kept, removed), found.split(representative), strict=True):
-            if path:
-                write_rows(path, rows, overwrite=overwrite)
+    _write(found, output, (kept, removed), representative, overwrite)
     if as_json:
         print_json(found.to_dict(representative))
         return
@@ -100,13 +102,18 @@ def duplicates(
     _print_summary(found, by_default=threshold is None and precision is None)
 
 
-def _write_pairs(found: Duplicates, output: Path | None, overwrite: bool) -> None:
+def _write(
+    found: Duplicates, output: Path | None, sides: tuple[Path | None, ...], rule: str, overwrite: bool
+) -> None:
     from rankencoder.io.row_files import ROW_FORMATS, write_rows
 
     if output and output.suffix.lower() in ROW_FORMATS:
         write_rows(output, found.to_rows(), overwrite=overwrite)
     elif output:
         found.save(output, overwrite=overwrite)
+    for path, rows in zip(sides, found.split(rule), strict=True) if any(sides) else ():
+        if path:
+            write_rows(path, rows, overwrite=overwrite)
 
 
 def _print_pairs(found: Duplicates, show: int) -> None:

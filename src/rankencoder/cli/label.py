@@ -46,6 +46,7 @@ def label(
         raise InputError(f"no such file or folder: {corpus}")
     from rankencoder.labels.sitting import Sitting
 
+    others = [Sitting.resume(other) for other in merge or ()]  # fail before the work
     sitting = Sitting.find(output, model)
     if sitting is None:
         prepare(model)
@@ -55,8 +56,8 @@ def label(
         sitting = Sitting(output, pool)
     sitting.precision = precision
     with sitting:
-        for other in merge or ():
-            say(f"{sitting.merge(Sitting.resume(other)):,} answers merged")
+        for other in others:
+            say(f"{sitting.merge(other):,} answers merged")
         _ask(sitting, pairs)
     number = len(sitting.given)
     say(*(f"note: {doubt}" for doubt in sitting.doubts()), f"{sitting.path}: {number} answers")

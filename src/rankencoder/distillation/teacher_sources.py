@@ -39,7 +39,7 @@ def names_of(teachers: Sequence[Any]) -> list[str]:
 
 def is_file(name: str) -> bool:
     """Return whether a teacher is a file of vectors."""
-    return name.endswith(_FILES) and not Path(name).is_dir()
+    return name.lower().endswith(_FILES) and not Path(name).is_dir()
 
 
 def check_teacher(name: str) -> None:

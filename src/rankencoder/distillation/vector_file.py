@@ -83,11 +83,11 @@ class VectorFile:
 def open_rows(path: Path) -> _Array | _Table:
     """Open a file of vectors without checking which sentences they belong to."""
     formats: dict[str, Any] = {".npy": _Array, ".parquet": _Table}
-    if path.suffix not in formats:
+    if path.suffix.lower() not in formats:
         raise InputError(f"{path}: vectors are read from {' or '.join(formats)} files")
     if not path.is_file():
         raise InputError(f"no such file of vectors: {path}")
-    rows: _Array | _Table = formats[path.suffix](path)
+    rows: _Array | _Table = formats[path.suffix.lower()](path)
     if 0 in rows.shape:
         raise InputError(f"{path} holds no vectors")
     return rows

@@ -146,7 +146,7 @@ def fingerprint(place: Place) -> list[Any]:
 def bare_suffix(path: Place) -> str:
     """Return the suffix of a file's format, in lower case and without that of its compression."""
     name = PurePosixPath(path)
-    name = name.with_suffix("") if name.suffix in _COMPRESSED else name
+    name = name.with_suffix("") if name.suffix.lower() in _COMPRESSED else name
     return name.suffix.lower()
 
 
@@ -158,7 +158,7 @@ def open_file(place: Place) -> Iterator[IO[bytes]]:
         with _errors_of(place):
             # not by fsspec, which cannot open pipes
             opened = fs.open(path, "rb") if is_address(place) else open(path, "rb")  # noqa: SIM115
-            file, suffix = stack.enter_context(opened), PurePosixPath(path).suffix
+            file, suffix = stack.enter_context(opened), PurePosixPath(path).suffix.lower()
             if unpack := _COMPRESSED.get(suffix):
                 file = stack.enter_context(unpack(file))
             elif hasattr(file, "peek"):

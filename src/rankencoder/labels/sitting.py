@@ -55,7 +55,7 @@ class Sitting:
 
         :raises InputError: If the file belongs to another model, or is not a file of labels.
         """
-        if path.suffix != ".tsv":
+        if path.suffix.lower() != ".tsv":
             raise InputError(f"{path}: the file of labels must end in .tsv")
         if not pool_file(path).exists():
             if path.exists():
@@ -70,7 +70,8 @@ class Sitting:
     @classmethod
     def resume(cls, path: Path) -> Sitting:
         """Read a stored session."""
-        stamp = _stamp(path)
+        if not (stamp := _stamp(path)):
+            raise InputError(f"no such file: {path}")
         pool, stored = PairPool.load(pool_file(path))
         known = {(one.a, one.b): one for row in pool.bins for one in row}
         sitting = cls(path, pool, _stamp=stamp)

@@ -51,7 +51,7 @@ def encode_with_ray(
     :param cluster: A cluster, inside its ``with`` block.
     :param column: As for `encode_file`, like the other parameters and the result.
     """
-    if (suffix := Path(target).suffix) in (".npy", ".jsonl", ".lance"):
+    if (suffix := Path(target).suffix.lower()) in (".npy", ".jsonl", ".lance"):
         raise InputError(f"{target}: a cluster writes a folder of Parquet files, not a {suffix} file")
     check_apart(source, target)
     stamp = source_stamp(source)

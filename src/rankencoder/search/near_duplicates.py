@@ -285,15 +285,13 @@ def find_duplicates(
     """
     if threshold is not None:
         parse_threshold(threshold)  # fail before the work
+        if precision is not None:
+            raise InputError("pass either a threshold or a precision")
     sides = [corpus] if against is None else [corpus, against]
-    records, vectors, calibration, owner = _encode(sides, model, column, progress, opening)
-    if precision is not None:
-        threshold = precise_threshold(owner, precision)
+    records, vectors, calibration, precise = _encode(sides, model, column, progress, opening, precision)
     one_each = min(1.0, (3 - len(sides)) / len(vectors[-1]))  # the share of pairs that is one per sentence
-    if threshold is None:
-        level = default_similarity(calibration, one_each)
-    else:
-        level = similarity_at(threshold, calibration)
+    given = precise if threshold is None else threshold
+    level = default_similarity(calibration, one_each) if given is None else similarity_at(given, calibration)
     share, lowest = one_each * hold / len(vectors[0]), level
     if share:
         held = -1.0 if share >= 1 else calibration.similarity_at(min(100 - 100 * share, calibration.finest))
@@ -306,9 +304,9 @@ def find_duplicates(
 
 
 def _encode(
-    sides: list[Any], model: Any, column: Any, progress: bool, opening: Running
-) -> tuple[list[Records], list[np.ndarray], Calibration, Any]:
-    """Return the rows and vectors of each corpus or index, their calibration, and the model or index."""
+    sides: list[Any], model: Any, column: Any, progress: bool, opening: Running, precision: float | None
+) -> tuple[list[Records], list[np.ndarray], Calibration, float | None]:
+    """Return the rows and vectors of each corpus or index, their calibration, and a precision's threshold."""
     from rankencoder.model import RankEncoder, open_model
     from rankencoder.search.rank_index import RankIndex
 
@@ -324,6 +322,7 @@ def _encode(
     elif len(indexes) < len(sides):
         encoder = indexes[0].model if indexes else open_model(model, **opening)
         column = with_tokenizer(column, encoder)
+    precise = precision if precision is None else precise_threshold((*indexes, encoder)[0], precision)
     read = [
         Records.read_index(side) if isinstance(side, RankIndex) else (Records.read(side, column), None)
         for side in sides
@@ -344,4 +343,4 @@ def _encode(
         calibration = Calibration.measure(
             larger[chosen], "this corpus" if len(sides) == 1 else "the larger corpus"
         )
-    return [records for records, _ in read], vectors, calibration, indexes[0] if indexes else encoder
+    return [records for records, _ in read], vectors, calibration, precise
