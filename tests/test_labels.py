@@ -355,6 +355,13 @@ def labels(run_cli, answer, model, corpus_file, tmp_path):
     return tmp_path / "labels.tsv"
 
 
+def test_labels_of_an_index_lead_to_its_threshold(run_cli, answer, model, corpus_file, tmp_path):
+    index = RankIndex.build(str(model), corpus_file, tmp_path / "index", device="cpu")
+    answer("yn" * 20)
+    _, out, _ = run_cli("label", model, index.folder.path, "-o", tmp_path / "labels.tsv", "--pairs", 20)
+    assert f"next: rankencoder threshold {index.folder.path} {tmp_path / 'labels.tsv'} --precision 0.9" in out
+
+
 def test_label_stops_resumes_and_undoes(run_cli, answer, model, corpus_file, tmp_path):
     command = ("label", model, corpus_file, "-o", tmp_path / "my labels.tsv", "--pairs", 6)
     answer("ynx?uysq")
