@@ -429,6 +429,8 @@ def test_a_promise_that_cannot_be_kept(run_cli, labels, model):
     assert code == 1
     assert "no threshold has precision at least 0.99, 90% sure, on 40 answers" in out
     assert "the best: from similarity" in out
+    assert f"stored for P(same) in {model / STORED}" in out
+    assert ThresholdCurve.load(model / STORED).answers == 40
     assert ("more answers may be enough" in out) != ("more answers will hardly help" in out)
     code, out, _ = run_cli("threshold", model, labels, "--precision", 0.99, "--json")
     assert (code, json.loads(out)["threshold"]) == (1, None)
