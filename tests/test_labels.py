@@ -439,6 +439,13 @@ def test_a_promise_that_cannot_be_kept(run_cli, labels, model):
     assert run_cli("threshold", model, labels, "--recall", 0.3)[0] == 0
 
 
+def test_a_picture_does_not_overwrite_labels(run_cli, tmp_path):
+    (tmp_path / "labels.tsv").write_text("1\ta\tb\n")
+    code, _, err = run_cli("threshold", "none", "none.tsv", "--curve", tmp_path / "labels.tsv")
+    assert (code, "labels.tsv must end in .svg" in err) == (2, True)
+    assert (tmp_path / "labels.tsv").read_text() == "1\ta\tb\n"
+
+
 def test_a_curve_is_stored_with_an_index(run_cli, labels, model, corpus_file, tmp_path):
     RankIndex.build(str(model), corpus_file, tmp_path / "index", device="cpu")
     assert run_cli("threshold", tmp_path / "index", labels, "--f1")[0] == 0

@@ -46,6 +46,8 @@ def threshold(
     """
     if sum((precision is not None, recall is not None, f1)) > 1:
         raise InputError("choose one of --precision, --recall and --f1")
+    if curve is not None and curve.suffix.lower() != ".svg":
+        raise InputError(f"--curve {curve} must end in .svg")
     from rankencoder.labels.fitted_curve import fit_curve
     from rankencoder.labels.threshold_curve import STORED
 
