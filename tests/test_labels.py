@@ -450,7 +450,12 @@ def test_a_curve_is_stored_with_an_index(run_cli, labels, model, corpus_file, tm
     RankIndex.build(str(model), corpus_file, tmp_path / "index", device="cpu")
     assert run_cli("threshold", tmp_path / "index", labels, "--f1")[0] == 0
     assert not (model / STORED).exists()
-    assert RankIndex.load(tmp_path / "index").search("The cat sees", 1)[0].probability is not None
+    index = RankIndex.load(tmp_path / "index")
+    assert index.search("The cat sees", 1)[0].probability is not None
+    with serving(index.model, name="tiny", index=index) as address:
+        found = httpx.post(f"{address}/similarity", json={"a": ["The cat"], "b": ["The dog"]}).json()
+    expected = float(index.curve.p_same(found["similarity"][0][0]))
+    assert found["probability"][0][0] == pytest.approx(expected, abs=1e-4)
 
 
 def test_duplicates_by_precision(run_cli, labels, model, corpus_file, tmp_path):
