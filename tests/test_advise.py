@@ -35,7 +35,7 @@ def test_five_lines_of_a_real_encoder_and_a_command_that_runs(run_cli, corpus, t
     assert (tmp_path / "labels.tsv.json").exists()
 
 
-def test_labels_of_a_real_encoder_lead_to_a_threshold(run_cli, corpus, shared, tmp_path):
+def test_labels_of_a_real_encoder_lead_to_a_threshold(run_cli, corpus, shared, tmp_path, monkeypatch):
     rows = (shared / "data/pairs/qqp_dev.tsv").read_text(encoding="utf-8").splitlines()[::79]
     labels = tmp_path / "labels.tsv"
     labels.write_text("\n".join(rows) + "\n")
@@ -48,6 +48,9 @@ def test_labels_of_a_real_encoder_lead_to_a_threshold(run_cli, corpus, shared, t
     command = shlex.split(found["next"])
     assert command[1] == "threshold"
     assert run_cli(*command[1:])[0] in (0, 1)  # 1: no threshold keeps the promise
+    monkeypatch.setattr("rankencoder.labels.fitted_curve.curve_folder", lambda _: None)  # as on the hub
+    out = run_cli("advise", bundled_encoder(), corpus, "--dev", labels)[1]
+    assert f"-o my-index && rankencoder threshold my-index {labels} --precision 0.9" in out
 
 
 def test_each_step_has_a_reason(tiny_model, sentences, monkeypatch):

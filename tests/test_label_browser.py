@@ -197,7 +197,8 @@ def test_the_end_names_the_next_command_and_what_is_odd(open_page, labels, state
     expect(page.locator("[data-doubts]")).to_contain_text("check questions were answered wrongly")
     page.keyboard.press("n")
     expect(page.locator(".re-done")).to_contain_text("120 answers saved")
-    expect(page.locator(".re-done code")).to_have_text(f"rankencoder threshold tiny {labels}")
+    expected = f"rankencoder threshold {state.index.folder.path} {labels}"
+    expect(page.locator(".re-done code")).to_have_text(expected)
     expect(button(page, "Same")).to_be_disabled()
     expect(page.locator("[data-summary]")).to_contain_text("120 answers.")
     if SHOTS:

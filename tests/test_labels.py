@@ -355,6 +355,13 @@ def labels(run_cli, answer, model, corpus_file, tmp_path):
     return tmp_path / "labels.tsv"
 
 
+def test_labels_of_an_index_lead_to_its_threshold(run_cli, answer, model, corpus_file, tmp_path):
+    index = RankIndex.build(str(model), corpus_file, tmp_path / "index", device="cpu")
+    answer("yn" * 20)
+    _, out, _ = run_cli("label", model, index.folder.path, "-o", tmp_path / "labels.tsv", "--pairs", 20)
+    assert f"next: rankencoder threshold {index.folder.path} {tmp_path / 'labels.tsv'} --precision 0.9" in out
+
+
 def test_label_stops_resumes_and_undoes(run_cli, answer, model, corpus_file, tmp_path):
     command = ("label", model, corpus_file, "-o", tmp_path / "my labels.tsv", "--pairs", 6)
     answer("ynx?uysq")
@@ -422,6 +429,8 @@ def test_a_promise_that_cannot_be_kept(run_cli, labels, model):
     assert code == 1
     assert "no threshold has precision at least 0.99, 90% sure, on 40 answers" in out
     assert "the best: from similarity" in out
+    assert f"stored for P(same) in {model / STORED}" in out
+    assert ThresholdCurve.load(model / STORED).answers == 40
     assert ("more answers may be enough" in out) != ("more answers will hardly help" in out)
     code, out, _ = run_cli("threshold", model, labels, "--precision", 0.99, "--json")
     assert (code, json.loads(out)["threshold"]) == (1, None)
@@ -430,11 +439,23 @@ def test_a_promise_that_cannot_be_kept(run_cli, labels, model):
     assert run_cli("threshold", model, labels, "--recall", 0.3)[0] == 0
 
 
+def test_a_picture_does_not_overwrite_labels(run_cli, tmp_path):
+    (tmp_path / "labels.tsv").write_text("1\ta\tb\n")
+    code, _, err = run_cli("threshold", "none", "none.tsv", "--curve", tmp_path / "labels.tsv")
+    assert (code, "labels.tsv must end in .svg" in err) == (2, True)
+    assert (tmp_path / "labels.tsv").read_text() == "1\ta\tb\n"
+
+
 def test_a_curve_is_stored_with_an_index(run_cli, labels, model, corpus_file, tmp_path):
     RankIndex.build(str(model), corpus_file, tmp_path / "index", device="cpu")
     assert run_cli("threshold", tmp_path / "index", labels, "--f1")[0] == 0
     assert not (model / STORED).exists()
-    assert RankIndex.load(tmp_path / "index").search("The cat sees", 1)[0].probability is not None
+    index = RankIndex.load(tmp_path / "index")
+    assert index.search("The cat sees", 1)[0].probability is not None
+    with serving(index.model, name="tiny", index=index) as address:
+        found = httpx.post(f"{address}/similarity", json={"a": ["The cat"], "b": ["The dog"]}).json()
+    expected = float(index.curve.p_same(found["similarity"][0][0]))
+    assert found["probability"][0][0] == pytest.approx(expected, abs=1e-4)
 
 
 def test_duplicates_by_precision(run_cli, labels, model, corpus_file, tmp_path):

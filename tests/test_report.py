@@ -297,6 +297,8 @@ def test_command(run_report, ranked, tmp_path, monkeypatch):
     assert (tmp_path / "mine.md").read_text() == "my notes"
     assert run_report("evaluation", "-o", "mine.md", "--overwrite")[0] == 0
     assert run_report("evaluation", "-o", "evaluation")[0] == 2
+    code, _, err = run_report("evaluation", "-o", "report.pdf")
+    assert (code, "report.pdf must end in .html or .md" in err) == (2, True)
     assert "no such file" in run_report("nowhere")[2]
 
 

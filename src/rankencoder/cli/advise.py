@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,10 +15,12 @@ from rankencoder.io.read_options import ReadOptions
 if TYPE_CHECKING:
     from rankencoder.tuning.advisor import Step
 
-_COMMANDS: dict[Step, str] = {
+_COMMANDS: dict[Step | Literal["index"], str] = {
     "label": "rankencoder label {model} {corpus} -o labels.tsv",
     "tune": "rankencoder tune {model} {draw}{dev}-o tuned",
     "threshold": "rankencoder threshold {model} {first} --precision 0.9",
+    "index": "rankencoder index {model} {corpus} -o my-index && rankencoder threshold my-index {first} "
+    "--precision 0.9",
     "distill": "rankencoder distill {corpus} --teacher {model} --student static {dev}-o fast",
 }
 
@@ -42,11 +44,13 @@ def advise(
     """
     prepare(model)
     from rankencoder.encoder_sources import rankencoder_folder
+    from rankencoder.labels.fitted_curve import curve_folder
     from rankencoder.tuning.advisor import advise as look
 
     advice = look(model, corpus, dev or [], column=reading, **opening)
     quoted = [shlex.quote(str(file)) for file in dev or ()]
-    next_step = _COMMANDS[advice.step].format(
+    is_kept = advice.step != "threshold" or curve_folder(model) is not None  # a hub model stores no curve
+    next_step = _COMMANDS[advice.step if is_kept else "index"].format(
         model=shlex.quote(model),
         corpus=shlex.quote(corpus),
         dev="".join(f"--dev {file} " for file in quoted),

@@ -113,6 +113,8 @@ def report(
     from rankencoder.report import report as make
     from rankencoder.report.rendering import is_report
 
+    if output.suffix.lower() not in (".html", ".htm", ".md", ".markdown"):
+        raise InputError(f"{output} must end in .html or .md")
     if output.exists() and not overwrite and not is_report(output):
         raise InputError(
             f"{output} already exists and is not a report: choose another name or set `overwrite`"

@@ -39,12 +39,13 @@ def label(
 
     Examples:
     - `rankencoder label my-encoder my-index -o labels.tsv`
-    - `rankencoder threshold my-encoder labels.tsv --precision 0.9`
+    - `rankencoder threshold my-index labels.tsv --precision 0.9`
 
     """
     if not corpus.exists():
         raise InputError(f"no such file or folder: {corpus}")
     from rankencoder.labels.sitting import Sitting
+    from rankencoder.search.index_folder import CONFIG
 
     others = [Sitting.resume(other) for other in merge or ()]  # fail before the work
     sitting = Sitting.find(output, model)
@@ -63,7 +64,8 @@ def label(
     say(*(f"note: {doubt}" for doubt in sitting.doubts()), f"{sitting.path}: {number} answers")
     if number < pairs:
         say("to resume, run the same command again")
-    step = ["rankencoder", "threshold", model, str(sitting.path), "--precision", f"{sitting.precision:g}"]
+    owner = str(corpus) if (corpus / CONFIG).exists() else model
+    step = ["rankencoder", "threshold", owner, str(sitting.path), "--precision", f"{sitting.precision:g}"]
     say(f"next: {shlex.join(step)}")
 
 

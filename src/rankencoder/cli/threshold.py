@@ -36,8 +36,8 @@ def threshold(
     """Find the similarity threshold above which pairs mean the same, with intervals.
 
     The precision or recall that you ask for holds with 90% confidence; intervals are 95%. Stores the curve
-    with the model or index: other commands then print P(same), and `duplicates` takes `--precision`. Exits
-    with 1 if no threshold qualifies.
+    with the model or index: other commands then print P(same), and `duplicates` takes `--precision`. If no
+    threshold qualifies, stores the curve for P(same) all the same, and exits with 1.
 
     Examples:
     - `rankencoder threshold my-encoder labels.tsv --precision 0.9`
@@ -46,6 +46,8 @@ def threshold(
     """
     if sum((precision is not None, recall is not None, f1)) > 1:
         raise InputError("choose one of --precision, --recall and --f1")
+    if curve is not None and curve.suffix.lower() != ".svg":
+        raise InputError(f"--curve {curve} must end in .svg")
     from rankencoder.labels.fitted_curve import fit_curve
     from rankencoder.labels.threshold_curve import STORED
 
@@ -58,7 +60,7 @@ def threshold(
     else:
         precision = 0.9 if precision is None else precision
         at, wanted = fitted.for_precision(precision), f"precision at least {precision:g}, 90% sure"
-    if folder is not None and at is not None:
+    if folder is not None:
         fitted.save(folder)
     if curve is not None:
         from rankencoder.labels.threshold_curve import draw_curve
@@ -70,9 +72,9 @@ def threshold(
     else:
         _print(fitted, at, wanted, labels, precision)
         if folder is None:
-            say(f"not stored: {model} is not a folder; build a RankEncoder or an index from it")
-        elif at is not None:
-            say(f"stored in {folder / STORED}")
+            say(f"not stored: {model} is not a folder; name an index of it, or build a RankEncoder from it")
+        else:
+            say(f"stored{' for P(same)' if at is None else ''} in {folder / STORED}")
     if at is None:
         raise typer.Exit(1)
 

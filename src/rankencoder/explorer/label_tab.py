@@ -57,7 +57,9 @@ class LabelDesk:
                         "is_summed_up": number > 0 and number % EVERY == 0,
                         "message": message,
                         "doubts": [sentence(doubt) for doubt in sitting.doubts()],
-                        "next": shlex.join(["rankencoder", "threshold", self.name, str(self.path)]),
+                        "next": shlex.join(
+                            ["rankencoder", "threshold", str(self.index.folder.path), str(self.path)]
+                        ),
                     }
             except InputError as error:
                 return {"message": sentence(error)}

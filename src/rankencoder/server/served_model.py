@@ -54,6 +54,7 @@ class ServedModel:
         if index is not None:
             _ = index.model, index.calibration  # opened now rather than in the first request
             self._stamp = fingerprint(index.folder.config)
+            self.curve = self.curve or index.curve
 
     async def encode(self, sentences: list[str]) -> Encoded:
         """Encode sentences, batched with those of other requests."""
