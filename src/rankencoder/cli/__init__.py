@@ -9,7 +9,6 @@ from typing import Any
 
 import typer
 
-from rankencoder.cli.advise import advise
 from rankencoder.cli.build import build
 from rankencoder.cli.compare import explain, neighbors, similarity
 from rankencoder.cli.console import OneLineCommand, fail
@@ -28,7 +27,7 @@ from rankencoder.cli.reproduce import reproduce
 from rankencoder.cli.serve import explore, serve
 from rankencoder.cli.threshold import threshold
 from rankencoder.cli.train import methods, train
-from rankencoder.cli.tune import tune
+from rankencoder.cli.tune import advise, tune
 
 app = typer.Typer(
     name="rankencoder",
