@@ -99,7 +99,7 @@ def layout(sentences: int, dimension: int, rate: dict[str, Any], text_bytes: flo
         f"- {math.ceil(sentences / PIECE):,} files of {PIECE:,} sentences, {size(piece)} each;",
         f"- {size(sentences * text_bytes)} of text to read: {size(read)} per second and GPU;",
         f"- {size(written)} per second and GPU to write: 8 GPUs write {8 * written / 1e9 * 8:.1f} Gbit/s;",
-        f"- a lost worker costs its current file, up to {PIECE / per_second:.0f} s, and its start.",
+        f"- a lost worker costs its current file, up to {PIECE / per_second:.0f} s, and its startup.",
     ]
 
 

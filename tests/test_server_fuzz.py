@@ -16,7 +16,7 @@ from rankencoder.search.index_rows import Hit
 class Index:
     """Stands in for a RankIndex."""
 
-    model = calibration = None
+    model = calibration = curve = None
     folder = SimpleNamespace(config=Path(__file__))
 
     def search(self, vector, k, where=None):

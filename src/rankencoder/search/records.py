@@ -14,16 +14,13 @@ from rankencoder.errors import InputError
 from rankencoder.io.corpus import LONGEST, Sentence, read_sentences
 from rankencoder.io.passages import PASSAGE
 from rankencoder.io.read_options import ReadOptions
-from rankencoder.labels.pair_pool import PairPool
-from rankencoder.model import open_model
-from rankencoder.search.index_folder import CONFIG
-from rankencoder.search.rank_index import RankIndex
-from rankencoder.text_fit import with_tokenizer
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from rankencoder.backends.opening import Opening
+    from rankencoder.labels.pair_pool import PairPool
+    from rankencoder.search.rank_index import RankIndex
 
 
 class Record(NamedTuple):
@@ -145,6 +142,12 @@ def draw_pool(
     :param name: A name for the model.
     :param opening: How to run a model that is loaded by name, as for `open_model`.
     """
+    from rankencoder.labels.pair_pool import PairPool  # late: this needs torch, and saved records do not
+    from rankencoder.model import open_model
+    from rankencoder.search.index_folder import CONFIG
+    from rankencoder.search.rank_index import RankIndex
+    from rankencoder.text_fit import with_tokenizer
+
     opened = open_model(model, **opening)
     if isinstance(corpus, (str, Path)) and (Path(corpus) / CONFIG).exists():
         corpus = RankIndex.load(corpus, opened)
