@@ -80,17 +80,18 @@ def test_openai_client_one_sentence_model_list_and_refusals(client, model):
 
 def test_similarity_and_explain_are_the_librarys(url, model, sentences):
     a, b = sentences[:70], [*sentences[100:110], "cat"]
+    # float32: batches of other sizes differ in the sixth digit
     answer = WEB.post(f"{url}/similarity", json={"a": a, "b": b}).json()
-    np.testing.assert_allclose(answer["similarity"], model.similarity(a, b), atol=1e-6)
+    np.testing.assert_allclose(answer["similarity"], model.similarity(a, b), atol=1e-5)
     one = WEB.post(f"{url}/similarity", json={"a": A, "b": B}).json()
-    np.testing.assert_allclose(one["similarity"], model.similarity(A, B), atol=1e-6)
+    np.testing.assert_allclose(one["similarity"], model.similarity(A, B), atol=1e-5)
     explained = WEB.post(f"{url}/explain", json={"a": A, "b": B, "k": 20}).json()
     expected = model.explain(A, B, 20).to_dict()
     assert explained.pop("probability") is None  # nothing was labeled
     assert explained.keys() == expected.keys()
     for name, value in expected.items():
         if isinstance(value, float):
-            assert explained[name] == pytest.approx(value, abs=1e-6)
+            assert explained[name] == pytest.approx(value, abs=1e-5)
     assert [n["sentence"] for n in explained["shared"]] == [n["sentence"] for n in expected["shared"]]
     assert [n["rank"] for n in explained["neighbors_a"]] == list(range(1, 21))
 
