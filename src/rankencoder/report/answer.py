@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -183,7 +184,8 @@ def _next_step(answer: Answer) -> NextStep:
         return NextStep("tune", path, _files(data, names), clean(chosen["name"]))
     if not answer.best.row.yes_no:
         return NextStep("label", path)
-    return NextStep("threshold", path, _files(data, list(answer.best.row.yes_no)[:1]))
+    files, is_folder = _files(data, list(answer.best.row.yes_no)[:1]), Path(model["path"] or "").is_absolute()
+    return NextStep("threshold", path, files, is_folder=is_folder)
 
 
 def _files(data: dict[str, Any], names: Sequence[str]) -> tuple[str, ...]:

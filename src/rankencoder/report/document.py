@@ -31,6 +31,7 @@ class NextStep:
     model: str = ""
     files: tuple[str, ...] = ()
     name: str = ""
+    is_folder: bool = False  # only a folder can store a threshold
 
 
 @dataclass(frozen=True)
