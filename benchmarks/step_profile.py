@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import tempfile
 import time
 import traceback
@@ -20,7 +21,7 @@ from unittest import mock
 
 import torch
 from speed import memory
-from speed.models import texts
+from speed.models import model_folder, texts
 from speed.training import settings
 from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
@@ -42,11 +43,14 @@ class Watch(TrainerCallback):
     def __init__(self, warm: int, timed: int) -> None:
         self.warm, self.timed = warm, timed
         self.profiler: Any = None
+        self.profile = True
         self.losses: list[float] = []
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Start and stop the clock and the profiler."""
         step = state.global_step
+        if not self.profile:
+            return
         if step in (self.warm, self.warm + self.timed):
             torch.cuda.synchronize()
         if step == self.warm:
@@ -86,13 +90,10 @@ def busy(profiler: Any) -> dict[str, Any]:
     }
 
 
-def run(batch: int, *, packed: bool, timed: int = 40, **given: Any) -> dict[str, Any]:
-    """Train some steps; return their time and what it consists of."""
-    warm = 12
-    steps = warm + timed + _PROFILED + 2
+def train(batch: int, watch: Watch, steps: int, *, packed: bool, **given: Any) -> None:
+    """Train some steps."""
     _, sentences = texts(batch * steps + 1)
     plan = make_plan(read_given({**settings("BERT-base", "cuda", batch, steps), **given}, None))
-    watch = Watch(warm, timed)
     trainer = trainer_module.EncoderTrainer
 
     def watched(*args: Any, **kwargs: Any) -> Any:
@@ -118,7 +119,38 @@ def run(batch: int, *, packed: bool, timed: int = 40, **given: Any) -> dict[str,
             targets=None,
             progress=False,
         )
+
+
+def run(batch: int, *, warm: int = 12, timed: int = 40, **given: Any) -> dict[str, Any]:
+    """Train some steps; return their time and what it consists of."""
+    watch = Watch(warm, timed)
+    train(batch, watch, warm + timed + _PROFILED + 2, **given)
     return {"ms": watch.ms, "losses": watch.losses, "peak": memory.peak("cuda"), **busy(watch.profiler)}
+
+
+def compare_losses(batch: int, steps: int = 50) -> dict[str, Any]:
+    """Train with hardly any dropout, plainly and in the fastest way, and compare the losses of all steps.
+
+    (Without dropout in its configuration a backbone would be given some.)
+    """
+    losses = []
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(model_folder("BERT-base")[1], folder, dirs_exist_ok=True)
+        path = Path(folder, "config.json")
+        config = json.loads(path.read_text("utf-8"))
+        config |= dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 1e-12)
+        path.write_text(json.dumps(config), encoding="utf-8")
+        for way in ({"packed": False, "cuda_graphs": False}, WAYS["packed, compiled"]):
+            watch = Watch(0, 0)
+            watch.profile = False
+            train(batch, watch, steps, backbone=folder, logging_steps=1, **way)
+            losses.append(watch.losses)
+    plain, fast = losses
+    return {
+        "plain": plain,
+        "fast": fast,
+        "largest": max(abs(a - b) for a, b in zip(plain, fast, strict=True)),
+    }
 
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -135,10 +167,17 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     parser.add_argument("--batches", type=int, nargs="+", default=[64, 512])
     parser.add_argument("--ways", nargs="+", default=list(WAYS))
+    parser.add_argument(
+        "--losses", action="store_true", help="compare those of the fastest way with plain ones"
+    )
     parser.add_argument("--set", default="{}", help="further settings of a training, as JSON")
     parser.add_argument("--longest", type=int, default=14, help="kernels to print")
     args = parser.parse_args()
     found: dict[str, Any] = {}
+    if args.losses:
+        found["losses"] = compare_losses(64)
+        print("largest difference of the losses of 50 steps:", found["losses"]["largest"])
+        print([round(x, 4) for x in found["losses"]["fast"][::7]], flush=True)
     for batch in args.batches:
         for name in args.ways:
             began = time.perf_counter()

@@ -103,7 +103,8 @@ def test_the_size_fits_nearly_all_batches(batch_size):
     batches = random.choice(lengths.sum(axis=1), (2000, batch_size)).sum(axis=1)
     assert (batches <= size).mean() > 0.95
     assert size < batches.mean() + 3 * batches.std() + 64
-    assert packed_size(np.full((10, 2), 32), batch_size, 32) == 0  # nothing to save
+    assert packed_size(np.full((10, 2), 32), batch_size, 32) == batch_size * 64
+    assert packed_size(np.full((10, 2), 32), batch_size, 136) == 0
 
 
 def test_the_collator_measures_and_packs(masked_models):

@@ -1,12 +1,13 @@
 """Run a model's layers on the tokens of a batch without padding.
 
 Embeddings and pooling still see padded rows, so that methods need not know. Before the first layer the tokens
-of all views are packed into one row, and attention is computed for each view by PyTorch's FlashAttention.
+of all views are packed into one row, and attention is computed for each view by a kernel of our own.
 """
 
 from __future__ import annotations
 
 import math
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -20,33 +21,35 @@ from rankencoder.training.backbones.backbone import Backbone
 _NAME = "rankencoder-packed"
 _MULTIPLE = 64  # tokens: what kernels divide work by
 _SPREAD = 2.0  # standard deviations: some 2% of the batches have more tokens
-_WORTHWHILE = 0.95  # of the padded size
+_WIDTHS = (16, 32, 64, 128)  # of a head
+LONGEST = 128  # tokens of a row, whose scores fit into a GPU's registers
 
 
 def can_pack(backbone: Backbone, device: torch.device, precision: str) -> bool:
     """Return whether a backbone's layers can run packed: on an Ampere GPU or newer, in half precision."""
     model: Any = backbone.module.model
-    heads = getattr(backbone.config, "num_attention_heads", 0)
+    width, rest = divmod(backbone.dimension, getattr(backbone.config, "num_attention_heads", 1))
     return (
         device.type == "cuda"
         and precision != "fp32"
         and torch.cuda.get_device_capability(device) >= (8, 0)
-        and torch.backends.cuda.is_flash_attention_available()
+        and find_spec("triton") is not None
         and backbone.kind == "masked"
         and hasattr(getattr(model, "encoder", None), "layer")
         and bool(getattr(model, "is_backend_compatible", bool)())
         and not backbone.config.output_hidden_states
-        and heads > 0
-        and backbone.dimension % (8 * heads) == 0
+        and width in _WIDTHS
+        and not rest
     )
 
 
 def packed_size(lengths: np.ndarray, batch_size: int, longest: int) -> int:
-    """Return the tokens to make room for in a packed batch; 0 if packing saves too little.
+    """Return the tokens to make room for in a packed batch; 0 if rows are too long for the kernel.
 
     One size for nearly all batches needs one CUDA graph.
 
     :param lengths: Tokens of all views of each sentence of a sample, ``[sentences, views]``.
+    :param longest: Maximum tokens of a view.
 
     >>> packed_size(np.array([[4, 4], [16, 16]]), 100, 32)  # 2,000 on average
     2304
@@ -54,7 +57,7 @@ def packed_size(lengths: np.ndarray, batch_size: int, longest: int) -> int:
     tokens = lengths.sum(axis=1)
     needed = batch_size * tokens.mean() + _SPREAD * tokens.std() * math.sqrt(batch_size)
     size = math.ceil(needed / _MULTIPLE) * _MULTIPLE
-    return size if size < _WORTHWHILE * batch_size * lengths.shape[1] * longest else 0
+    return min(size, batch_size * lengths.shape[1] * longest) if longest <= LONGEST else 0
 
 
 def pack_rows(mask: np.ndarray, size: int) -> dict[str, np.ndarray]:
@@ -136,7 +139,7 @@ class PackedLayers:
             "cu_seq_lens_q": self.batch["starts"],
             "max_length_q": states.shape[1],
         }
-        return (flat[self.batch["places"]][None], *arguments[1:]), {**given, **more}
+        return (flat.index_select(0, self.batch["places"])[None], *arguments[1:]), {**given, **more}
 
     def _unpack(self, module: nn.Module, arguments: Any, output: Any) -> Any:
         if self._is_on:
@@ -160,11 +163,12 @@ def packed_attention(
     max_length_q: int,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Return the attention within each of the packed rows, given ``[1, heads, tokens, dimension]``."""
-    heads = [part[0].transpose(0, 1) for part in (query, key, value)]
-    ends = (cu_seq_lens_q, cu_seq_lens_q, max_length_q, max_length_q)
-    out = torch.ops.aten._flash_attention_forward(*heads, *ends, dropout, False, False, scale=scaling)
-    return out[0][None], None
+    """Return the attention within each of the packed rows, given ``[1, heads, tokens, width]``."""
+    from rankencoder.training.loop.row_attention import row_attention
+
+    heads = [part[0].transpose(0, 1).contiguous() for part in (query, key, value)]
+    seed = torch.randint(2**31, (1,), device=query.device)
+    return row_attention(*heads, cu_seq_lens_q, seed, max_length_q, scaling, dropout)[None], None
 
 
 def _no_mask(*_: Any, **__: Any) -> None:
