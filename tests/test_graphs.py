@@ -235,6 +235,22 @@ def test_where_compile_is_ignored_it_is_said(monkeypatch, settings, method):
     assert stage.uses_graphs(TrainConfig(compile=True), SimCSE())
 
 
+@pytest.mark.parametrize(
+    ("settings", "sentences", "compiled"),
+    [
+        ({}, 299_999, False),
+        ({}, 300_000, True),
+        ({"epochs": 0.5}, 300_000, False),
+        ({"max_steps": 4000}, 1_000_000, False),
+        ({"max_steps": 5000}, 1_000_000, True),
+        ({"compile": True}, 10, True),
+        ({"compile": False}, 10**6, False),
+    ],
+)
+def test_layers_are_compiled_by_default_where_a_stage_is_long(settings, sentences, compiled):
+    assert stage.is_compiled(TrainConfig(**settings), sentences) is compiled
+
+
 def test_a_training_says_once_that_compile_is_ignored(train):
     with pytest.warns(TrainingWarning) as told:
         run = train(compile=True, device="cpu", max_steps=1)

@@ -29,7 +29,13 @@ from rankencoder.training.gather import WAIT
 from rankencoder.training.loop.collator import ViewCollator
 from rankencoder.training.loop.evaluators import make_evaluator, unlabeled_evaluator
 from rankencoder.training.loop.packing import PackedLayers, can_pack
-from rankencoder.training.loop.stage import StageResult, train_stage, training_arguments, uses_graphs
+from rankencoder.training.loop.stage import (
+    StageResult,
+    is_compiled,
+    train_stage,
+    training_arguments,
+    uses_graphs,
+)
 from rankencoder.training.loss_picture import draw_losses
 from rankencoder.training.methods.method import Method
 from rankencoder.training.plan import BackboneCache, Plan, TrainEncoder, check_batches, check_compile
@@ -256,5 +262,5 @@ def train_encoder(
             evaluator=make_evaluator(config.dev) or unlabeled_evaluator(rows),
             patience=config.patience,
             graphs=graphs,
-            compiled=config.compile,
+            compiled=is_compiled(config, len(rows)),
         )
