@@ -79,15 +79,19 @@ class Kernel:
         """Divide rows of n values among blocks."""
         return make_plan(rows, n, self.processors, self.shared)
 
-    def launch(self, rows: torch.Tensor, out: torch.Tensor, plan: Plan) -> torch.Tensor:
+    def launch(
+        self, rows: torch.Tensor, out: torch.Tensor, plan: Plan, status: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Write the rank vectors of contiguous float32 rows, as if without ties.
 
+        :param status: Where to write the result, on the device or in pinned memory.
         :return: Of each row's parts Σ (t² − 1) over their values, t being how many values equal it; or
             NOT_FINITE or UNEVEN, of rows that are not ranked.
         """
         number, n = rows.shape
         places = torch.empty((number, plan.parts, n), dtype=torch.int16, device=rows.device)
-        status = torch.empty((number, plan.parts), device=rows.device)
+        if status is None:
+            status = torch.empty((number, plan.parts), device=rows.device)
         tensors = [ctypes.c_void_p(tensor.data_ptr()) for tensor in (rows, out, places, status)]
         numbers = [ctypes.c_int(n), ctypes.c_int(plan.bins), ctypes.c_int(plan.room)]
         scale = ctypes.c_float(0.5 * math.sqrt(12 / (n**3 - n)))
