@@ -65,6 +65,12 @@ static inline unsigned __float_as_uint(float value) {
     return bits;
 }
 
+static inline float __uint_as_float(unsigned bits) {
+    float value;
+    std::memcpy(&value, &bits, sizeof bits);
+    return value;
+}
+
 static void run_block(int threads, bool backwards) {
     threads_.resize(threads);
     std::fill(any_of, any_of + 4, 0);

@@ -5,17 +5,18 @@
 //   2. take the bins that begin at places n c / C to n (c + 1) / C, and gather their values, bin by bin;
 //   3. compare each of these values with those of its own bin: smaller ones, equal ones, hence its rank;
 //   4. write the ranks where the values came from.
-// Bins need not be even for that to be right, only for it to be fast. Rows that would be slow are refused.
+// Bins need not be even for that to be right, only for it to be fast. Rows that would be slow are refused, or
+// finished slowly.
 
 typedef unsigned int u32;
 typedef unsigned short u16;
 
-#define BATCH 8              // loads in flight
-#define SAMPLE 1024          // values that place the bins
-#define ELSEWHERE 0xffffu    // the place of a value that another block ranks
-#define NOT_FINITE (-1.0f)   // instead of a row's ties: it has NaN or infinity
-#define UNEVEN (-2.0f)       // likewise: its bins are too uneven, so sort it
+#define BATCH 16              // loads in flight
+#define SAMPLE 1024           // values that place the bins
+#define ELSEWHERE 0xffffu     // the place of a value that another block ranks
 #define MOST_COMPARED 512.0f  // comparisons a value, on average
+#define NOT_FINITE __uint_as_float(0x7fc00000u)  // NaN instead of a row's ties: it has NaN or infinity
+#define UNEVEN __uint_as_float(0x7f800000u)      // infinity: its bins are too uneven, so sort it
 
 __shared__ float partial[32];
 __shared__ u32 mine[4];  // my first bin, my first value's place in the row, and those after my last
@@ -61,15 +62,25 @@ __device__ u32 bin_of(float value, float mean, float scale, u32 bins) {
     return min(__float_as_uint(__fadd_rd(position, 8388608.0f)) - 0x4b000000, bins - 1);  // rounded down
 }
 
-// n < 2^17; bins: a multiple of twice the threads; room: values that fit into shared memory, below 2^16.
+// Find the ranks of a part of the row by comparing each of its values with all.
+__device__ void rank_slowly(const float* row, float* out, int n, float half_inverse_norm) {
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+        const float value = row[i];
+        int twice = -n;
+        for (int other = 0; other < n; other++) twice += (row[other] < value) + (row[other] <= value);
+        out[i] = twice * half_inverse_norm;
+    }
+}
+
+// n < 2^17; bins: a multiple of twice the threads; finish: rank slowly what would be refused. There must be
+// shared memory for the bins and for the values of a part, which are fewer than 2^16: n / C and a full bin.
 extern "C" __global__ void __launch_bounds__(1024) rank_rows(
     const float* __restrict__ rows, float* __restrict__ out, u16* __restrict__ places,
-    float* __restrict__ status, int n, int bins, int room, float half_inverse_norm) {
+    float* __restrict__ status, int n, int bins, int finish, float half_inverse_norm) {
     extern __shared__ u32 memory[];
     u32* counts = memory;  // two bins to a word
     float* values = (float*)(memory + bins / 2);
     const int t = threadIdx.x, threads = blockDim.x;
-    const int first_read = t / 32 * 32 * BATCH + t % 32;  // a warp reads side by side
     const int part = blockIdx.x, parts = gridDim.x;
     const long long block = (long long)blockIdx.y * parts + part;
     const float* row = rows + (long long)blockIdx.y * n;
@@ -87,15 +98,15 @@ extern "C" __global__ void __launch_bounds__(1024) rank_rows(
     const float scale = 1 / (5 * deviation);
 
     float zeros = 0;  // or NaN, once one value is not finite
-    for (int start = first_read; start < n; start += BATCH * threads) {
+    for (int start = t; start < n; start += BATCH * threads) {
         float batch[BATCH];
         #pragma unroll
-        for (int k = 0; k < BATCH; k++) batch[k] = start + 32 * k < n ? row[start + 32 * k] : 0;
+        for (int k = 0; k < BATCH; k++) batch[k] = start + k * threads < n ? row[start + k * threads] : 0;
         #pragma unroll
         for (int k = 0; k < BATCH; k++) {
             zeros = __fmaf_rn(batch[k], 0.0f, zeros);
             const u32 bin = bin_of(batch[k], mean, scale, bins);
-            atomicAdd(&counts[bin / 2], (u32)(start + 32 * k < n) << 16 * (bin % 2));
+            atomicAdd(&counts[bin / 2], (u32)(start + k * threads < n) << 16 * (bin % 2));
         }
     }
     if (t == 0) {
@@ -104,6 +115,7 @@ extern "C" __global__ void __launch_bounds__(1024) rank_rows(
     }
     if (__syncthreads_or(zeros != 0)) {
         if (t == 0) status[block] = NOT_FINITE;
+        if (finish) rank_slowly(row, out, n, half_inverse_norm);
         return;
     }
 
@@ -121,6 +133,7 @@ extern "C" __global__ void __launch_bounds__(1024) rank_rows(
     // a bin of 2^16 values would have spilt over, and the total with it
     if (__syncthreads_or(most > threads || total != n || compared > MOST_COMPARED * n)) {
         if (t == 0) status[block] = UNEVEN;
+        if (finish) rank_slowly(row, out, n, half_inverse_norm);
         return;
     }
     const u32 from = (long long)n * part / parts, to = (long long)n * (part + 1) / parts;
@@ -139,10 +152,6 @@ extern "C" __global__ void __launch_bounds__(1024) rank_rows(
     __syncthreads();
     const u32 begin = mine[0], base = mine[1], end = mine[2];
     const int size = mine[3] - base;
-    if (size > room) {
-        if (t == 0) status[block] = UNEVEN;
-        return;
-    }
     u32 offset = (u32)first - base;
     for (int word = t * words; word < (t + 1) * words; word++) {
         const u32 low = counts[word] & 0xffff, high = counts[word] >> 16;
@@ -151,20 +160,20 @@ extern "C" __global__ void __launch_bounds__(1024) rank_rows(
     }
     __syncthreads();
 
-    for (int start = first_read; start < n; start += BATCH * threads) {
+    for (int start = t; start < n; start += BATCH * threads) {
         float batch[BATCH];
         #pragma unroll
-        for (int k = 0; k < BATCH; k++) batch[k] = start + 32 * k < n ? row[start + 32 * k] : 0;
+        for (int k = 0; k < BATCH; k++) batch[k] = start + k * threads < n ? row[start + k * threads] : 0;
         #pragma unroll
         for (int k = 0; k < BATCH; k++) {
-            if (start + 32 * k >= n) break;
+            if (start + k * threads >= n) break;
             const u32 bin = bin_of(batch[k], mean, scale, bins);
             u32 to_place = ELSEWHERE;
             if (bin - begin < end - begin) {
                 to_place = atomicAdd(&counts[bin / 2], 1u << 16 * (bin % 2)) >> 16 * (bin % 2) & 0xffff;
                 values[to_place] = batch[k];
             }
-            places[start + 32 * k] = to_place;
+            places[start + k * threads] = to_place;
         }
     }
     __syncthreads();
@@ -198,13 +207,13 @@ extern "C" __global__ void __launch_bounds__(1024) rank_rows(
     ties = block_sum(ties);
     if (t == 0) status[block] = ties;
 
-    for (int start = first_read; start < n; start += BATCH * threads) {
+    for (int start = t; start < n; start += BATCH * threads) {
         u32 batch[BATCH];
         #pragma unroll
         for (int k = 0; k < BATCH; k++)
-            batch[k] = start + 32 * k < n ? places[start + 32 * k] : ELSEWHERE;
+            batch[k] = start + k * threads < n ? places[start + k * threads] : ELSEWHERE;
         #pragma unroll
         for (int k = 0; k < BATCH; k++)
-            if (batch[k] != ELSEWHERE) out[start + 32 * k] = values[batch[k]];
+            if (batch[k] != ELSEWHERE) out[start + k * threads] = values[batch[k]];
     }
 }

@@ -41,7 +41,7 @@ _BELOW_1 = 0.9999998  # keeps the last index below the number of bins
 _SIGMAS = 7.0  # see _cubes_limit
 _BURSTS = 1.1  # see _bursts_limit
 _CHANCE = 5.0  # standard deviations; see _bursts_limit
-_NEGLIGIBLE = 1e-9  # of the ranks' variance: what ties take of it
+_NEGLIGIBLE = 1e-7  # the share of the ranks' variance that ties take without changing float32 norms
 
 
 def rank_vectors(similarities: Array, *, method: Method = "auto", tolerance: float = TOLERANCE) -> Array:
@@ -102,18 +102,22 @@ def rank_similarity(similarities: Array, others: Array | None = None) -> Array:
 def training_rank_vectors(similarities: torch.Tensor) -> torch.Tensor:
     """Return the rank vectors of a training batch without synchronizing the GPU.
 
-    Rows of 10,000 similarities or more are counted, without checking the error: smooth rows are correct to
-    1e-5. Ties in shorter rows are ranked in the order of the reference corpus.
+    Ranks are exact on an NVIDIA GPU. Elsewhere rows of 10,000 similarities or more are counted, without checking
+    the error: smooth rows are correct to 1e-5. Ties in shorter rows are ranked in the order of the reference corpus.
 
     :param similarities: ``[B, n]`` finite similarities to the reference corpus.
     """
-    rows = similarities.detach().float()
+    rows = similarities.detach().float().contiguous()
     out = torch.empty_like(rows)
+    kernel = ranks_cuda.kernel(rows.device)
     counting = rows.shape[1] >= _COUNTING_MIN
     bins = _number_of_bins(rows.shape[1], TOLERANCE) if counting else 0
     step = _rows_at_a_time(out, bins=bins)
     for part, result in zip(rows.split(step), out.split(step), strict=True):
-        if counting:
+        if kernel and (plan := kernel.plan(*part.shape)):
+            kernel.rank_all(part, result, plan)
+            torch.nn.functional.normalize(result, dim=1, out=result)  # ties shorten it
+        elif counting:
             _rank_by_counting(part, result, bins)
         else:
             _rank_exactly(part, result, average=False)
@@ -178,33 +182,37 @@ def _count_or_sort(rows: torch.Tensor, out: torch.Tensor, start: int, tolerance:
 def _rank_by_kernel(rows: torch.Tensor, out: torch.Tensor) -> bool:
     """Write the rank vectors of all rows by the kernel, if there is one that takes such rows."""
     kernel = ranks_cuda.kernel(rows.device)
-    plan = kernel.plan(*rows.shape) if kernel and len(rows) else None
+    plan = kernel.plan(*rows.shape) if kernel else None
     if not kernel or not plan:
         return False
     n = rows.shape[1]
     step = min(max(1, MEMORY_BUDGET // (plan.parts * n * ranks_cuda.SCRATCH)), ranks_cuda.MOST_ROWS)
     for start in range(0, len(rows), step):
         part, result = rows[start : start + step].float().contiguous(), out[start : start + step]
-        ties = kernel.launch(part, result, plan).cpu()  # the only look at the device
-        if not 0 <= ties.numpy().min() <= ties.numpy().max() <= _NEGLIGIBLE * (n**3 - n) / plan.parts:
-            _mend(part, result, ties, start)
+        ties = kernel.rank(part, result, plan)
+        if not ties.max() <= _NEGLIGIBLE * (n**3 - n) / plan.parts:  # nor if NaN
+            _mend(part, result, ties.sum(axis=1, dtype=np.float64), start)
     return True
 
 
-def _mend(rows: torch.Tensor, out: torch.Tensor, ties: torch.Tensor, start: int) -> None:
-    """Shorten the norms of rows by what ties take, and sort the rows that the kernel refused."""
-    if bool((ties == ranks_cuda.NOT_FINITE).any()):
+def _mend(rows: torch.Tensor, out: torch.Tensor, ties: np.ndarray, start: int) -> None:
+    """Shorten the norms of rows by what ties take, and sort rows that are mostly ties or that were refused."""
+    if np.isnan(ties).any():
         _check_finite(math.nan, rows, start)
     n = rows.shape[1]
-    lost = ties.double().sum(dim=1) / (n**3 - n)
-    out *= (1 - lost).rsqrt_().nan_to_num_(0.0, posinf=0.0)[:, None].to(out)
-    _sort_some(rows, out, (ties == ranks_cuda.UNEVEN).any(dim=1).to(rows.device))
+    kept = 1 - ties / (n**3 - n)
+    failed = kept < 0.5
+    out *= torch.from_numpy(np.where(failed, 1, kept) ** -0.5).to(out)[:, None]
+    if failed.any():
+        _sort_some(rows, out, torch.from_numpy(failed))
 
 
 def _sort_some(rows: torch.Tensor, out: torch.Tensor, chosen: torch.Tensor) -> None:
+    """Replace the rank vectors of the chosen rows by those of sorting."""
     for numbers in chosen.nonzero()[:, 0].split(_rows_at_a_time(rows, bins=0)):
-        exact = torch.empty_like(rows[numbers])
-        _rank_exactly(rows[numbers], exact)
+        some = rows[numbers]
+        exact = torch.empty_like(some)
+        _rank_exactly(some, exact)
         out[numbers] = exact
 
 

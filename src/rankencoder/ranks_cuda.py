@@ -12,16 +12,18 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 SOURCE = Path(__file__).with_name("ranks.cu")
-NOT_FINITE, UNEVEN = -1.0, -2.0  # what `Kernel.launch` returns of rows it did not rank
 SCRATCH = 2  # bytes for each value of each part
 MOST_ROWS = 2**16 - 1  # of a launch
 _LARGEST = 2**17 - 1  # values of a row
 _STATIC = 256  # bytes of shared memory that the kernel has of its own
-_SLACK = 1024  # a block may get so many values more than its share, for its last bin
-_SHARE = 2**13  # values that are worth a block of their own, if there are idle processors
+_FULL_BIN = 1024  # values that a block may get beyond its share, for its last bin
+_SHARE = 1024  # values that are worth a block of their own, if there are idle processors
+_USEFUL_PARTS, _MOST_PARTS = 12, 16  # with more parts, all of them wait for the same bytes
+_MOST_BINS = 2**14  # clearing and summing more takes longer than comparing
 _LARGE_SHARED_MEMORY = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _SHARED_MEMORY_OF_A_BLOCK = 97  # CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
 
@@ -32,12 +34,7 @@ class Plan(NamedTuple):
     parts: int
     threads: int
     bins: int
-    room: int
-
-    @property
-    def shared(self) -> int:
-        """Bytes of shared memory of a block."""
-        return 4 * self.room + 2 * self.bins
+    shared: int  # bytes of a block
 
 
 @lru_cache
@@ -46,14 +43,28 @@ def make_plan(rows: int, n: int, processors: int, shared: int) -> Plan | None:
     if not 1 < n <= _LARGEST:
         return None
     threads = 256 if n <= 2048 else 512 if n <= 2**14 else 1024
-    most_bins = math.ceil(n / (2 * threads)) * 2 * threads
-    fewest_bins = math.ceil(n / (20 * threads)) * 2 * threads
-    for parts in range(max(1, min(processors // rows, n // _SHARE)), 17):
-        room = min(math.ceil(n / parts) + _SLACK, n)
-        bins = min(most_bins, 2**15, (shared - _STATIC - 4 * room) // (4 * threads) * 2 * threads)
-        if bins >= fewest_bins and room < 2**16:
-            return Plan(parts, threads, bins, room)
+    least = min(processors // max(rows, 1), n // _SHARE, _USEFUL_PARTS)
+    for parts in range(max(1, least), _MOST_PARTS + 1):
+        values = min(math.ceil(n / parts) + _FULL_BIN, n)
+        left = shared - _STATIC - 4 * values
+        bins = min(math.ceil(n / (4 * threads)), _MOST_BINS // (2 * threads), left // (4 * threads)) * 2 * threads
+        if 20 * bins >= n and values < 2**16:
+            return Plan(parts, threads, bins, 4 * values + 2 * bins)
     return None
+
+
+class _Arguments(ctypes.Structure):
+    """The parameters of ``rank_rows``."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("rows", "out", "places", "status")),
+        *((name, ctypes.c_int) for name in ("n", "bins", "finish")),
+        ("half_inverse_norm", ctypes.c_float),
+    )
+
+
+_OFFSETS = tuple(getattr(_Arguments, name).offset for name, _ in _Arguments._fields_)
+_Pointers = ctypes.c_void_p * len(_OFFSETS)
 
 
 class Kernel:
@@ -79,38 +90,47 @@ class Kernel:
         """Divide rows of n values among blocks."""
         return make_plan(rows, n, self.processors, self.shared)
 
-    def launch(
-        self, rows: torch.Tensor, out: torch.Tensor, plan: Plan, status: torch.Tensor | None = None
-    ) -> torch.Tensor:
+    def rank(self, rows: torch.Tensor, out: torch.Tensor, plan: Plan) -> np.ndarray:
         """Write the rank vectors of contiguous float32 rows, as if without ties.
 
-        :param status: Where to write the result, on the device or in pinned memory.
-        :return: Of each row's parts Σ (t² − 1) over their values, t being how many values equal it; or
-            NOT_FINITE or UNEVEN, of rows that are not ranked.
+        :return: Of each row's parts Σ (t² − 1) over their values, t being how many values equal it. NaN says
+            that the row contains NaN or infinity, infinity that it must be sorted: these are not ranked.
         """
+        status = torch.empty((len(rows), plan.parts), pin_memory=True)  # written by the kernel itself
+        stream = torch.cuda.current_stream(rows.device)
+        self.launch(rows, out, plan, status, stream.cuda_stream)
+        stream.synchronize()
+        return status.numpy()
+
+    def rank_all(self, rows: torch.Tensor, out: torch.Tensor, plan: Plan) -> None:
+        """Do so without waiting for it; rows that should be sorted take as long as comparing all their values."""
+        status = torch.empty((len(rows), plan.parts), device=rows.device)
+        self.launch(rows, out, plan, status, torch.cuda.current_stream(rows.device).cuda_stream, finish=True)
+
+    def launch(
+        self,
+        rows: torch.Tensor,
+        out: torch.Tensor,
+        plan: Plan,
+        status: torch.Tensor,
+        stream: int,
+        *,
+        finish: bool = False,
+    ) -> None:
+        """Launch ``rank_rows`` on a stream."""
         number, n = rows.shape
         places = torch.empty((number, plan.parts, n), dtype=torch.int16, device=rows.device)
-        if status is None:
-            status = torch.empty((number, plan.parts), device=rows.device)
-        tensors = [ctypes.c_void_p(tensor.data_ptr()) for tensor in (rows, out, places, status)]
-        numbers = [ctypes.c_int(n), ctypes.c_int(plan.bins), ctypes.c_int(plan.room)]
-        scale = ctypes.c_float(0.5 * math.sqrt(12 / (n**3 - n)))
-        arguments = [ctypes.addressof(value) for value in (*tensors, *numbers, scale)]
+        tensors = rows.data_ptr(), out.data_ptr(), places.data_ptr(), status.data_ptr()
+        arguments = _Arguments(*tensors, n, plan.bins, finish, 0.5 * math.sqrt(12 / (n**3 - n)))
+        address = ctypes.addressof(arguments)
+        pointers = _Pointers(*[address + offset for offset in _OFFSETS])
+        grid, block = (plan.parts, number, 1), (plan.threads, 1, 1)
+        stream = ctypes.c_void_p(stream)
         self._call("cuCtxPushCurrent_v2", self._context)  # a new thread has none
         try:
-            self._call(
-                "cuLaunchKernel",
-                self._function,
-                *(plan.parts, number, 1),
-                *(plan.threads, 1, 1),
-                plan.shared,
-                ctypes.c_void_p(torch.cuda.current_stream(rows.device).cuda_stream),
-                (ctypes.c_void_p * len(arguments))(*arguments),
-                None,
-            )
+            self._call("cuLaunchKernel", self._function, *grid, *block, plan.shared, stream, pointers, None)
         finally:
             self._call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
-        return status
 
     def _call(self, name: str, *arguments: object) -> None:
         error = getattr(self._driver, name)(*arguments)
