@@ -3,15 +3,15 @@
 #include "../src/rankencoder/ranks.cu"
 
 u32 memory[1 << 16];
-static struct { const float* rows; float* out; u16* places; float* status; int n, bins, finish; float scale; } given;
+static struct { const float* rows; float* out; float* status; int* attention; int n, bins; float scale; } given;
 
 static void call() {
-    rank_rows(given.rows, given.out, given.places, given.status, given.n, given.bins, given.finish, given.scale);
+    rank_rows(given.rows, given.out, given.status, given.attention, given.n, given.bins, given.scale);
 }
 
 extern "C" void launch(int number, int parts, int threads, int backwards, const float* rows, float* out,
-                       u16* places, float* status, int n, int bins, int finish, float scale) {
-    given = {rows, out, places, status, n, bins, finish, scale};
+                       float* status, int* attention, int n, int bins, float scale) {
+    given = {rows, out, status, attention, n, bins, scale};
     body = call;
     gridDim = {parts, number, 1};
     blockDim = {threads, 1, 1};

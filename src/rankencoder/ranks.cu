@@ -15,6 +15,7 @@ typedef unsigned short u16;
 #define SAMPLE 1024           // values that place the bins
 #define ELSEWHERE 0xffffu     // the place of a value that another block ranks
 #define MOST_COMPARED 512.0f  // comparisons a value, on average
+#define NEGLIGIBLE 1e-7f      // the share of the ranks' variance that ties take without changing float32 norms
 #define NOT_FINITE __uint_as_float(0x7fc00000u)  // NaN instead of a row's ties: it has NaN or infinity
 #define UNEVEN __uint_as_float(0x7f800000u)      // infinity: its bins are too uneven, so sort it
 
@@ -62,6 +63,13 @@ __device__ u32 bin_of(float value, float mean, float scale, u32 bins) {
     return min(__float_as_uint(__fadd_rd(position, 8388608.0f)) - 0x4b000000, bins - 1);  // rounded down
 }
 
+// Store a block's ties, and draw attention to those that change ranks: the row's norm, or its refusal.
+__device__ void report(float* status, int* attention, int n, float ties) {
+    if (threadIdx.x > 0) return;
+    status[blockIdx.y * gridDim.x + blockIdx.x] = ties;
+    if (attention && !(ties <= NEGLIGIBLE * n * n * n / gridDim.x)) *attention = 1;
+}
+
 // Find the ranks of a part of the row by comparing each of its values with all.
 __device__ void rank_slowly(const float* row, float* out, int n, float half_inverse_norm) {
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
@@ -72,20 +80,20 @@ __device__ void rank_slowly(const float* row, float* out, int n, float half_inve
     }
 }
 
-// n < 2^17; bins: a multiple of twice the threads; finish: rank slowly what would be refused. There must be
-// shared memory for the bins and for the values of a part, which are fewer than 2^16: n / C and a full bin.
+// n < 2^17; bins: a multiple of twice the threads. There must be shared memory for the bins and for the values
+// of a part, which are fewer than 2^16: n / C and a full bin. Scratch memory has a float of status and n places
+// for each block. Without a place for attention, what would be refused is ranked slowly.
 extern "C" __global__ void __launch_bounds__(1024) rank_rows(
-    const float* __restrict__ rows, float* __restrict__ out, u16* __restrict__ places,
-    float* __restrict__ status, int n, int bins, int finish, float half_inverse_norm) {
+    const float* __restrict__ rows, float* __restrict__ out, float* __restrict__ status, int* attention,
+    int n, int bins, float half_inverse_norm) {
     extern __shared__ u32 memory[];
     u32* counts = memory;  // two bins to a word
     float* values = (float*)(memory + bins / 2);
     const int t = threadIdx.x, threads = blockDim.x;
     const int part = blockIdx.x, parts = gridDim.x;
-    const long long block = (long long)blockIdx.y * parts + part;
     const float* row = rows + (long long)blockIdx.y * n;
     out += (long long)blockIdx.y * n;
-    places += block * n;
+    u16* places = (u16*)(status + gridDim.y * parts) + ((long long)blockIdx.y * parts + part) * n;
 
     for (int word = t; word < bins / 2; word += threads) counts[word] = 0;
     const int stride = max(1, n / SAMPLE), sampled = min(n, SAMPLE);
@@ -114,8 +122,8 @@ extern "C" __global__ void __launch_bounds__(1024) rank_rows(
         mine[1] = mine[3] = n;
     }
     if (__syncthreads_or(zeros != 0)) {
-        if (t == 0) status[block] = NOT_FINITE;
-        if (finish) rank_slowly(row, out, n, half_inverse_norm);
+        report(status, attention, n, NOT_FINITE);
+        if (!attention) rank_slowly(row, out, n, half_inverse_norm);
         return;
     }
 
@@ -132,8 +140,8 @@ extern "C" __global__ void __launch_bounds__(1024) rank_rows(
     compared = block_sum(compared);
     // a bin of 2^16 values would have spilt over, and the total with it
     if (__syncthreads_or(most > threads || total != n || compared > MOST_COMPARED * n)) {
-        if (t == 0) status[block] = UNEVEN;
-        if (finish) rank_slowly(row, out, n, half_inverse_norm);
+        report(status, attention, n, UNEVEN);
+        if (!attention) rank_slowly(row, out, n, half_inverse_norm);
         return;
     }
     const u32 from = (long long)n * part / parts, to = (long long)n * (part + 1) / parts;
@@ -204,8 +212,7 @@ extern "C" __global__ void __launch_bounds__(1024) rank_rows(
         held = at < size ? at : -1;
     }
     if (held >= 0) values[held] = rank;
-    ties = block_sum(ties);
-    if (t == 0) status[block] = ties;
+    report(status, attention, n, block_sum(ties));
 
     for (int start = t; start < n; start += BATCH * threads) {
         u32 batch[BATCH];

@@ -41,7 +41,6 @@ _BELOW_1 = 0.9999998  # keeps the last index below the number of bins
 _SIGMAS = 7.0  # see _cubes_limit
 _BURSTS = 1.1  # see _bursts_limit
 _CHANCE = 5.0  # standard deviations; see _bursts_limit
-_NEGLIGIBLE = 1e-7  # the share of the ranks' variance that ties take without changing float32 norms
 
 
 def rank_vectors(similarities: Array, *, method: Method = "auto", tolerance: float = TOLERANCE) -> Array:
@@ -115,7 +114,7 @@ def training_rank_vectors(similarities: torch.Tensor) -> torch.Tensor:
     step = _rows_at_a_time(out, bins=bins)
     for part, result in zip(rows.split(step), out.split(step), strict=True):
         if kernel and (plan := kernel.plan(*part.shape)):
-            kernel.rank_all(part, result, plan)
+            kernel.rank(part, result, plan, wait=False)
             torch.nn.functional.normalize(result, dim=1, out=result)  # ties shorten it
         elif counting:
             _rank_by_counting(part, result, bins)
@@ -147,13 +146,13 @@ def _rank_rows(rows: torch.Tensor, method: Method, tolerance: float) -> torch.Te
     if rows.ndim != 2 or rows.shape[1] == 0:
         raise InputError(f"similarities must have the shape [B, n] with n > 0, not {list(rows.shape)}")
     rows = rows.detach()
-    n = rows.shape[1]
-    least = _COARSE_MIN if tolerance >= COARSE else _COUNTING_MIN
-    count = n > 1 and (method == "counting" or (method == "auto" and n >= least))
     wide = rows.dtype == torch.float64 or not rows.is_floating_point()
     out = torch.empty(rows.shape, dtype=torch.float64 if wide else torch.float32, device=rows.device)
     if method != "counting" and not wide and _rank_by_kernel(rows, out):
         return out
+    n = rows.shape[1]
+    least = _COARSE_MIN if tolerance >= COARSE else _COUNTING_MIN
+    count = n > 1 and (method == "counting" or (method == "auto" and n >= least))
     bins = _number_of_bins(n, tolerance) if count else 0
     step = _rows_at_a_time(out, bins=bins)
     for start in range(0, len(rows), step):
@@ -179,19 +178,20 @@ def _count_or_sort(rows: torch.Tensor, out: torch.Tensor, start: int, tolerance:
         _sort_some(rows, out, (cubes > limits[0]) | (bursts > limits[1]))
 
 
-def _rank_by_kernel(rows: torch.Tensor, out: torch.Tensor) -> bool:
+def _rank_by_kernel(rows: torch.Tensor, out: torch.Tensor, start: int = 0) -> bool:
     """Write the rank vectors of all rows by the kernel, if there is one that takes such rows."""
     kernel = ranks_cuda.kernel(rows.device)
     plan = kernel.plan(*rows.shape) if kernel else None
     if not kernel or not plan:
         return False
-    n = rows.shape[1]
+    number, n = rows.shape
     step = min(max(1, MEMORY_BUDGET // (plan.parts * n * ranks_cuda.SCRATCH)), ranks_cuda.MOST_ROWS)
-    for start in range(0, len(rows), step):
-        part, result = rows[start : start + step].float().contiguous(), out[start : start + step]
-        ties = kernel.rank(part, result, plan)
-        if not ties.max() <= _NEGLIGIBLE * (n**3 - n) / plan.parts:  # nor if NaN
-            _mend(part, result, ties.sum(axis=1, dtype=np.float64), start)
+    if number > step:
+        return all(_rank_by_kernel(rows[i : i + step], out[i : i + step], i) for i in range(0, number, step))
+    rows = rows.float().contiguous()
+    ties = kernel.rank(rows, out, plan) if number else None
+    if ties is not None:
+        _mend(rows, out, ties.double().sum(dim=1).cpu().numpy(), start)
     return True
 
 
