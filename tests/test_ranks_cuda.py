@@ -141,6 +141,9 @@ def test_rows_by_parts_of_the_budget(device, monkeypatch):
     monkeypatch.setattr(ranks, "MEMORY_BUDGET", 3 * 5000 * ranks_cuda.SCRATCH)
     assert torch.equal(rank_vectors(rows), whole)
     assert rank_vectors(rows[:0]).shape == (0, 5000)
+    rows[5, 5] = math.nan
+    with pytest.raises(InputError, match="row 5 "):
+        rank_vectors(rows)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -101,8 +101,9 @@ def rank_similarity(similarities: Array, others: Array | None = None) -> Array:
 def training_rank_vectors(similarities: torch.Tensor) -> torch.Tensor:
     """Return the rank vectors of a training batch without synchronizing the GPU.
 
-    Ranks are exact on an NVIDIA GPU. Elsewhere rows of 10,000 similarities or more are counted, without checking
-    the error: smooth rows are correct to 1e-5. Ties in shorter rows are ranked in the order of the reference corpus.
+    On an NVIDIA GPU ranks are exact. Elsewhere rows of 10,000 similarities or more are counted, without
+    checking the error: smooth rows are correct to 1e-5. Ties in shorter rows are ranked in the order of the
+    reference corpus.
 
     :param similarities: ``[B, n]`` finite similarities to the reference corpus.
     """
@@ -187,7 +188,8 @@ def _rank_by_kernel(rows: torch.Tensor, out: torch.Tensor, start: int = 0) -> bo
     number, n = rows.shape
     step = min(max(1, MEMORY_BUDGET // (plan.parts * n * ranks_cuda.SCRATCH)), ranks_cuda.MOST_ROWS)
     if number > step:
-        return all(_rank_by_kernel(rows[i : i + step], out[i : i + step], i) for i in range(0, number, step))
+        parts = range(0, number, step)
+        return all(_rank_by_kernel(rows[i : i + step], out[i : i + step], start + i) for i in parts)
     rows = rows.float().contiguous()
     ties = kernel.rank(rows, out, plan) if number else None
     if ties is not None:
@@ -196,7 +198,7 @@ def _rank_by_kernel(rows: torch.Tensor, out: torch.Tensor, start: int = 0) -> bo
 
 
 def _mend(rows: torch.Tensor, out: torch.Tensor, ties: np.ndarray, start: int) -> None:
-    """Shorten the norms of rows by what ties take, and sort rows that are mostly ties or that were refused."""
+    """Shorten norms by what ties take, and sort rows that are mostly ties or that were refused."""
     if np.isnan(ties).any():
         _check_finite(math.nan, rows, start)
     n = rows.shape[1]

@@ -46,7 +46,11 @@ def make_plan(rows: int, n: int, processors: int, shared: int) -> Plan | None:
     for parts in range(max(1, least), _MOST_PARTS + 1):
         values = min(math.ceil(n / parts) + _FULL_BIN, n)
         left = shared - _STATIC - 4 * values
-        bins = min(math.ceil(n / (4 * threads)), _MOST_BINS // (2 * threads), left // (4 * threads)) * 2 * threads
+        bins = (
+            min(math.ceil(n / (4 * threads)), _MOST_BINS // (2 * threads), left // (4 * threads))
+            * 2
+            * threads
+        )
         if 20 * bins >= n and values < 2**16:
             return Plan(parts, threads, bins, 4 * values + 2 * bins)
     return None
@@ -68,7 +72,7 @@ class _Call:
     def __init__(self) -> None:
         self.arguments = _Arguments()
         start = ctypes.addressof(self.arguments)
-        addresses = [start + getattr(_Arguments, name).offset for name, _ in _Arguments._fields_]
+        addresses = [start + getattr(_Arguments, name).offset for name, *_ in _Arguments._fields_]
         self.pointers = (ctypes.c_void_p * len(addresses))(*addresses)
         self._pinned = torch.zeros(1, dtype=torch.int32, pin_memory=True)  # the kernel can write there
         self.address = self._pinned.data_ptr()
@@ -110,7 +114,7 @@ class Kernel:
     ) -> torch.Tensor | None:
         """Write the rank vectors of contiguous float32 rows, as if without ties.
 
-        :param wait: For the result. Else rows that should be sorted take as long as comparing all their values.
+        :param wait: For the result. Otherwise rows that should be sorted are ranked by comparing all values.
         :return: None if all is well. Else of each row's parts Σ (t² − 1) over their values, t being how many
             values equal it. NaN says that the row contains NaN or infinity, infinity that it must be sorted.
         """

@@ -14,7 +14,7 @@ from rankencoder.ranks import in_double, rank_vectors
 DIM = 256
 _FIT_ROWS, _CHUNK = 2048, 64
 _FIT_BYTES = 2**30  # memory for rank vectors: limits the rows above 131,072 references
-_MIXED = torch.version.cuda is not None and torch.__version__ >= (2, 8)  # whether mm has `out_dtype`
+_MIXED = torch.version.cuda is not None and torch.__version__ >= "2.8"  # whether mm has `out_dtype`
 
 
 class CompactForm(Form):
@@ -52,13 +52,14 @@ class CompactForm(Form):
         return self.projection.shape[1]
 
     def forward(self, vectors: torch.Tensor) -> torch.Tensor:
-        """Return projected rank vectors at unit norm; on NVIDIA GPUs float16 is fine enough to project them."""
-        project = self._project_halves() if vectors.is_cuda and _MIXED else self.projection.__rmatmul__
+        """Return projected rank vectors at unit norm."""
+        halves = vectors.is_cuda and _MIXED
+        project = self._project_halves() if halves else lambda ranks: ranks @ self.projection
         return torch.nn.functional.normalize(self.map_ranks(vectors, project), dim=1)
 
     def _project_halves(self) -> Callable[[torch.Tensor], torch.Tensor]:
-        """Return the product with rank vectors, to scale, from float16 and in float32: a third of the time."""
-        scale = len(self.projection) ** 0.5  # or most ranks would be too small for float16
+        """Return a faster, scaled projection, of float16 in float32. Cosines change by 2e-5 at most."""
+        scale = len(self.projection) ** 0.5  # many ranks are too small for float16
         halves = (self.projection * scale).half()
 
         def project(ranks: torch.Tensor) -> torch.Tensor:
