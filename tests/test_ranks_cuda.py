@@ -5,6 +5,7 @@ import math
 import shutil
 import subprocess
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -15,29 +16,21 @@ from rankencoder import rank_vectors, ranks, ranks_cuda
 from rankencoder.errors import InputError
 
 HERE = Path(__file__).parent
-H200 = {"processors": 132, "shared": 232_448}
 
 
-class KernelOnCPU:
-    """What `ranks_cuda.Kernel` is, without a GPU."""
+class KernelOnCPU(ranks_cuda.Kernel):
+    """`ranks_cuda.Kernel` with a driver that needs no GPU."""
 
     def __init__(self, path):
-        self.library = ctypes.CDLL(str(path))
-        self.backwards = False
-        self.plan = lambda rows, n: ranks_cuda.make_plan(rows, n, **H200)
+        self.processors, self.shared = 132, 232_448  # an H200's
+        self._driver = ctypes.CDLL(str(path))
+        self._function = self._context = None
+        self._current_stream = lambda device: 0
+        with patch("torch.zeros", lambda *shape, pin_memory, **options: torch.ones(*shape, **options) - 1):
+            self._calls = [ranks_cuda._Call()]
 
-    def rank(self, rows, out, plan, wait=True, always=False):
-        number, n = rows.shape
-        scratch = torch.full((number * plan.parts * (n + 2),), 7, dtype=torch.int16)
-        attention = ctypes.c_int()
-        out.fill_(math.nan)
-        self.library.launch(
-            *(number, plan.parts, plan.threads, self.backwards),
-            *(ctypes.c_void_p(tensor.data_ptr()) for tensor in (rows, out, scratch)),
-            ctypes.byref(attention) if wait else None,
-            *(n, plan.bins, ctypes.c_float(0.5 * math.sqrt(12 / (n**3 - n)))),
-        )
-        return ranks_cuda.status_of(scratch, number, plan) if attention.value or always else None
+    def rank(self, rows, out, plan, *, wait=True):
+        return super().rank(rows, out.fill_(math.nan), plan, wait=wait)
 
 
 @pytest.fixture(scope="session")
@@ -166,11 +159,13 @@ def test_almost_constant_rows(device):
 def test_the_order_of_threads_does_not_matter(library):
     rows = torch.from_numpy(values("with ties", (2, 20_000)))
     kernel = KernelOnCPU(library)
-    plan = ranks_cuda.make_plan(2, 20_000, **H200)
+    plan = kernel.plan(2, 20_000)
     found = []
-    for kernel.backwards in (False, True):
+    for backwards in (0, 1):
+        ctypes.c_int.in_dll(kernel._driver, "backwards").value = backwards
         out = torch.empty_like(rows)
-        found.append((kernel.rank(rows, out, plan, always=True), out))
+        found.append((kernel.rank(rows, out, plan), out))
+    ctypes.c_int.in_dll(kernel._driver, "backwards").value = 0
     assert all(torch.equal(*pair) for pair in zip(*found, strict=True))
 
 

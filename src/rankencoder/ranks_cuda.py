@@ -42,15 +42,12 @@ def make_plan(rows: int, n: int, processors: int, shared: int) -> Plan | None:
     if not 1 < n <= _LARGEST:
         return None
     threads = 256 if n <= 2048 else 512 if n <= 2**14 else 1024
+    pairs = 2 * threads  # each thread sums pairs of bins
     least = min(processors // max(rows, 1), n // _SHARE, _USEFUL_PARTS)
     for parts in range(max(1, least), _MOST_PARTS + 1):
         values = min(math.ceil(n / parts) + _FULL_BIN, n)
         left = shared - _STATIC - 4 * values
-        bins = (
-            min(math.ceil(n / (4 * threads)), _MOST_BINS // (2 * threads), left // (4 * threads))
-            * 2
-            * threads
-        )
+        bins = pairs * min(math.ceil(n / (2 * pairs)), _MOST_BINS // pairs, left // (2 * pairs))
         if 20 * bins >= n and values < 2**16:
             return Plan(parts, threads, bins, 4 * values + 2 * bins)
     return None
