@@ -11,9 +11,7 @@ import torch
 from rankencoder.ranks import COARSE, MEMORY_BUDGET, rank_vectors
 
 _HELD_OUT = 1000  # reference sentences not used for fitting, on which fidelity is measured
-_RANKED = (
-    256  # sentences at a time on a CPU: enough for fast products, few enough for its caches; a GPU's tiles
-)
+_RANKED = 256  # sentences at a time on a CPU, for its caches; their multiples fill a GPU's tiles
 
 
 class Form(torch.nn.Module, ABC):
