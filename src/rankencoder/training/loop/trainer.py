@@ -207,7 +207,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
         self.held = None
 
     def _snapshot(self, score: float) -> dict[str, Any]:
-        weights = {name: value.detach().cpu().clone() for name, value in self.model.state_dict().items()}
+        weights = {name: value.detach().to("cpu", copy=True) for name, value in self.model.state_dict().items()}
         return {"step": self.state.global_step, "score": score, "weights": weights}
 
     def scores(self) -> dict[int, float]:
@@ -233,7 +233,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
 
 
 class _KeepBest(TrainerCallback):
-    """Logs and evaluates the last step too, and keeps the best weights."""
+    """Logs and evaluates the last step too, but writes no checkpoint of it, and keeps the best weights."""
 
     def __init__(self, trainer: EncoderTrainer) -> None:
         self.trainer = trainer
@@ -242,6 +242,7 @@ class _KeepBest(TrainerCallback):
         if state.global_step == state.max_steps:
             control.should_log = True
             control.should_evaluate = self.trainer.evaluator is not None
+            control.should_save = False  # the encoder is written next
 
     def on_evaluate(self, args: Any, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         keep = self.trainer.hold if self.trainer.smooth else self.trainer.keep_if_best
