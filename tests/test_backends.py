@@ -93,6 +93,19 @@ def test_nan_is_reported_with_its_sentence(tiny_folder, name):
         encoder(["a dog", "a river", "a cat"])
 
 
+def test_openvino_sends_no_telemetry():
+    code = """
+import os
+os.register_at_fork(before=lambda: print("forked"))
+from rankencoder.backends.model_graph import _openvino_core
+_openvino_core()
+from openvino.tools.ovc import telemetry_utils
+print(telemetry_utils.tm.__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "openvino.tools.ovc.telemetry_stub\n"
+
+
 def test_prompts_are_read(tiny_folder):
     ours = opened(tiny_folder, "onnx", prompt="the cat: ")(["a dog"])
     np.testing.assert_allclose(ours, Encoder(tiny_folder, device="cpu")(["the cat: a dog"]), atol=2e-5)
