@@ -18,6 +18,8 @@ settings.load_profile("no deadline")
 os.environ["HF_HUB_OFFLINE"] = "1"
 # by default 15: beside busy processes a worker would hardly run
 os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112  (Ray's own spelling)
+if not Path("/dev/nvidiactl").exists():
+    os.environ["TRITON_INTERPRET"] = "1"  # kernels run on the CPU; read when triton is imported
 
 ROOT = Path(__file__).parents[1]
 SHARED = Path(os.environ.get("RANKENCODER_SHARED", ROOT.parent / "shared"))

@@ -12,7 +12,7 @@ from torch._inductor import config as inductor
 from rankencoder.errors import TrainingWarning
 from rankencoder.training import plan
 from rankencoder.training.config import TrainConfig
-from rankencoder.training.loop import stage
+from rankencoder.training.loop import graphs, stage
 from rankencoder.training.loop.graphs import GraphedStep, compiled_layers
 from rankencoder.training.methods import ConSERT, ESimCSE, PromptBERT, SimCSE
 
@@ -128,15 +128,16 @@ def capture(monkeypatch):
     def fail(times, model):
         captured = []
 
-        def make(step, sample, **_):
+        def make(run):
             # an error would hold the memory of the step that failed
             assert sys.exc_info() == (None, None, None)
             captured.append("forward" in vars(layers_of(model)[0]))
             if len(captured) <= times:
                 raise RuntimeError(f"failure {len(captured)}\nand more")
-            return step
+            run()
+            return run
 
-        monkeypatch.setattr(torch.cuda, "make_graphed_callables", make)
+        monkeypatch.setattr(graphs, "capture", make)
         return captured
 
     return fail
@@ -147,24 +148,28 @@ def tensors(made):
 
 
 def shorter(features):
-    return {name: value[:2] for name, value in features.items()}
+    return {name: value[: 2 if name == "rows" else 4] for name, value in features.items()}  # two views
 
 
 def test_captured_layers_are_compiled(build_loss, capture):
     made = build_loss("bert", SimCSE())
-    captured, step = capture(0, made.model), GraphedStep(made.loss, compiled=True)
+    captured, step = capture(0, made.model), GraphedStep(made.loss, torch.Tensor.backward, compiled=True)
     assert step.fits(tensors(made))
     assert step.fits(tensors(made))
     assert captured == [True]
     assert "forward" not in vars(layers_of(made.model)[0])
     loss, parts = step(tensors(made))
-    torch.testing.assert_close(loss, made.loss([tensors(made)]))
     assert parts.shape == (len(made.loss.logged),)
+    found = {
+        "loss": loss,
+        **{name: p.grad.clone() for name, p in made.loss.named_parameters() if p.grad is not None},
+    }
+    torch.testing.assert_close(found, loss_and_gradients(made))
 
 
 def test_layers_that_cannot_be_compiled_are_captured_as_they_are(build_loss, capture):
     made = build_loss("bert", SimCSE())
-    captured, step = capture(1, made.model), GraphedStep(made.loss, compiled=True)
+    captured, step = capture(1, made.model), GraphedStep(made.loss, torch.Tensor.backward, compiled=True)
     with pytest.warns(TrainingWarning, match="^layers are not compiled, which is slower: failure 1$") as told:
         assert step.fits(tensors(made))
     assert sum(warning.category is TrainingWarning for warning in told) == 1
@@ -177,7 +182,7 @@ def test_layers_that_cannot_be_compiled_are_captured_as_they_are(build_loss, cap
 
 def test_steps_that_cannot_be_captured_at_all(build_loss, capture):
     made = build_loss("bert", SimCSE())
-    captured, step = capture(2, made.model), GraphedStep(made.loss, compiled=True)
+    captured, step = capture(2, made.model), GraphedStep(made.loss, torch.Tensor.backward, compiled=True)
     with pytest.warns(TrainingWarning) as told:
         assert not step.fits(tensors(made))
     # the compiler has warnings of its own, the first time that it is imported
@@ -192,13 +197,13 @@ def test_steps_that_cannot_be_captured_at_all(build_loss, capture):
 
 
 def test_a_machine_without_a_compiler(build_loss, monkeypatch):
-    def make(step, sample, **_):
-        step(*sample)
-        return step
+    def make(run):
+        run()
+        return run
 
     made = build_loss("bert", SimCSE())
-    monkeypatch.setattr(torch.cuda, "make_graphed_callables", make)
-    step = GraphedStep(made.loss, compiled=True)
+    monkeypatch.setattr(graphs, "capture", make)
+    step = GraphedStep(made.loss, torch.Tensor.backward, compiled=True)
     torch._dynamo.reset()
     with (
         inductor.patch({"cpp.cxx": ("no-such-compiler",), "force_disable_caches": True}),
@@ -228,6 +233,22 @@ def test_where_compile_is_ignored_it_is_said(monkeypatch, settings, method):
         plan.check_compile(TrainConfig(**settings), method)
         plan.check_compile(TrainConfig(compile=True), SimCSE())
     assert stage.uses_graphs(TrainConfig(compile=True), SimCSE())
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentences", "compiled"),
+    [
+        ({}, 299_999, False),
+        ({}, 300_000, True),
+        ({"epochs": 0.5}, 300_000, False),
+        ({"max_steps": 4000}, 1_000_000, False),
+        ({"max_steps": 5000}, 1_000_000, True),
+        ({"compile": True}, 10, True),
+        ({"compile": False}, 10**6, False),
+    ],
+)
+def test_layers_are_compiled_by_default_where_a_stage_is_long(settings, sentences, compiled):
+    assert stage.is_compiled(TrainConfig(**settings), sentences) is compiled
 
 
 def test_a_training_says_once_that_compile_is_ignored(train):

@@ -36,7 +36,7 @@ def without_cuda(text: str) -> str:
     kept, leave = [], False
     for line in text.splitlines(keepends=True):
         if not line.startswith(" "):
-            leave = line.startswith(("nvidia-", "cuda-", "triton"))
+            leave = line.startswith(("nvidia-", "cuda-"))
         if not leave:
             kept.append(line)
     return "".join(kept)

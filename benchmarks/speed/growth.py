@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import statistics
+import time
 from typing import Any
 
 from rankencoder import rank_vectors
 from rankencoder.encoders import Encoder
-from speed import scaling
-from speed.models import load, texts
+from speed import memory, scaling
+from speed.models import load, reference, texts
 from speed.ranking import similarities
 from speed.timing import exponent, interleaved
 from speed.training import step_by_batch
 
 Curve = dict[str, Any]
+_CORPORA = [10_000, 100_000, 1_000_000, 10_000_000]
+_DIFFERENT = 1_000_000  # sentences; larger corpora repeat them
+_PART = 125_000  # sentences
 
 
 def curve(what: str, x: str, sizes: list[int], ms: list[float]) -> Curve:
@@ -41,8 +45,30 @@ def measure(device: str, *, quick: bool, largest_distillation: int) -> list[Curv
     if not gpu:
         sizes = [1_000, 10_000] if quick else [1_000, 10_000, 100_000, 1_000_000]
         found += scaling.measure(sizes, largest_distillation)
+    else:
+        found.append(_corpus([10_000, 100_000, 1_000_000] if quick else _CORPORA))
     ms = step_by_batch(device, batches, 60 if gpu else 5)
     return [*found, curve("a training step of stage 1, 22M", "B, sentences", list(batches), ms)]
+
+
+def _corpus(sizes: list[int]) -> Curve:
+    """Time encoding and ranking whole corpora on a GPU in half precision, a part at a time."""
+    from rankencoder import RankEncoder
+
+    encoder = Encoder(load("22M", "cuda", half=True), batch_size=128)
+    _, sentences = texts(min(max(sizes), _DIFFERENT))
+    model = RankEncoder(encoder, reference(encoder, sentences, 10_000), progress=False)
+    ms, peaks = [], []
+    for size in sizes:
+        memory.reset_peak("cuda")
+        began = time.perf_counter()
+        for start in range(0, size, _PART):
+            at = start % len(sentences)
+            model.encode(sentences[at : min(at + _PART, at + size - start)])
+        ms.append(1000 * (time.perf_counter() - began))
+        peaks.append(memory.peak("cuda"))
+    found = curve("encoding and ranking a corpus, 22M, float16", "sentences", sizes, ms)
+    return {**found, "peak_bytes": peaks}
 
 
 def _ranking(what: str, x: str, shapes: list[tuple[int, int]], device: str) -> Curve:

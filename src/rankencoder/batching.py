@@ -40,6 +40,7 @@ _ALONE = 1024  # tokens of a batch that a single thread computes
 _READ = 512  # tokens of a GPU batch per sentence of its size: launching kernels takes time, too
 _RAGGED: Any = {"common": {"return_tensors": None}, "text": {"padding": False}}
 _PADDED_WITH = {"attention_mask": 0, "token_type_ids": 0}  # input_ids have the tokenizer's own padding token
+_SAME = {"attention_mask": 1, "token_type_ids": 0}
 _KNOWN = ("input_ids", *_PADDED_WITH)
 _ODD = (
     "",
@@ -116,13 +117,18 @@ def _token_batches(
     parts = (sentences[start : start + _TOKENIZED] for start in starts)
     with closing(_pipelined(_tokenizer(model, sentences), parts)) as found:
         for start, features in zip(starts, found, strict=True):
-            tokens = {name: value for name, value in features.items() if isinstance(value, list)}
+            tokens: dict[str, Any] = {
+                name: value
+                for name, value in features.items()
+                if isinstance(value, list) or (name in _SAME and isinstance(value, int))
+            }
             if "attention_mask" not in tokens or not fill.keys() >= tokens.keys():
                 raise _UnknownTokensError
             lengths = np.array([len(row) for row in tokens["input_ids"]])
             for rows in _batches(lengths, *limits):
+                mask = np.arange(max(1, lengths[rows].max())) < lengths[rows][:, None]
                 batch = {
-                    name: _to_device(_padded([value[i] for i in rows], fill[name]), model.device)
+                    name: _to_device(_padded(mask, fill[name], value, rows), model.device)
                     for name, value in tokens.items()
                 }
                 yield _to_device(torch.from_numpy(start + rows), model.device), {**features, **batch}
@@ -193,14 +199,20 @@ def _tokenizer(model: SentenceTransformer, sentences: list[str]) -> Callable[[li
     own.no_padding()
     own.encode_special_tokens = core.encode_special_tokens
 
-    def tokens(part: list[str]) -> dict[str, Any]:
-        ids = [row.ids for row in own.encode_batch_fast(part)]
-        found = {"input_ids": ids, "attention_mask": [[1] * len(row) for row in ids]}
-        if "token_type_ids" in expected:
-            found["token_type_ids"] = [[0] * len(row) for row in ids]
-        return {**expected, **found}
+    # a number stands for as many as there are tokens
+    same = {name: number for name, number in _SAME.items() if name in expected}
 
-    return tokens if tokens(sample) == expected else whole
+    def tokens(part: list[str]) -> dict[str, Any]:
+        return {**expected, **same, "input_ids": [row.ids for row in own.encode_batch_fast(part)]}
+
+    return tokens if _written_out(tokens(sample)) == expected else whole
+
+
+def _written_out(features: dict[str, Any]) -> dict[str, Any]:
+    """Return tokenized sentences with a list for each number that stands for several."""
+    lengths = [len(row) for row in features["input_ids"]]
+    numbers = {name: value for name, value in features.items() if name in _SAME and isinstance(value, int)}
+    return {**features, **{name: [[number] * n for n in lengths] for name, number in numbers.items()}}
 
 
 def _pipelined(function: Callable[[S], T], items: Iterable[S], workers: int = 1) -> Generator[T, None, None]:
@@ -281,16 +293,17 @@ def _batches(lengths: np.ndarray, most: int, tokens: int) -> Iterator[np.ndarray
         start += len(rows)
 
 
-def _padded(rows: list[list[int]], fill: int) -> torch.Tensor:
-    """Return rows as one tensor, padded on the right.
+def _padded(mask: np.ndarray, fill: int, value: list[list[int]] | int, rows: np.ndarray) -> torch.Tensor:
+    """Return some rows, or the same number for all of their tokens, as one tensor.
 
-    >>> _padded([[5, 6, 7], [8]], 0)
-    tensor([[5, 6, 7],
-            [8, 0, 0]])
+    :param mask: Where the tensor has tokens.
+
+    >>> mask = np.array([[True, True, True], [True, False, False]])
+    >>> _padded(mask, 0, [[8], [5, 6, 7]], np.array([1, 0])).tolist()
+    [[5, 6, 7], [8, 0, 0]]
     """
-    lengths = np.array([len(row) for row in rows])
-    table = np.full((len(rows), max(1, lengths.max(initial=0))), fill, dtype=np.int64)
-    table[np.arange(table.shape[1]) < lengths[:, None]] = np.fromiter(chain.from_iterable(rows), np.int64)
+    table = np.full(mask.shape, fill, dtype=np.int64)
+    table[mask] = value if isinstance(value, int) else np.fromiter(chain(*(value[i] for i in rows)), np.int64)
     return torch.from_numpy(table)
 
 

@@ -11,9 +11,10 @@ import typer
 from rankencoder.cli.console import print_json
 from rankencoder.cli.options import OptionGroup, Overwrite
 from rankencoder.errors import InputError, nearest
-from rankencoder.training.run_settings import RunSettings
+from rankencoder.training.run_settings import Automatic, RunSettings
 
 _TYPES: dict[Any, Any] = {int: int | None, float: float | None, bool: bool | None, list: list[str] | None}
+_TYPES[Automatic] = bool | None
 
 
 def _help_all(context: typer.Context, wanted: bool) -> None:
@@ -87,6 +88,10 @@ def parse_pairs(pairs: list[str], flag: str) -> dict[str, Any]:
     return found
 
 
+def _option_type(annotation: Any) -> Any:
+    return _TYPES.get(annotation) or _TYPES.get(get_origin(annotation), str | None)
+
+
 def run_options(model: type[RunSettings], default_text: Callable[[str], str]) -> Any:
     """Return the options of a training: what is read and written, and one for each setting.
 
@@ -96,15 +101,15 @@ def run_options(model: type[RunSettings], default_text: Callable[[str], str]) ->
     for name in (name for name in model.by_group() if name not in _RUN):
         field = model.model_fields[name]
         about: Any = field.json_schema_extra
-        default, origin = default_text(name), get_origin(field.annotation)
+        default, is_choice = default_text(name), get_origin(field.annotation) is Literal
         option = typer.Option(
             *_FLAGS.get(name, ()),
             help=f"{field.description} \\[{default}]" if default else field.description,
             rich_help_panel=about["group"],
             hidden=not about["common"],
-            metavar="|".join(get_args(field.annotation)) if origin is Literal else None,
+            metavar="|".join(get_args(field.annotation)) if is_choice else None,
         )
-        options[name] = (None, Annotated[_TYPES.get(origin or field.annotation, str | None), option])
+        options[name] = (None, Annotated[_option_type(field.annotation), option])
 
     def gather(*, config: Path | None, resume: bool, overwrite: bool, **given: Any) -> dict[str, Any]:
         given.pop("help_all")

@@ -11,7 +11,7 @@ import torch
 from rankencoder.ranks import COARSE, MEMORY_BUDGET, rank_vectors
 
 _HELD_OUT = 1000  # reference sentences not used for fitting, on which fidelity is measured
-_RANKED = 256  # sentences at a time on a CPU: enough for fast products, few enough for its caches
+_RANKED = 256  # sentences at a time on a CPU, for its caches; their multiples fill a GPU's tiles
 
 
 class Form(torch.nn.Module, ABC):
@@ -66,6 +66,7 @@ class Form(torch.nn.Module, ABC):
         out = vectors.new_empty(len(vectors), self.dimension)
         # similarities and ranks
         step = max(1, MEMORY_BUDGET // (2 * vectors.element_size() * len(self.reference)))
+        step -= step % _RANKED if step > _RANKED else 0
         if vectors.device.type == "cpu":
             step = min(step, _RANKED)
         for part, result in zip(vectors.split(step), out.split(step), strict=True):

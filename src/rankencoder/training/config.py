@@ -18,6 +18,7 @@ from rankencoder.training.run_settings import (
     RUNNING,
     STAGE_2,
     TRAINING,
+    Automatic,
     Correlation,
     Count,
     Existing,
@@ -123,7 +124,9 @@ class TrainConfig(RunSettings):
     )
 
     cuda_graphs: bool = setting(True, "Replay steps as CUDA graphs, on a GPU.", RUNNING)
-    compile: bool = setting(False, "Compile the layers in CUDA graphs, for long runs.", RUNNING)
+    compile: Automatic = setting(
+        "auto", "Compile the layers in CUDA graphs; auto for 300,000 sentences or more.", RUNNING
+    )
 
     @model_validator(mode="after")
     def _check(self) -> TrainConfig:

@@ -6,7 +6,7 @@ import logging
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,14 @@ from rankencoder.training.config import Given
 from rankencoder.training.gather import WAIT
 from rankencoder.training.loop.collator import ViewCollator
 from rankencoder.training.loop.evaluators import make_evaluator, unlabeled_evaluator
-from rankencoder.training.loop.stage import StageResult, train_stage, training_arguments, uses_graphs
+from rankencoder.training.loop.packing import PackedLayers, can_pack
+from rankencoder.training.loop.stage import (
+    StageResult,
+    is_compiled,
+    train_stage,
+    training_arguments,
+    uses_graphs,
+)
 from rankencoder.training.loss_picture import draw_losses
 from rankencoder.training.methods.method import Method
 from rankencoder.training.plan import BackboneCache, Plan, TrainEncoder, check_batches, check_compile
@@ -240,16 +247,20 @@ def train_encoder(
     graphs = uses_graphs(config, method)
     args = training_arguments(config, checkpoints)
     args.dataloader_pin_memory = args.device.type == "cuda" and not graphs  # pinning disturbs a capture
-    return train_stage(
-        loss,
-        rows,
-        ViewCollator(method, backbone, config.max_length, vectors, 8 if graphs else 1),
-        args,
-        logs=logs,
-        name=f"stage {step.stage}" if step.output in ("base", "encoder") else f"teacher {method.name}",
-        title=f"Stage {step.stage} ({method.name})" if progress else "",
-        evaluator=make_evaluator(config.dev) or unlabeled_evaluator(rows),
-        patience=config.patience,
-        graphs=graphs,
-        compiled=config.compile,
-    )
+    collate = ViewCollator(method, backbone, config.max_length, vectors, 8 if graphs else 1)
+    if can_pack(backbone, args.device, config.precision):
+        collate.pack(rows, config.batch_size)
+    with PackedLayers(loss, backbone.module) if collate.packed else nullcontext():
+        return train_stage(
+            loss,
+            rows,
+            collate,
+            args,
+            logs=logs,
+            name=f"stage {step.stage}" if step.output in ("base", "encoder") else f"teacher {method.name}",
+            title=f"Stage {step.stage} ({method.name})" if progress else "",
+            evaluator=make_evaluator(config.dev) or unlabeled_evaluator(rows),
+            patience=config.patience,
+            graphs=graphs,
+            compiled=is_compiled(config, len(rows)),
+        )

@@ -169,6 +169,6 @@ def check_batches(config: RunSettings, sentences: int) -> None:
 
 def check_compile(config: TrainConfig, method: Method) -> None:
     """Warn if `compile` has no effect."""
-    if config.compile and not uses_graphs(config, method):
+    if config.compile is True and not uses_graphs(config, method):
         message = f"compile is ignored: method {method.name!r} uses no CUDA graphs with these settings"
         warnings.warn(message, TrainingWarning, stacklevel=4)

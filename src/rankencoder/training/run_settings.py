@@ -48,6 +48,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Count = Annotated[int, Field(le=10**12)]
 Correlation = Annotated[float, Field(ge=-1, le=1)]
 Power = Annotated[float, Field(ge=-2, le=2)]
+Automatic = bool | Literal["auto"]
 
 
 def setting(

@@ -7,10 +7,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from datasets import Dataset
 
 from rankencoder.errors import InputError
 from rankencoder.training.backbones.backbone import Backbone
+from rankencoder.training.loop.packing import pack_rows, packed_size
 from rankencoder.training.methods.method import Method
+
+_SAMPLE = 2048  # rows whose lengths determine the size of packed batches
 
 
 @dataclass
@@ -21,6 +25,7 @@ class ViewCollator:
 
     :param vectors: Vectors of all training sentences by name; a batch gets those of its sentences.
     :param multiple: Round lengths up to a multiple of this: fewer shapes need fewer CUDA graphs.
+    :param packed: Tokens of a batch packed without padding (see `packed_size`); 0 to leave it padded.
     """
 
     method: Method
@@ -28,7 +33,16 @@ class ViewCollator:
     max_length: int
     vectors: dict[str, np.ndarray] = field(default_factory=dict)
     multiple: int = 1
+    packed: int = 0
     valid_label_columns: tuple[str, ...] = ()
+
+    def pack(self, rows: Dataset, batch_size: int) -> None:
+        """Pack the tokens of each batch if a sample of the rows says that this saves enough."""
+        sample: Any = rows[:: max(1, len(rows) // _SAMPLE)]
+        views = self.method.views(sample, self.backbone, self.max_length)
+        lengths = np.array([[len(row) for row in view] for view in views]).T
+        longest = -(-int(lengths.max()) // self.multiple) * self.multiple
+        self.packed = packed_size(lengths, batch_size, longest)
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         """Return the tensors of a batch."""
@@ -49,6 +63,9 @@ class ViewCollator:
             "views_attention_mask": torch.from_numpy(mask.astype(np.int64)),
             "views_rows": torch.tensor(columns["row"]),
         }
+        if self.packed:
+            packing = pack_rows(mask, self.packed)
+            batch.update({f"views_{name}": torch.from_numpy(value) for name, value in packing.items()})
         for name, vectors in self.vectors.items():
             batch[f"views_{name}"] = torch.from_numpy(np.asarray(vectors[columns["row"]]))
         return batch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from subprocess import SubprocessError
 from typing import Any
@@ -14,6 +14,8 @@ from torch import nn
 from rankencoder.errors import TrainingWarning, first_line
 
 _MOST = 4  # graphs; each takes memory
+_WARM = 3  # runs before a capture, in which libraries allocate what they keep
+Features = dict[str, torch.Tensor]
 
 
 class GraphedStep:
@@ -22,33 +24,33 @@ class GraphedStep:
     Rare shapes, and steps that cannot be captured, are left to the caller.
 
     :param loss: A loss whose ``logged`` holds its parts after each step. Autocast must not cache.
+    :param backward: A function that computes the gradients of a loss.
     :param compiled: Capture compiled layers; falls back to the layers as they are.
     """
 
-    def __init__(self, loss: Any, *, compiled: bool = False) -> None:
-        self.loss = loss
+    def __init__(
+        self, loss: Any, backward: Callable[[torch.Tensor], None], *, compiled: bool = False
+    ) -> None:
+        self.loss, self.backward = loss, backward
         self.compiled = compiled
-        self.graphs: dict[tuple[Any, ...], Any] = {}
+        self.graphs: dict[tuple[Any, ...], _CapturedStep] = {}
         self.works = True
 
-    def fits(self, features: dict[str, torch.Tensor]) -> bool:
+    def fits(self, features: Features) -> bool:
         """Return whether a batch has a graph, which is captured if possible."""
         shape = _shape(features)
         if shape not in self.graphs and self.works and len(self.graphs) < _MOST:
             self._capture(shape, features)
         return shape in self.graphs
 
-    def __call__(self, features: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the loss of a batch that fits, and its parts."""
-        loss, parts = self.graphs[_shape(features)](*features.values())
-        return loss, parts
+    def __call__(self, features: Features) -> tuple[torch.Tensor, torch.Tensor]:
+        """Set the gradients of a batch that fits, and return its loss and the parts, until the next step."""
+        return self.graphs[_shape(features)](features)
 
-    def _capture(self, shape: tuple[Any, ...], features: dict[str, torch.Tensor]) -> None:
-        step = _Step(self.loss, list(features))
-        sample = tuple(value.clone() for value in features.values())
+    def _capture(self, shape: tuple[Any, ...], features: Features) -> None:
         try:
             with compiled_layers(self.loss.model) if self.compiled else nullcontext():
-                self.graphs[shape] = torch.cuda.make_graphed_callables(step, sample, allow_unused_input=True)
+                self.graphs[shape] = _CapturedStep(self.loss, self.backward, features)
             return
         except (RuntimeError, OSError, SubprocessError) as error:  # compilers raise the last two
             what = "layers are not compiled" if self.compiled else "steps are not replayed as CUDA graphs"
@@ -60,17 +62,45 @@ class GraphedStep:
             self.works = False
 
 
-class _Step(nn.Module):
-    """A loss as a function of tensors."""
+class _CapturedStep:
+    """A step on tensors that stay in their places."""
 
-    def __init__(self, loss: Any, names: list[str]) -> None:
-        super().__init__()
-        self.loss: Any = loss
-        self.names = names
+    def __init__(self, loss: Any, backward: Callable[[torch.Tensor], None], features: Features) -> None:
+        self.module, self.backward = loss, backward
+        self.inputs = {name: value.clone() for name, value in features.items()}
+        self.parameters = [parameter for parameter in loss.parameters() if parameter.requires_grad]
+        self.replay = capture(self._run)
 
-    def forward(self, *tensors: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        loss: torch.Tensor = self.loss([dict(zip(self.names, tensors, strict=True))])
-        return loss, logged_parts(self.loss)
+    def _run(self) -> None:
+        for parameter in self.parameters:
+            parameter.grad = None
+        loss = self.module([dict(self.inputs)])
+        self.parts = logged_parts(self.module)
+        self.backward(loss)
+        self.loss = loss.detach()
+        self.gradients = [parameter.grad for parameter in self.parameters]
+
+    def __call__(self, features: Features) -> tuple[torch.Tensor, torch.Tensor]:
+        for name, value in features.items():
+            self.inputs[name].copy_(value, non_blocking=True)
+        self.replay()
+        for parameter, gradient in zip(self.parameters, self.gradients, strict=True):
+            parameter.grad = gradient
+        return self.loss, self.parts
+
+
+def capture(run: Callable[[], None]) -> Callable[[], None]:
+    """Capture what a function does on the GPU, and return a function that does it again."""
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        for _ in range(_WARM):
+            run()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    return graph.replay
 
 
 @contextmanager
@@ -94,5 +124,5 @@ def logged_parts(loss: Any) -> torch.Tensor:
     return torch.stack([value.float() for value in loss.logged.values()])
 
 
-def _shape(features: dict[str, torch.Tensor]) -> tuple[Any, ...]:
+def _shape(features: Features) -> tuple[Any, ...]:
     return tuple((name, value.shape) for name, value in features.items())

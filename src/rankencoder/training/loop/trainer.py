@@ -16,6 +16,7 @@ from accelerate.utils import AutocastKwargs
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformerTrainer
+from torch.utils.data import DataLoader
 from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
@@ -57,7 +58,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
         self.smooth = isinstance(self.evaluator, UnlabeledEvaluator)
         # a cached cast of a weight would be stale in a captured graph
         self.accelerator.autocast_handler = AutocastKwargs(cache_enabled=False)
-        self.step = GraphedStep(self.loss, compiled=compiled) if graphs else None
+        self.step = GraphedStep(self.loss, self.accelerator.backward, compiled=compiled) if graphs else None
         self._sums: torch.Tensor | None = None
         self._summed = 0
         self._began = time.perf_counter()
@@ -66,18 +67,38 @@ class EncoderTrainer(SentenceTransformerTrainer):
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Add none: sentence-transformers' model card quotes training sentences."""
 
-    def compute_loss(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """Return the loss of a batch, and sum its parts for the log."""
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """Return batches that are still on the CPU: accelerate would wait for the GPU to move each."""
+        self.accelerator.device_placement = False
+        return super().get_train_dataloader()
+
+    def _prepare_input(self, data: Any) -> Any:
+        if isinstance(data, torch.Tensor) and self.args.device.type == "cuda":
+            return data.pin_memory().to(self.args.device, non_blocking=True)
+        return super()._prepare_input(data)
+
+    def training_step(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> torch.Tensor:
+        """Compute the gradients of a batch, by a graph if it has one, and return its loss."""
+        if self.step is None:
+            return super().training_step(model, inputs, *args, **kwargs)
+        inputs = self._prepare_inputs(inputs)
+        model.train()
         features = self.collect_features(inputs)[0][0]
-        loss: Any
-        if self.step is not None and self.step.fits(features):
-            loss, parts = self.step(features)
-        else:
-            loss = super().compute_loss(model, inputs, *args, **kwargs)
-            parts = logged_parts(self.loss)
+        if not self.step.fits(features):
+            return super().training_step(model, inputs, *args, **kwargs)
+        loss, parts = self.step(features)
+        self._add_up(parts)
+        return loss
+
+    def compute_loss(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the loss of a batch, and sum its parts for the log."""
+        loss = super().compute_loss(*args, **kwargs)
+        self._add_up(logged_parts(self.loss))
+        return loss
+
+    def _add_up(self, parts: torch.Tensor) -> None:
         self._sums = parts + self._sums if self._sums is not None else parts.clone()
         self._summed += 1
-        return loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log the loss, which must be finite, with the means of its parts since the last time."""

@@ -21,8 +21,8 @@ from rankencoder.reference import Reference
 from rankencoder.training.sentences import Sentences
 
 BATCH = 128  # sentences
-_PART = 16_384  # sentences encoded between two saves: enough for fast tokenizing
-_CPU_PART = 1024  # the same on a CPU
+_PART = 131_072  # sentences encoded between two saves: a GPU waits for the first 8,192 to be tokenized
+_CPU_PART = 1024  # the same for a transformer on a CPU
 _VECTORS = "vectors.npy"
 
 
