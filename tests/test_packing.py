@@ -104,7 +104,7 @@ def test_the_size_fits_nearly_all_batches(batch_size):
     assert (batches <= size).mean() > 0.95
     assert size < batches.mean() + 3 * batches.std() + 64
     assert packed_size(np.full((10, 2), 32), batch_size, 32) == batch_size * 64
-    assert packed_size(np.full((10, 2), 32), batch_size, 136) == 0
+    assert packed_size(np.full((10, 2), 32), batch_size, 33) == 0
 
 
 def test_the_collator_measures_and_packs(masked_models):
