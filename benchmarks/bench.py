@@ -5,6 +5,7 @@ The CPU by itself, the GPU where there is one.
 ::
 
     python benchmarks/bench.py --only ranking encoding --quick
+    python benchmarks/bench.py --only growth --devices cpu --distill 1000000 --json growth.json  # an hour
     python benchmarks/bench.py --devices cuda --json bench-h200.json   # needs no data and no weights
     python benchmarks/bench.py --tables benchmarks/results/bench-*.json   # makes docs/speed.md of them
 """
@@ -24,17 +25,14 @@ SECTIONS = ("backends", "ranking", "encoding", "training", "evaluation", "growth
 ROOT = Path(__file__).parents[1]
 
 
-def measure(section: str, device: str, floors: dict[str, float], *, quick: bool) -> Any:
+def measure(section: str, device: str, floors: dict[str, float], options: argparse.Namespace) -> Any:
     """Return what a section finds on a device; None where it has nothing to measure there."""
+    quick = options.quick
     if section == "ranking":
         return ranking.measure(device, floors["bytes_per_second"], quick=quick)
-    works = {
-        "backends": backends,
-        "encoding": encoding,
-        "training": training,
-        "evaluation": evaluation,
-        "growth": growth,
-    }
+    if section == "growth":
+        return growth.measure(device, quick=quick, largest_distillation=options.distill)
+    works = {"backends": backends, "encoding": encoding, "training": training, "evaluation": evaluation}
     return works[section].measure(device, quick=quick)
 
 
@@ -49,7 +47,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     for section in options.only or SECTIONS:
         for device in devices:
             began = time.perf_counter()
-            found = measure(section, device, result["machine"]["floors"][device], quick=options.quick)
+            found = measure(section, device, result["machine"]["floors"][device], options)
             if found is None:
                 continue
             result["sections"].setdefault(section, {})[device] = found
@@ -73,6 +71,9 @@ def main() -> None:
         "(not for training steps, which are always timed by the clock)",
     )
     parser.add_argument("--devices", nargs="+", choices=("cpu", "cuda"))
+    parser.add_argument(
+        "--distill", type=int, default=100_000, help="largest corpus to distill on in the section growth"
+    )
     parser.add_argument("--json", type=Path, help="write the results to this file, section by section")
     parser.add_argument("--tables", nargs="+", type=Path, help="make docs/speed.md of these results instead")
     options = parser.parse_args()

@@ -9,7 +9,9 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import spearmanr
+from sentence_transformers import SentenceTransformer
 
 from rankencoder import RankEncoder
 from rankencoder.backends import backend as backends
@@ -71,6 +73,37 @@ def test_encoding_again_gives_the_same(tiny_folder, sentences, name, number):
     first = encoder(sentences[:number])
     assert first.shape == (number, 32)
     np.testing.assert_array_equal(encoder(sentences[:number]), first)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_equal_sentences_tie(tiny_folder, sentences, name):
+    vectors = opened(tiny_folder, name)([*sentences[:5], *sentences[:5]])
+    np.testing.assert_allclose(vectors[:5], vectors[5:], atol=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name != "openvino:int8"])  # it clamps NaN
+def test_nan_is_reported_with_its_sentence(tiny_folder, name):
+    model = SentenceTransformer(str(tiny_folder), device="cpu")
+    token = model.tokenizer.convert_tokens_to_ids("river")
+    with torch.no_grad():
+        model[0].auto_model.get_input_embeddings().weight[token] = float("nan")
+    encoder = opened(model, name)
+    assert encoder(["a dog", "a cat"]).isfinite().all()
+    with pytest.raises(InputError, match="NaN or infinite vector for 'a river'"):
+        encoder(["a dog", "a river", "a cat"])
+
+
+def test_openvino_sends_no_telemetry():
+    code = """
+import os
+os.register_at_fork(before=lambda: print("forked"))
+from rankencoder.backends.model_graph import _openvino_core
+_openvino_core()
+from openvino.tools.ovc import telemetry_utils
+print(telemetry_utils.tm.__name__)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "openvino.tools.ovc.telemetry_stub\n"
 
 
 def test_prompts_are_read(tiny_folder):

@@ -89,14 +89,16 @@ def test_no_thread_is_left_by_an_error(tiny, monkeypatch):
 
 
 @pytest.mark.parametrize("modules", [1, 2])
-def test_static_models_read_large_batches(tiny, monkeypatch, modules):
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_static_models_read_large_batches(tiny, monkeypatch, modules, threads):
     static = StaticEmbedding(tiny.tokenizer, embedding_dim=6)
     model = SentenceTransformer(modules=[static, Normalize()][:modules], device="cpu")
-    texts = ["", *SENTENCES, " "]
+    texts = ["", *SENTENCES, " ", "the cat " * 5000]
     expected = model.encode(texts)
     monkeypatch.setattr(model, "preprocess", None)
-    for number in (8192, 4, 1):
-        monkeypatch.setattr(batching, "_TOKENIZED", number)
+    monkeypatch.setattr(batching, "_torch_threads", lambda: threads)
+    for number in (1024, 4, 1):
+        monkeypatch.setattr(batching, "_AVERAGED", number)
         np.testing.assert_allclose(encode_by_length(model, texts, 2).numpy(), expected, atol=1e-6)
     model.truncate_dim = 5
     np.testing.assert_allclose(encode_by_length(model, texts, 2).numpy(), expected[:, :5], atol=1e-6)
@@ -121,7 +123,7 @@ def test_static_models_in_two_threads_leave_torch_its_threads(tiny, monkeypatch)
     started, found = threading.Event(), []
     torch.set_num_threads(2)
     try:
-        encode = partial(encode_by_length, model, SENTENCES, 2)
+        encode = partial(Encoder(model), SENTENCES)
         first, second = (threading.Thread(target=encode, name=name) for name in ("first", "second"))
         first.start()
         assert started.wait(60)
@@ -146,7 +148,7 @@ def test_static_models_leave_the_other_cores_alone(tiny, monkeypatch):
     )
     torch.set_num_threads(2)
     try:
-        encode_by_length(model, SENTENCES, 2)
+        Encoder(model)(SENTENCES)
         assert (used, torch.get_num_threads()) == ([1], 2)
     finally:
         torch.set_num_threads(before)

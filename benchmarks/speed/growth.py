@@ -32,7 +32,7 @@ def curve(what: str, x: str, sizes: list[int], ms: list[float]) -> Curve:
     }
 
 
-def measure(device: str, *, quick: bool) -> list[Curve]:
+def measure(device: str, *, quick: bool, largest_distillation: int) -> list[Curve]:
     """Time each size in turn with the others of its curve."""
     gpu = device == "cuda"
     many = [1_000, 3_000, 10_000, 30_000, 100_000] + ([] if quick else [300_000, 1_000_000])
@@ -44,7 +44,7 @@ def measure(device: str, *, quick: bool) -> list[Curve]:
     batches = (16, 64, 256) if gpu else (4, 16)
     if not gpu:
         sizes = [1_000, 10_000] if quick else [1_000, 10_000, 100_000, 1_000_000]
-        found += scaling.measure(sizes, largest_distillation=100_000)
+        found += scaling.measure(sizes, largest_distillation)
     else:
         found.append(_corpus([10_000, 100_000, 1_000_000] if quick else _CORPORA))
     ms = step_by_batch(device, batches, 60 if gpu else 5)

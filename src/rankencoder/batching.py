@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from functools import partial
 from itertools import chain
 from threading import Lock
@@ -24,7 +24,7 @@ from rankencoder.progress import Progress
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-    Batch = tuple[np.ndarray, dict[str, Any]]
+    Batch = tuple[torch.Tensor, dict[str, Any]]
     Run = Callable[[dict[str, Any]], torch.Tensor]
 
 S = TypeVar("S")
@@ -34,6 +34,7 @@ _encodings = 0  # running encodings with static models
 _threads = 0  # torch's threads before the first of them
 
 _TOKENIZED = 8192  # sentences to tokenize at a time
+_AVERAGED = 1024  # sentences of a batch for a static model
 _CACHED = 384  # tokens of a batch per CPU thread
 _ALONE = 1024  # tokens of a batch that a single thread computes
 _READ = 512  # tokens of a GPU batch per sentence of its size: launching kernels takes time, too
@@ -72,20 +73,22 @@ def encode_by_length(
     if not sentences or not (static or is_plain(model)):
         return None
     model.eval()
+    batches: Generator[Any, None, None]
     if static:
-        batches = _static_batches(model, sentences)
+        batches = (slice(start, start + _AVERAGED) for start in range(0, len(sentences), _AVERAGED))
+        workers = _torch_threads() if len(sentences) > _AVERAGED else 1
     else:
         batches = _token_batches(model, sentences, _limits(model, batch_size, len(sentences), workers))
     compute = run or partial(_vectors, model)
 
-    def encode(batch: Batch) -> tuple[np.ndarray, torch.Tensor]:
-        return batch[0], compute(batch[1])
+    def encode(batch: Any) -> tuple[slice | torch.Tensor, torch.Tensor]:
+        rows, features = (batch, _static_features(model, sentences[batch])) if static else batch
+        with torch.inference_mode():  # a setting of each thread
+            return rows, compute(features)
 
     made = _pipelined(encode, batches, workers) if workers > 1 else (encode(batch) for batch in batches)
     out: torch.Tensor | None = None
     with (
-        torch.inference_mode(),
-        _one_thread() if static else nullcontext(),
         Progress(len(sentences), desc="Encoding", show=progress) as bar,
         closing(batches),
         closing(made),
@@ -94,8 +97,8 @@ def encode_by_length(
             for rows, vectors in made:
                 if out is None:
                     out = vectors.new_empty(len(sentences), vectors.shape[1])
-                out[_to_device(torch.from_numpy(rows), out.device)] = vectors
-                bar.update(len(rows))
+                out[rows] = vectors
+                bar.update(len(vectors))
         except _UnknownTokensError:
             return None
     return out
@@ -128,31 +131,31 @@ def _token_batches(
                     name: _to_device(_padded(mask, fill[name], value, rows), model.device)
                     for name, value in tokens.items()
                 }
-                yield start + rows, {**features, **batch}
+                yield _to_device(torch.from_numpy(start + rows), model.device), {**features, **batch}
 
 
-def _static_batches(model: SentenceTransformer, sentences: list[str]) -> Generator[Batch, None, None]:
-    """Yield large batches for a static model, which needs no padding."""
+def _static_features(model: SentenceTransformer, sentences: list[str]) -> dict[str, Any]:
+    """Return the tokens of a batch for a static model, which needs no padding."""
     static: Any = model[0]
-    for start in range(0, len(sentences), _TOKENIZED):
-        part = sentences[start : start + _TOKENIZED]
-        rows = [row.ids for row in static.tokenizer.encode_batch_fast(part, add_special_tokens=False)]
-        ids = np.fromiter(chain.from_iterable(rows), np.int64)
-        offsets = np.cumsum([0, *map(len, rows[:-1])])
-        features = {"input_ids": torch.from_numpy(ids), "offsets": torch.from_numpy(offsets)}
-        batch = {name: _to_device(value, model.device) for name, value in features.items()}
-        yield start + np.arange(len(part)), batch
+    rows = [row.ids for row in static.tokenizer.encode_batch_fast(sentences, add_special_tokens=False)]
+    ids = np.fromiter(chain.from_iterable(rows), np.int64)
+    offsets = np.cumsum([0, *map(len, rows[:-1])])
+    features = {"input_ids": torch.from_numpy(ids), "offsets": torch.from_numpy(offsets)}
+    return {name: _to_device(value, model.device) for name, value in features.items()}
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """Limit torch to one thread: on busy cores, synchronizing takes longer than adding a few vectors.
+def one_thread(model: Any) -> Iterator[None]:
+    """Limit torch to one thread if a model is static: adding a few vectors is faster than synchronizing.
 
     The limit is per process: of several concurrent encodings, the first stores the value to restore.
     """
     global _encodings, _threads
+    if model is None or not is_static(model):
+        yield
+        return
     with _LOCK:
-        _threads = _threads if _encodings else torch.get_num_threads()
+        _threads = _torch_threads()
         _encodings += 1
         torch.set_num_threads(1)
     try:
@@ -161,6 +164,11 @@ def _one_thread() -> Iterator[None]:
         with _LOCK:
             _encodings -= 1
             torch.set_num_threads(_threads)
+
+
+def _torch_threads() -> int:
+    """Return the number of torch's threads outside of `one_thread`."""
+    return _threads if _encodings else torch.get_num_threads()
 
 
 def _vectors(model: SentenceTransformer, features: dict[str, Any]) -> torch.Tensor:

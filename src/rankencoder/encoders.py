@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from rankencoder.backends.backend import Accelerated, Backend, accelerate, check_backend
-from rankencoder.batching import encode_by_length
+from rankencoder.batching import encode_by_length, one_thread
 from rankencoder.encoder_sources import join_prompt, load_sentence_transformer, split_prompt
 from rankencoder.errors import InputError, shorten
 from rankencoder.fingerprints import digest, model_digest, vectors_digest
@@ -119,17 +119,20 @@ class Encoder:
 
     def __call__(self, sentences: Sequence[str], *, progress: bool = False) -> torch.Tensor:
         """Return float32 unit vectors on the encoder's device, ``[len(sentences), dimension]``."""
-        return unit(self.raw(sentences, progress=progress))
+        vectors = self.raw(sentences, progress=progress)
+        with one_thread(self.model):
+            return unit(vectors)
 
     def raw(self, sentences: Sequence[str], *, progress: bool = False) -> torch.Tensor:
         """Encode sentences without normalizing the vectors."""
         sentences = list(sentences)
         if self.model is None:
             return self._call_function(sentences, progress)
-        with _parallel_tokenizers():
-            vectors = self._call_model(self.model, sentences, progress)
-        vectors = vectors.float().clone()  # out of inference mode
-        self._check(vectors, sentences)
+        with _parallel_tokenizers(), one_thread(self.model):
+            vectors = self._call_model(self.model, sentences, progress).float()
+            if vectors.is_inference():
+                vectors = vectors.clone()
+            self._check(vectors, sentences)
         return vectors
 
     def encode(self, sentences: str | Iterable[str], *, progress: bool = False) -> np.ndarray:
@@ -247,7 +250,7 @@ class Encoder:
 
 def find_invalid(vectors: torch.Tensor) -> tuple[int, str, int] | None:
     """Return the first invalid row, its fault ("NaN or infinite" or "zero"), and how many are invalid."""
-    largest = vectors.abs().amax(dim=1)
+    largest = _largest(vectors)
     for invalid, what in ((~largest.isfinite(), "NaN or infinite"), (largest == 0, "zero")):
         if bool(invalid.any()):
             return int(invalid.nonzero()[0]), what, int(invalid.sum())
@@ -257,8 +260,13 @@ def find_invalid(vectors: torch.Tensor) -> tuple[int, str, int] | None:
 def unit(vectors: torch.Tensor) -> torch.Tensor:
     """Scale vectors to unit length, even very small or large ones; zero stays zero."""
     # scaled first: squares of very small or large values underflow or overflow
-    largest = vectors.abs().amax(dim=1, keepdim=True).clamp(min=torch.finfo(vectors.dtype).tiny)
-    return torch.nn.functional.normalize(vectors / largest, dim=1)
+    scaled = vectors / _largest(vectors).clamp(min=torch.finfo(vectors.dtype).tiny)[:, None]
+    return torch.nn.functional.normalize(scaled, dim=1, out=scaled)
+
+
+def _largest(vectors: torch.Tensor) -> torch.Tensor:
+    """Return the largest absolute value of each row, without a copy of all values."""
+    return torch.maximum(vectors.amax(dim=1), -vectors.amin(dim=1))
 
 
 @contextmanager

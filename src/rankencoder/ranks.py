@@ -31,7 +31,7 @@ COARSE = 1e-4
 """Tolerance where later steps lose more digits anyway, such as a projection to few dimensions."""
 
 _COUNTING_MIN = 10_000  # below this, a sort is as fast
-_COARSE_MIN = 4096  # the same at a coarse tolerance
+_COARSE_MIN = 3000  # at a coarse tolerance; below this, most rows fail and are sorted, too
 _FEWEST_BINS = 2**11
 _SORTING_SCRATCH = 64  # bytes per value: sorted values, int64 indices, ranks, tie groups
 _COUNTING_SCRATCH = 24  # bytes per value or bin: position, int64 index, and as much again for float64

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import re
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
@@ -68,8 +69,7 @@ def write_graph(model: SentenceTransformer, format: str, folder: Path, *, int8: 
 
 
 def _write_openvino(model: SentenceTransformer, path: Path, int8: bool) -> None:
-    import openvino
-
+    openvino = _import_openvino()
     whole = _Whole(model)
     free = openvino.PartialShape([-1, -1])
     made = openvino.convert_model(
@@ -122,6 +122,14 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
+def _import_openvino() -> Any:
+    """Import OpenVINO without its telemetry, which forks a process and sends usage data at each import."""
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # OpenVINO and NNCF do without
+    import openvino
+
+    return openvino
+
+
 @cache
 def _openvino_core() -> Any:
     """Return the OpenVINO runtime of this process.
@@ -129,9 +137,7 @@ def _openvino_core() -> Any:
     There is only one, and it is never closed: closing two out of order frees the stack of signal handlers, so
     that Ctrl-C crashes.
     """
-    import openvino
-
-    return openvino.Core()
+    return _import_openvino().Core()
 
 
 def open_openvino(graph: Path, precision: str, threads: int) -> Run:
