@@ -1,11 +1,12 @@
-"""How much recall any way of labelling can promise: an upper bound for `rankencoder threshold`.
+"""How much recall a promise of precision can keep if the true curve is known: yardsticks for `rankencoder label`.
 
-The designer of the test knows the true curve and spends all answers on random pairs above one threshold. The
-promise "precision at least P" is made when the exact one-sided test at 90% rejects "precision below P"; pairs
-are drawn without replacement, so the test is hypergeometric (binomial where pairs are many). ``one`` is the
-best threshold's expected share of the oracle's recall. ``any`` also bounds methods that fall back on a higher
-threshold: each threshold gets all answers for itself, and each step of recall counts with the power there.
-Needs the cosines of ``threshold_scores.py``::
+``one`` spends all answers on random pairs above the best single threshold. The promise "precision at least P"
+is made when the exact one-sided test at 90% rejects "precision below P"; pairs are drawn without replacement,
+so the test is hypergeometric. ``strata`` draws from each bin of similarity in the proportion that is best for
+the true curve (Neyman, 1934), tests the weighted mean, and falls back on higher thresholds, each with all
+answers for itself. No real design knows the curve; one that assumes a smooth curve may still do better, since
+answers in one bin then tell something about its neighbors. Figures are shares of the oracle's recall. Needs
+the cosines of ``threshold_scores.py``::
 
     python benchmarks/threshold_bound.py experiments-work/threshold-scores -o results/threshold-bound.json
 """
@@ -19,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import hypergeom
+from scipy.stats import hypergeom, norm
 from threshold_scores import ENCODERS, SETS
 from thresholds import LOOKS, TARGETS, read_cell, truth
 
-from rankencoder.labels.pair_pool import cut_bins
+from rankencoder.labels.pair_pool import BINS, cut_bins
 
 DOUBT = 0.1  # how often a promise may be broken
 
@@ -32,7 +33,7 @@ def power(pairs: np.ndarray, same: np.ndarray, precision: float, answers: int) -
     """Return how often the test rejects "precision too low", by the numbers of pairs above each threshold.
 
     >>> power(np.array([100, 10_000]), np.array([90, 9_000]), 0.8, 120).round(2)
-    array([1.  , 0.96])
+    array([1.  , 0.95])
     """
     drawn = np.minimum(answers, pairs)
     too_few = (
@@ -42,19 +43,34 @@ def power(pairs: np.ndarray, same: np.ndarray, precision: float, answers: int) -
     return np.asarray(hypergeom.sf(needed - 1, pairs, same, drawn))
 
 
+def strata_power(pairs: np.ndarray, same: np.ndarray, precision: float, answers: int) -> float:
+    """Return how often a stratified sample of these bins shows that their precision is high enough.
+
+    >>> round(strata_power(np.array([5_000, 5_000]), np.array([3_500, 5_000]), 0.8, 120), 2)
+    0.87
+    """
+    share, p = pairs / pairs.sum(), same / np.maximum(pairs, 1)
+    spread = share * np.sqrt(p * (1 - p))
+    drawn = np.clip(answers * spread / max(spread.sum(), 1e-12), 1e-9, np.maximum(pairs, 1e-9))
+    variance = (spread**2 / drawn * (1 - drawn / np.maximum(pairs, drawn))).sum()
+    gap = share @ p - precision
+    return float(norm.cdf(gap / max(np.sqrt(variance), 1e-12) + norm.ppf(DOUBT)))
+
+
 def bound(similarities: np.ndarray, same: np.ndarray, precision: float, answers: int) -> dict[str, float]:
-    """Return the recall that one threshold and any method can promise, as shares of the oracle's."""
-    thresholds = cut_bins(similarities)[0][:-1]
-    precisions, recalls = truth(similarities, same, thresholds)
+    """Return the recall that either design can promise, as shares of the oracle's."""
+    edges, places = cut_bins(similarities)
+    precisions, recalls = truth(similarities, same, edges[:-1])
     reached = np.flatnonzero(precisions >= precision)
     oracle = float(recalls[reached[0]]) if len(reached) else 0.0
-    above = np.array([(similarities >= threshold).sum() for threshold in thresholds])
-    is_kept = np.arange(len(thresholds)) >= (reached[0] if len(reached) else len(thresholds))
-    chance = power(above, np.rint(precisions * above), precision, answers) * is_kept
+    pairs, yes = np.bincount(places, minlength=BINS), np.bincount(places, same, BINS)
+    above = np.cumsum(pairs[::-1])[::-1]
+    is_kept = np.arange(BINS) >= (reached[0] if len(reached) else BINS)
+    one = power(above, np.rint(precisions * above), precision, answers) * is_kept
+    strata = [strata_power(pairs[at:], yes[at:], precision, answers) if is_kept[at] else 0 for at in range(BINS)]
     # whoever promises a threshold promises all above it: the chance of a lower one is never larger
     steps = recalls - np.append(recalls[1:], 0)
-    best = np.maximum.accumulate(chance)
-    found = {"one": (chance * recalls).max(), "any": (best * steps).sum()}
+    found = {"one": (one * recalls).max(), "strata": np.maximum.accumulate(strata) @ steps}
     return {"oracle": oracle, **{key: float(value / max(oracle, 1e-12)) for key, value in found.items()}}
 
 
