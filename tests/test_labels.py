@@ -17,7 +17,7 @@ from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError, LabelWarning
 from rankencoder.evaluation.candidates import Candidate as Similarity
 from rankencoder.evaluation.choice import choose
-from rankencoder.io.pairs import ScoredPair, read_scored_pairs, read_weights
+from rankencoder.io.pairs import ScoredPair, read_scored_pairs
 from rankencoder.labels.fitted_curve import fit_curve
 from rankencoder.labels.pair_pool import PairPool
 from rankencoder.labels.sitting import Sitting, pool_file
@@ -149,8 +149,8 @@ def test_no_pair_is_asked_twice_but_for_checks(pool, tmp_path):
 
 def test_weights_add_up_to_all_pairs(pool, tmp_path):
     sitting = labeled(tmp_path / "labels.tsv", pool, 60)
-    weights = read_weights(sitting.path, 60)
-    assert weights.sum() == pytest.approx(pool.population.sum(), rel=1e-4)
+    weights = [pair.weight for pair in read_scored_pairs(sitting.path)]
+    assert sum(weights) == pytest.approx(pool.population.sum(), rel=1e-4)
 
 
 def test_a_labeler_who_contradicts_themselves_is_told(pool, tmp_path):
@@ -273,7 +273,7 @@ def test_labels_that_say_nothing(tmp_path):
             fit_curve(encoder, path)
     path.write_text("score\tsentence1\tsentence2\tweight\n0\ta\tb\t1\n1\tb\tc\t-2\n")
     with pytest.raises(InputError, match="line 3: the weight '-2' is not a positive number"):
-        read_weights(path, 2)
+        read_scored_pairs(path)
 
 
 def test_a_stored_curve_comes_back_and_is_checked(pool, tmp_path):
@@ -300,7 +300,7 @@ def test_weights_are_read_from_every_format_and_have_no_unit(tmp_path):
     files[1].write_text("\n".join(",".join(f'"{cell}"' for cell in row) for row in [names, *rows]))
     files[2].write_text("\n".join(json.dumps(dict(zip(names, row, strict=True))) for row in rows))
     for file in files:
-        assert read_weights(file, 60) == pytest.approx(weights)
+        assert [pair.weight for pair in read_scored_pairs(file)] == pytest.approx(weights)
     curve = fit_curve(Encoder(letters), files[0])
     files[0].write_text(
         "\n".join("\t".join(map(str, row)) for row in [names, *((*r[:3], r[3] * 1e-9) for r in rows)])
@@ -321,12 +321,12 @@ def test_tuning_counts_weights_as_scikit_learn_does():
     gold = (rng.random(200) < 0.4).astype(float)
     rows = np.stack([gold + rng.normal(size=200), gold + 2 * rng.normal(size=200)])
     weights = rng.uniform(0.1, 5, 200)
-    pairs = [ScoredPair(f"a {i}", f"b {i}", score) for i, score in enumerate(gold)]
+    pairs = [ScoredPair(f"a {i}", f"b {i}", *row) for i, row in enumerate(zip(gold, weights, strict=True))]
     kinds = [Similarity(None, {}, 0.0), Similarity("exact", {}, 1.0)]
-    found = choose({"set": pairs}, kinds, rows, weights)
+    found = choose({"set": pairs}, kinds, rows)
     expected = [average_precision_score(gold, row, sample_weight=weights) for row in rows]
     assert [result.score for result in found.results] == pytest.approx(expected)
-    plain = choose({"set": pairs}, kinds, rows)
+    plain = choose({"set": [pair._replace(weight=1.0) for pair in pairs]}, kinds, rows)
     assert plain.results[0].score == pytest.approx(average_precision_score(gold, rows[0]))
 
 
