@@ -374,8 +374,10 @@ def test_label_stops_resumes_and_undoes(run_cli, answer, model, corpus_file, tmp
     answer("yyyyyyyy")
     assert "labels.tsv: 6 answers" in run_cli(*command)[1]
     assert len(read_scored_pairs(tmp_path / "my labels.tsv", check=False)) == 6
-    code, _, err = run_cli("label", corpus_file.parent, corpus_file, "-o", tmp_path / "my labels.tsv")
-    assert (code, "belongs to the model" in err) == (2, True)
+    loaded = RankEncoder.load(model, device="cpu")
+    RankEncoder(loaded.encoder, loaded.reference, rank_weight=0.9).save(model, overwrite=True)
+    code, _, err = run_cli(*command)  # the same name
+    assert (code, "belongs to another model" in err) == (2, True)
     (tmp_path / "own.tsv").write_text("1\ta\tb\n")
     code, _, err = run_cli("label", model, corpus_file, "-o", tmp_path / "own.tsv")
     assert (code, "is not a file of labels to resume" in err) == (2, True)
@@ -407,6 +409,15 @@ def test_threshold_is_stored_and_shown_everywhere(run_cli, labels, model, corpus
         assert found["probability"] == pytest.approx(expected, abs=1e-4)
         found = httpx.post(f"{address}/search", json={"query": a}).json()
         assert found["results"][2]["probability"] == pytest.approx(hit.probability, abs=1e-4)
+        lines = labels.read_text().splitlines()  # another threshold while it serves
+        labels.with_name("fewer.tsv").write_text("\n".join(lines[:31]))
+        run_cli("threshold", model, labels.with_name("fewer.tsv"), "--f1")
+        other = ThresholdCurve.load(model / STORED)
+        assert other.answers == 30
+        found = httpx.post(f"{address}/similarity", json={"a": [a], "b": [b]}).json()
+        assert found["probability"][0][0] == pytest.approx(other.p_same(found["similarity"][0][0]), abs=1e-4)
+        found = httpx.post(f"{address}/search", json={"query": a}).json()
+        assert found["results"][2]["probability"] == pytest.approx(other.p_same(hit.score), abs=1e-4)
 
 
 def test_a_damaged_curve_stops_nothing(run_cli, labels, model):

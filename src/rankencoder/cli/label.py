@@ -16,7 +16,9 @@ from rankencoder.errors import InputError
 from rankencoder.io.read_options import ReadOptions
 
 if TYPE_CHECKING:
+    from rankencoder.encoders import Encoder
     from rankencoder.labels.sitting import Sitting
+    from rankencoder.model import RankEncoder
 
 _KEYS = "[y] same   [n] different   [s] skip   [u] undo   [q] stop"
 
@@ -48,7 +50,7 @@ def label(
     from rankencoder.search.index_folder import CONFIG
 
     others = [Sitting.resume(other) for other in merge or ()]  # fail before the work
-    sitting = Sitting.find(output, model)
+    sitting = Sitting.find(output, lambda: _open(model, opening).identity())
     if sitting is None:
         prepare(model)
         from rankencoder.search.records import draw_pool
@@ -67,6 +69,13 @@ def label(
     owner = str(corpus) if (corpus / CONFIG).exists() else model
     step = ["rankencoder", "threshold", owner, str(sitting.path), "--precision", f"{sitting.precision:g}"]
     say(f"next: {shlex.join(step)}")
+
+
+def _open(model: str, opening: Opening) -> RankEncoder | Encoder:
+    prepare(model)
+    from rankencoder.model import open_model
+
+    return open_model(model, **opening)
 
 
 def _ask(sitting: Sitting, pairs: int) -> None:
