@@ -32,9 +32,6 @@ WAYS = {"chosen": (True, 0.0), "chosen, 5% wrong": (True, 0.05), "random": (Fals
 COMPARED = ("minilm",)
 """Encoders with which other ways than that of `label` are tried."""
 
-FIXED = (0.8, 0.9)
-"""Thresholds that people take without labels; 0.9 is semhash's default."""
-
 _BATCH = 5  # questions between fits, twice as many after 60; a real sitting fits after each
 _RECALLS = (0.2, 0.5, 0.8)  # of the fixed thresholds
 _CHECKS = 15  # answers between checks
@@ -111,14 +108,12 @@ def run_cell(folder: Path, encoder: str, number: int, target: float, way: str, r
                     "width": [float(b.high[spot] - b.low[spot]) for b in (curve.precision, curve.recall)],
                     "made": at is not None,
                     "broken": at is not None and bool(precision[at] < target),
-                    "precision": None if at is None else float(precision[at]),
                     "recall": 0.0 if at is None else float(recall[at]),
                     "oracle": float(recall[oracle]) if oracle >= 0 else 0.0,
                 }
             )
-    fixed = {f"{at:g}": [round(float(f[0]), 4) for f in truth(similarities, same, np.array([at]))] for at in FIXED}
     key = {"encoder": encoder, "set": list(SETS)[number], "target": target, "way": way, "runs": runs}
-    return {**key, "fixed": fixed, "looks": {look: summarize(found) for look, found in rows.items()}}
+    return {**key, "looks": {look: summarize(found) for look, found in rows.items()}}
 
 
 def _covers(band: Any, at: int, truth: np.ndarray) -> bool:
@@ -127,14 +122,11 @@ def _covers(band: Any, at: int, truth: np.ndarray) -> bool:
 
 def summarize(rows: list[dict[str, Any]]) -> dict[str, Any]:
     """Return the means over the sittings."""
-    chosen = [row for row in rows if row["made"]]
+    chosen = [row["covered_chosen"] for row in rows if row["covered_chosen"] is not None]
     return {
         "covered_precision": np.mean([row["covered_precision"] for row in rows], axis=0).round(4).tolist(),
         "covered_recall": np.mean([row["covered_recall"] for row in rows], axis=0).round(4).tolist(),
-        **{
-            name: round(float(np.mean([row[name] for row in chosen])), 4) if chosen else None
-            for name in ("covered_chosen", "precision")
-        },
+        "covered_chosen": round(float(np.mean(chosen)), 4) if chosen else None,
         "width": np.mean([row["width"] for row in rows], axis=0).round(4).tolist(),
         **{
             name: round(float(np.mean([row[name] for row in rows])), 4)
