@@ -362,6 +362,20 @@ def test_labels_of_an_index_lead_to_its_threshold(run_cli, answer, model, corpus
     assert f"next: rankencoder threshold {index.folder.path} {tmp_path / 'labels.tsv'} --precision 0.9" in out
 
 
+def test_the_model_of_an_index_is_loaded_only_if_it_has_changed(model, corpus_file, tmp_path, monkeypatch):
+    index = RankIndex.build(str(model), corpus_file, tmp_path / "index", device="cpu").folder.path
+    loaded = RankEncoder.load(model, device="cpu")
+    expected = draw_pool(loaded, corpus_file, name=str(model))
+    with monkeypatch.context() as patched:
+        patched.setattr("rankencoder.search.rank_index.open_model", None)
+        pool = draw_pool(str(model), index)
+    assert (pool.model, pool.name) == (expected.model, expected.name)
+    assert pool.edges == pytest.approx(expected.edges, abs=1e-6)
+    RankEncoder(loaded.encoder, loaded.reference, rank_weight=0.9).save(model, overwrite=True)
+    with pytest.raises(InputError, match="was made with"):
+        draw_pool(str(model), index)
+
+
 def test_label_stops_resumes_and_undoes(run_cli, answer, model, corpus_file, tmp_path):
     command = ("label", model, corpus_file, "-o", tmp_path / "my labels.tsv", "--pairs", 6)
     answer("ynx?uysq")

@@ -16,9 +16,7 @@ from rankencoder.errors import InputError
 from rankencoder.io.read_options import ReadOptions
 
 if TYPE_CHECKING:
-    from rankencoder.encoders import Encoder
     from rankencoder.labels.sitting import Sitting
-    from rankencoder.model import RankEncoder
 
 _KEYS = "[y] same   [n] different   [s] skip   [u] undo   [q] stop"
 
@@ -50,11 +48,11 @@ def label(
     from rankencoder.search.index_folder import CONFIG
 
     others = [Sitting.resume(other) for other in merge or ()]  # fail before the work
-    sitting = Sitting.find(output, lambda: _open(model, opening).identity())
-    if sitting is None:
-        prepare(model)
-        from rankencoder.search.records import draw_pool
+    prepare(model)
+    from rankencoder.search.records import draw_pool, open_source
 
+    sitting = Sitting.find(output, lambda: open_source(model, corpus, **opening).identity())
+    if sitting is None:
         pool = draw_pool(model, corpus, column=reading, seed=seed, **opening, progress=True)
         sitting = Sitting(output, pool)
     sitting.precision = precision
@@ -69,13 +67,6 @@ def label(
     owner = str(corpus) if (corpus / CONFIG).exists() else model
     step = ["rankencoder", "threshold", owner, str(sitting.path), "--precision", f"{sitting.precision:g}"]
     say(f"next: {shlex.join(step)}")
-
-
-def _open(model: str, opening: Opening) -> RankEncoder | Encoder:
-    prepare(model)
-    from rankencoder.model import open_model
-
-    return open_model(model, **opening)
 
 
 def _ask(sitting: Sitting, pairs: int) -> None:
