@@ -374,6 +374,9 @@ def test_the_model_of_an_index_is_loaded_only_if_it_has_changed(model, corpus_fi
     RankEncoder(loaded.encoder, loaded.reference, rank_weight=0.9).save(model, overwrite=True)
     with pytest.raises(InputError, match="was made with"):
         draw_pool(str(model), index)
+    RankIndex.create(loaded, tmp_path / "empty")
+    with pytest.raises(InputError, match="cannot draw pairs from 0 different sentences"):
+        draw_pool(loaded, tmp_path / "empty")
 
 
 def test_label_stops_resumes_and_undoes(run_cli, answer, model, corpus_file, tmp_path):

@@ -55,7 +55,6 @@ class Sitting:
         """Return the session stored in a file, for the same model; None if there is no such file yet.
 
         :param fingerprint: Returns the model's fingerprint, which takes a moment.
-
         :raises InputError: If the file belongs to another model, or is not a file of labels.
         """
         if path.suffix.lower() != ".tsv":

@@ -177,7 +177,7 @@ def _distinct_texts(index: RankIndex) -> tuple[list[str], np.ndarray]:
     """Return the different texts of an index, and their vectors."""
     from rankencoder.search.table import vectors_of
 
-    texts, vectors = list[str](), list[np.ndarray]()
+    texts, vectors = list[str](), [np.zeros((0, index.about.dimension), np.float32)]
     for batch in index.rows.batches(["text", "vector"], 65_536):
         texts += batch["text"].to_pylist()
         vectors.append(vectors_of(batch))
