@@ -94,6 +94,11 @@ def test_all_formats_agree(tmp_path):
         assert read_scored_pairs(path) == PAIRS, path
 
 
+def test_a_sentence_weight_is_no_header(tmp_path):
+    (tmp_path / "a.tsv").write_text("1\tweight\tmass\n0\tweight\tlight\n")
+    assert read_scored_pairs(tmp_path / "a.tsv")[1] == ScoredPair("weight", "light", 0.0)
+
+
 def test_quoted_line_breaks_in_csv(tmp_path):
     (tmp_path / "a.csv").write_text('score,sentence1,sentence2\n1,"a\nb",c\n\nx,"d","e"\n')
     with pytest.raises(InputError, match=r"a\.csv, line 5: the score 'x' is not a finite number"):

@@ -62,12 +62,8 @@ def read_scored_pairs(path: str | Path, *, check: bool = True) -> list[ScoredPai
     """
     rows = _read_rows(Path(path), _SCORED_KEYS)
     pairs = [make_pair(a, b, score, place) for (score, a, b), place in rows]
-    weights = _read_weights(Path(path))
-    pairs = (
-        [pair._replace(weight=weight) for pair, weight in zip(pairs, weights, strict=True)]
-        if weights
-        else pairs
-    )
+    if weights := _read_weights(Path(path)):
+        pairs = [pair._replace(weight=weight) for pair, weight in zip(pairs, weights, strict=True)]
     if not check:
         return pairs
     if len(pairs) < 2:
@@ -79,7 +75,7 @@ def read_scored_pairs(path: str | Path, *, check: bool = True) -> list[ScoredPai
 
 def _read_weights(path: Path) -> list[float]:
     """Return the column "weight" of a file of pairs; nothing without the column."""
-    rows = _read_rows(path, ("weight",))
+    rows = _read_rows(path, ("weight", *_SCORED_KEYS))  # a lone "weight" may be a sentence
     try:
         first = [next(rows)]
     except (InputError, KeyError, StopIteration):  # no such column
@@ -202,6 +198,8 @@ def _choose_columns(rows: Iterator[_Row], keys: tuple[str, ...]) -> Iterator[_Ro
             if set(keys) <= set(names):
                 columns, width = [names.index(key) for key in keys], len(cells)
                 continue
+            if "weight" in keys:
+                return  # weights need a header
             if keys == _SCORED_KEYS and _number(cells[0]) is None:
                 missing = " or ".join(key for key in keys if key not in names)
                 raise InputError(
