@@ -29,7 +29,7 @@ TARGETS = (0.8, 0.9)
 WAYS = {"chosen": (True, 0.0), "chosen, 5% wrong": (True, 0.05), "random": (False, 0.0)}
 """Ways to sit: whether questions are chosen, and the share of wrong answers."""
 
-COMPARED = ("minilm",)
+COMPARED = ("minilm", "mpnet")
 """Encoders with which other ways than that of `label` are tried."""
 
 _BATCH = 5  # questions between fits, twice as many after 60; a real sitting fits after each

@@ -88,7 +88,7 @@ def test_questions_are_scored_by_the_area_under_the_curve(monkeypatch):
     pairs = [ScoredPair(str(a), str(b), float(rng.integers(2))) for a, b in names]
     monkeypatch.setattr(distill_scores, "read_questions", lambda: pairs)
     encoder = Encoder(lambda texts: [[np.cos(angles[text]), np.sin(angles[text])] for text in texts])
-    cosines = [np.cos(angles[a] - angles[b]) for a, b, _ in pairs]
+    cosines = [np.cos(angles[a] - angles[b]) for a, b, *_ in pairs]
     expected = roc_auc_score([pair.score for pair in pairs], cosines)
     assert distill_scores.score_questions(encoder) == pytest.approx(100 * expected)
 

@@ -17,7 +17,7 @@ from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError, LabelWarning
 from rankencoder.evaluation.candidates import Candidate as Similarity
 from rankencoder.evaluation.choice import choose
-from rankencoder.io.pairs import ScoredPair, read_scored_pairs, read_weights
+from rankencoder.io.pairs import ScoredPair, read_scored_pairs
 from rankencoder.labels.fitted_curve import fit_curve
 from rankencoder.labels.pair_pool import PairPool
 from rankencoder.labels.sitting import Sitting, pool_file
@@ -149,8 +149,8 @@ def test_no_pair_is_asked_twice_but_for_checks(pool, tmp_path):
 
 def test_weights_add_up_to_all_pairs(pool, tmp_path):
     sitting = labeled(tmp_path / "labels.tsv", pool, 60)
-    weights = read_weights(sitting.path, 60)
-    assert weights.sum() == pytest.approx(pool.population.sum(), rel=1e-4)
+    weights = [pair.weight for pair in read_scored_pairs(sitting.path)]
+    assert sum(weights) == pytest.approx(pool.population.sum(), rel=1e-4)
 
 
 def test_a_labeler_who_contradicts_themselves_is_told(pool, tmp_path):
@@ -273,7 +273,7 @@ def test_labels_that_say_nothing(tmp_path):
             fit_curve(encoder, path)
     path.write_text("score\tsentence1\tsentence2\tweight\n0\ta\tb\t1\n1\tb\tc\t-2\n")
     with pytest.raises(InputError, match="line 3: the weight '-2' is not a positive number"):
-        read_weights(path, 2)
+        read_scored_pairs(path)
 
 
 def test_a_stored_curve_comes_back_and_is_checked(pool, tmp_path):
@@ -300,7 +300,7 @@ def test_weights_are_read_from_every_format_and_have_no_unit(tmp_path):
     files[1].write_text("\n".join(",".join(f'"{cell}"' for cell in row) for row in [names, *rows]))
     files[2].write_text("\n".join(json.dumps(dict(zip(names, row, strict=True))) for row in rows))
     for file in files:
-        assert read_weights(file, 60) == pytest.approx(weights)
+        assert [pair.weight for pair in read_scored_pairs(file)] == pytest.approx(weights)
     curve = fit_curve(Encoder(letters), files[0])
     files[0].write_text(
         "\n".join("\t".join(map(str, row)) for row in [names, *((*r[:3], r[3] * 1e-9) for r in rows)])
@@ -321,12 +321,12 @@ def test_tuning_counts_weights_as_scikit_learn_does():
     gold = (rng.random(200) < 0.4).astype(float)
     rows = np.stack([gold + rng.normal(size=200), gold + 2 * rng.normal(size=200)])
     weights = rng.uniform(0.1, 5, 200)
-    pairs = [ScoredPair(f"a {i}", f"b {i}", score) for i, score in enumerate(gold)]
+    pairs = [ScoredPair(f"a {i}", f"b {i}", *row) for i, row in enumerate(zip(gold, weights, strict=True))]
     kinds = [Similarity(None, {}, 0.0), Similarity("exact", {}, 1.0)]
-    found = choose({"set": pairs}, kinds, rows, weights)
+    found = choose({"set": pairs}, kinds, rows)
     expected = [average_precision_score(gold, row, sample_weight=weights) for row in rows]
     assert [result.score for result in found.results] == pytest.approx(expected)
-    plain = choose({"set": pairs}, kinds, rows)
+    plain = choose({"set": [pair._replace(weight=1.0) for pair in pairs]}, kinds, rows)
     assert plain.results[0].score == pytest.approx(average_precision_score(gold, rows[0]))
 
 
@@ -362,6 +362,23 @@ def test_labels_of_an_index_lead_to_its_threshold(run_cli, answer, model, corpus
     assert f"next: rankencoder threshold {index.folder.path} {tmp_path / 'labels.tsv'} --precision 0.9" in out
 
 
+def test_the_model_of_an_index_is_loaded_only_if_it_has_changed(model, corpus_file, tmp_path, monkeypatch):
+    index = RankIndex.build(str(model), corpus_file, tmp_path / "index", device="cpu").folder.path
+    loaded = RankEncoder.load(model, device="cpu")
+    expected = draw_pool(loaded, corpus_file, name=str(model))
+    with monkeypatch.context() as patched:
+        patched.setattr("rankencoder.search.rank_index.open_model", None)
+        pool = draw_pool(str(model), index)
+    assert (pool.model, pool.name) == (expected.model, expected.name)
+    assert pool.edges == pytest.approx(expected.edges, abs=1e-6)
+    RankEncoder(loaded.encoder, loaded.reference, rank_weight=0.9).save(model, overwrite=True)
+    with pytest.raises(InputError, match="was made with"):
+        draw_pool(str(model), index)
+    RankIndex.create(loaded, tmp_path / "empty")
+    with pytest.raises(InputError, match="cannot draw pairs from 0 different sentences"):
+        draw_pool(loaded, tmp_path / "empty")
+
+
 def test_label_stops_resumes_and_undoes(run_cli, answer, model, corpus_file, tmp_path):
     command = ("label", model, corpus_file, "-o", tmp_path / "my labels.tsv", "--pairs", 6)
     answer("ynx?uysq")
@@ -374,8 +391,10 @@ def test_label_stops_resumes_and_undoes(run_cli, answer, model, corpus_file, tmp
     answer("yyyyyyyy")
     assert "labels.tsv: 6 answers" in run_cli(*command)[1]
     assert len(read_scored_pairs(tmp_path / "my labels.tsv", check=False)) == 6
-    code, _, err = run_cli("label", corpus_file.parent, corpus_file, "-o", tmp_path / "my labels.tsv")
-    assert (code, "belongs to the model" in err) == (2, True)
+    loaded = RankEncoder.load(model, device="cpu")
+    RankEncoder(loaded.encoder, loaded.reference, rank_weight=0.9).save(model, overwrite=True)
+    code, _, err = run_cli(*command)  # the same name
+    assert (code, "belongs to another model" in err) == (2, True)
     (tmp_path / "own.tsv").write_text("1\ta\tb\n")
     code, _, err = run_cli("label", model, corpus_file, "-o", tmp_path / "own.tsv")
     assert (code, "is not a file of labels to resume" in err) == (2, True)
@@ -407,6 +426,15 @@ def test_threshold_is_stored_and_shown_everywhere(run_cli, labels, model, corpus
         assert found["probability"] == pytest.approx(expected, abs=1e-4)
         found = httpx.post(f"{address}/search", json={"query": a}).json()
         assert found["results"][2]["probability"] == pytest.approx(hit.probability, abs=1e-4)
+        lines = labels.read_text().splitlines()  # another threshold while it serves
+        labels.with_name("fewer.tsv").write_text("\n".join(lines[:31]))
+        run_cli("threshold", model, labels.with_name("fewer.tsv"), "--f1")
+        other = ThresholdCurve.load(model / STORED)
+        assert other.answers == 30
+        found = httpx.post(f"{address}/similarity", json={"a": [a], "b": [b]}).json()
+        assert found["probability"][0][0] == pytest.approx(other.p_same(found["similarity"][0][0]), abs=1e-4)
+        found = httpx.post(f"{address}/search", json={"query": a}).json()
+        assert found["results"][2]["probability"] == pytest.approx(other.p_same(hit.score), abs=1e-4)
 
 
 def test_a_damaged_curve_stops_nothing(run_cli, labels, model):

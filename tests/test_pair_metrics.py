@@ -189,3 +189,36 @@ def test_dev_pairs_of_a_training_are_scored_by_their_own_metric(files, tiny_fold
     gain = measure_gain([asked], Encoder(model), Encoder(model))
     assert gain["metric"] == "average precision"
     assert gain["before"] == gain["after"] == pytest.approx(expected, abs=1e-4)
+
+
+def test_weights_count_in_evaluation_and_training_as_in_scikit_learn(files, tiny_folder, tmp_path):
+    from sentence_transformers import SentenceTransformer
+
+    from rankencoder.distillation.agreement import measure_gain
+    from rankencoder.encoders import Encoder
+    from rankencoder.evaluation.evaluator import evaluate
+    from rankencoder.training.loop.evaluators import make_evaluator
+
+    rows = [line.split("\t") for line in files[0].read_text().splitlines()]
+    weights = np.random.default_rng(0).uniform(0.1, 9, len(rows)).round(3)
+    path = tmp_path / "weighted.tsv"
+    lines = ["\t".join([*row, str(weight)]) for row, weight in zip(rows, weights, strict=True)]
+    path.write_text("\n".join(["score\tsentence1\tsentence2\tweight", *lines]))
+    model = SentenceTransformer(str(tiny_folder), device="cpu")
+    labels, a, b = zip(*rows, strict=True)
+    gold = np.array(labels, dtype=int)
+    cosines = model.similarity_pairwise(model.encode(list(a)), model.encode(list(b))).numpy()
+    ap = average_precision_score(gold, cosines, sample_weight=weights)
+    assert abs(ap - average_precision_score(gold, cosines)) > 0.005
+    assert make_evaluator([str(path)])(model)["sequential_score"] == pytest.approx(ap, abs=1e-4)
+    assert measure_gain([str(path)], Encoder(model), Encoder(model))["before"] == pytest.approx(ap, abs=1e-4)
+    row = evaluate(Encoder(model), dev=path, tasks=["sts"], cache=False, progress=False).rows()[0]
+    figures = row.yes_no["weighted"][0]
+    assert figures["auc"]["value"] == pytest.approx(
+        100 * roc_auc_score(gold, cosines, sample_weight=weights), abs=0.01
+    )
+    assert figures["best_f1"]["value"] == pytest.approx(100 * best_f1(gold, cosines, weights)[0], abs=0.01)
+    assert row.mean("weighted") == figures["average_precision"]["value"] == pytest.approx(100 * ap, abs=0.01)
+    samples = row.bootstrap("weighted").samples
+    assert np.quantile(samples, 0.025) == pytest.approx(figures["average_precision"]["low"])
+    assert len(set(np.round(samples, 6))) > 100

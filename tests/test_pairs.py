@@ -22,7 +22,7 @@ def test_pairs_without_scores(tmp_path):
     (tmp_path / "a.tsv").write_text("\n".join(f"{a}\t{b}" for a, b in expected), encoding="utf-8")
     rows = [json.dumps({"sentence1": a, "sentence2": b}) for a, b in expected]
     (tmp_path / "a.jsonl").write_text("\n\n".join(rows))
-    scored = "".join(f"{score}\t{a}\t{b}\n" for a, b, score in PAIRS)
+    scored = "".join(f"{score}\t{a}\t{b}\n" for a, b, score, _ in PAIRS)
     (tmp_path / "scored.tsv").write_text(scored, encoding="utf-8")
     header = "score\tsentence1\tsentence2\n"
     (tmp_path / "header.tsv").write_text(header + scored, encoding="utf-8")
@@ -80,11 +80,11 @@ def test_all_formats_agree(tmp_path):
     table.to_csv(tmp_path / "index.csv")
     table.to_json(tmp_path / "a.jsonl", orient="records", lines=True)
     table.to_json(tmp_path / "a.ndjson.gz", orient="records", lines=True)
-    lines = "".join(f"{score}\t{a}\t{b}\r\n" for a, b, score in PAIRS)
+    lines = "".join(f"{score}\t{a}\t{b}\r\n" for a, b, score, _ in PAIRS)
     for name in ("plain.tsv", "plain.txt", "plain"):
         (tmp_path / name).write_bytes(f"\ufeff{lines}  \r\n".encode())
     header = "sentence1\tscore\tid\tsentence2 \n"
-    (tmp_path / "header.tsv").write_text(header + "".join(f"{a}\t{s}\t1\t{b}\n" for a, b, s in PAIRS))
+    (tmp_path / "header.tsv").write_text(header + "".join(f"{a}\t{s}\t1\t{b}\n" for a, b, s, _ in PAIRS))
     for opener, suffix in ((gzip.open, ".gz"), (lzma.open, ".xz")):
         with opener(tmp_path / f"plain.tsv{suffix}", "wb") as file:
             file.write(lines.encode())
@@ -92,6 +92,11 @@ def test_all_formats_agree(tmp_path):
     assert len(files) == 12
     for path in files:
         assert read_scored_pairs(path) == PAIRS, path
+
+
+def test_a_sentence_weight_is_no_header(tmp_path):
+    (tmp_path / "a.tsv").write_text("1\tweight\tmass\n0\tweight\tlight\n")
+    assert read_scored_pairs(tmp_path / "a.tsv")[1] == ScoredPair("weight", "light", 0.0)
 
 
 def test_quoted_line_breaks_in_csv(tmp_path):
@@ -153,4 +158,4 @@ score = st.floats(allow_nan=False, allow_infinity=False)
 def test_any_sentences_survive_tabs(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("any") / "a.tsv"
     path.write_text("".join(f"{s!r}\t{a}\t{b}\n" for s, a, b in rows), encoding="utf-8", newline="")
-    assert read_scored_pairs(path) == [(a, b, s) for s, a, b in rows]
+    assert read_scored_pairs(path) == [ScoredPair(a, b, s) for s, a, b in rows]

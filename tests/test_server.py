@@ -47,7 +47,7 @@ def test_openai_client_gets_the_vectors_of_encode(client, model, sentences, enco
     vectors = [row.embedding for row in answer.data]
     if encoding == "base64":
         vectors = [np.frombuffer(base64.b64decode(row), dtype="<f4") for row in vectors]
-    np.testing.assert_allclose(np.array(vectors), model.encode(texts), atol=1e-6)
+    np.testing.assert_allclose(np.array(vectors), model.encode(texts), atol=1e-5)
     assert [row.index for row in answer.data] == list(range(len(texts)))
     assert answer.model == "tiny"
     read = model.encoder.model.preprocess(texts)["attention_mask"].sum()
@@ -56,7 +56,7 @@ def test_openai_client_gets_the_vectors_of_encode(client, model, sentences, enco
 
 def test_openai_client_one_sentence_model_list_and_refusals(client, model):
     one = client.embeddings.create(model="tiny", input=A, dimensions=model.dimension, user="me")
-    np.testing.assert_allclose(one.data[0].embedding, model.encode(A), atol=1e-6)
+    np.testing.assert_allclose(one.data[0].embedding, model.encode(A), atol=1e-5)
     long = client.embeddings.create(model="tiny", input="cat " * 200)
     assert long.usage.prompt_tokens == 64  # what the encoder reads of it
     assert [served.id for served in client.models.list()] == ["tiny"]
@@ -101,7 +101,7 @@ def test_a_plain_encoder_has_vectors_and_no_explanations(tiny_folder):
     with serving(encoder) as url:
         answer = WEB.post(f"{url}/v1/embeddings", json={"input": [A, B]}).json()
         np.testing.assert_allclose(
-            [row["embedding"] for row in answer["data"]], encoder([A, B]).numpy(), atol=1e-6
+            [row["embedding"] for row in answer["data"]], encoder([A, B]).numpy(), atol=1e-5
         )
         refused = WEB.post(f"{url}/explain", json={"a": A, "b": B})
         assert (refused.status_code, refused.json()["error"]["code"]) == (409, "no_reference_corpus")

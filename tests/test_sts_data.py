@@ -217,7 +217,7 @@ def test_plain_layout(tmp_path):
     (tmp_path / "STSB").mkdir()
     (tmp_path / "STSB/test.tsv").write_text("1\ta,  b\tc\n2\td\te\n")
     (stsb,) = read_sts(tmp_path, ["STS-B"])
-    assert stsb.pairs == [("a, b", "c", 1.0), ("d", "e", 2.0)]
+    assert stsb.pairs == [ScoredPair("a, b", "c", 1.0), ScoredPair("d", "e", 2.0)]
     assert stsb.notes == ("STS-B has 2 pairs here, 1,379 as published",)
     with pytest.raises(InputError, match=r"no such file: .*STSB/dev\.tsv; set `data`"):
         read_sts(tmp_path, ["STS-B dev"])
@@ -233,7 +233,7 @@ def test_own_pairs(tmp_path):
     (tmp_path / "my.pairs.tsv").write_text("0.25\ta\tb  c\n-3\td\te\n")
     own = read_pair_set(tmp_path / "my.pairs.tsv")
     assert own.name == "my.pairs"
-    assert own.pairs == [("a", "b  c", 0.25), ("d", "e", -3.0)]
+    assert own.pairs == [ScoredPair("a", "b  c", 0.25), ScoredPair("d", "e", -3.0)]
     assert own.scale == (-3, 0.25)
     assert own.source == str(tmp_path / "my.pairs.tsv")
     pd.DataFrame({"score": [1, 2], "sentence1": "a", "sentence2": "b"}).to_csv(

@@ -49,7 +49,8 @@ def judged_sets(*sets):
     similarities = np.concatenate([some for _, some in sets], axis=1)
     gold = np.array([pair.score for pair in pairs])
     numbers = np.repeat(np.arange(len(sizes)), sizes)
-    return ChoiceData(gold, similarities, numbers, group_pairs(pairs), (GRADED,) * len(sizes))
+    of_pairs = numbers, group_pairs(pairs), (GRADED,) * len(sizes), np.ones(len(pairs))
+    return ChoiceData(gold, similarities, *of_pairs)
 
 
 def scores_of(pairs):

@@ -48,11 +48,11 @@ def label(
     from rankencoder.search.index_folder import CONFIG
 
     others = [Sitting.resume(other) for other in merge or ()]  # fail before the work
-    sitting = Sitting.find(output, model)
-    if sitting is None:
-        prepare(model)
-        from rankencoder.search.records import draw_pool
+    prepare(model)
+    from rankencoder.search.records import draw_pool, open_source
 
+    sitting = Sitting.find(output, lambda: open_source(model, corpus, **opening).identity())
+    if sitting is None:
         pool = draw_pool(model, corpus, column=reading, seed=seed, **opening, progress=True)
         sitting = Sitting(output, pool)
     sitting.precision = precision

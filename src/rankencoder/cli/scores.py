@@ -78,6 +78,7 @@ def _print_yes_no(rows: list[Row], name: str, model: str) -> None:
     """Print the figures of a set with yes/no labels, a row for each similarity."""
     gold = rows[0].golds[name]
     labels = f"{name}: yes/no labels, {(gold == gold.max()).sum():,} of {len(gold):,} yes"
+    labels += ", weighted" if name in rows[0].weights else ""
     _print_bold("", model, f"{labels}; ×100, with 95% intervals")
     table: list[list[Any]] = [["similarity", *(title for title, _ in FIGURES.values())]]
     for row in rows:

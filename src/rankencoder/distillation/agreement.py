@@ -159,10 +159,11 @@ def measure_gain(files: Sequence[str], before: Encoder, after: Encoder) -> dict[
     """
     metrics, sets = [], []
     for pairs in map(read_scored_pairs, files):
-        a, b, gold = map(list, zip(*pairs, strict=True))
+        a, b, gold, weights = map(list, zip(*pairs, strict=True))
         metrics.append(metric_for(gold))
         cosines = ((one(a) * one(b)).sum(dim=1).cpu().numpy() for one in (before, after))
-        first, second = (metrics[-1].bootstrap(np.array(gold), values) for values in cosines)
+        of_pairs = np.array(gold), np.array(weights)
+        first, second = (metrics[-1].bootstrap(of_pairs[0], values, of_pairs[1]) for values in cosines)
         sets.append((first, second))
     gain = mean_gain(sets)
     means = [float(np.mean([pair[side].runs.mean() for pair in sets])) for side in (0, 1)]

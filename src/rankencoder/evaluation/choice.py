@@ -19,7 +19,7 @@ import numpy as np
 
 from rankencoder.errors import InputError
 from rankencoder.evaluation.candidates import Candidate, candidate_similarities, candidates_for
-from rankencoder.evaluation.pair_metrics import YES_NO, Metric, joint_name, joint_pairs, metric_for
+from rankencoder.evaluation.pair_metrics import Metric, joint_name, joint_pairs, metric_for
 from rankencoder.evaluation.pairwise import encode_pairs
 from rankencoder.evaluation.statistics import ROUNDS, Interval, resample
 from rankencoder.formatting import points
@@ -121,17 +121,13 @@ def choose_similarity(
     rank_weight: float,
     sets: Mapping[str, Sequence[ScoredPair]],
     *,
-    weights: np.ndarray | None = None,
     progress: bool = False,
 ) -> Choice:
-    """Choose the similarity of an encoder on sets of scored pairs, given its current form and rank weight.
-
-    :param weights: Weight of each pair, over all sets.
-    """
+    """Choose the similarity of an encoder on sets of scored pairs, given its current form and rank weight."""
     check_pairs(sets)
     candidates = candidates_for(form, rank_weight)
     encoded = encode_pairs(encoder, [pair for pairs in sets.values() for pair in pairs], progress=progress)
-    return choose(sets, candidates, candidate_similarities(form, candidates, encoded), weights)
+    return choose(sets, candidates, candidate_similarities(form, candidates, encoded))
 
 
 def check_pairs(sets: Mapping[str, Sequence[ScoredPair]]) -> None:
@@ -150,20 +146,19 @@ def choose(
     sets: Mapping[str, Sequence[ScoredPair]],
     candidates: Sequence[Candidate],
     similarities: np.ndarray,
-    weights: np.ndarray | None = None,
 ) -> Choice:
     """Choose among candidates, plain cosine first, by the mean score over the sets.
 
     Sets of scored pairs are scored by Spearman's correlation, those of yes/no labels by average precision.
 
     :param similarities: Similarities of the pairs of all sets, ``[candidates, pairs]``.
-    :param weights: Weight of each pair, over all sets.
     """
     pairs = [pair for some in sets.values() for pair in some]
     sizes = [len(some) for some in sets.values()]
     gold = np.array([pair.score for pair in pairs], dtype=np.float64)
     metrics = tuple(metric_for([pair.score for pair in some]) for some in sets.values())
     numbers = np.repeat(np.arange(len(sizes)), sizes)
+    weights = np.array([pair.weight for pair in pairs])
     data = ChoiceData(gold, similarities, numbers, group_pairs(pairs), metrics, weights)
     chosen, gain = cross_validate(data, assign_folds(data))
     scores = data.scores(np.ones((1, len(pairs)), dtype=np.uint16))[:, 0]
@@ -190,7 +185,7 @@ class ChoiceData:
     """Scored pairs with each candidate's similarities (``[candidates, pairs]``), their sets and groups.
 
     :param metrics: The metric of each set, determined from all of its pairs: a fold might lack some labels.
-    :param weights: How many pairs each stands for, used for yes/no labels; None for one each.
+    :param weights: How many pairs each stands for, used for yes/no labels.
     """
 
     gold: np.ndarray
@@ -198,13 +193,12 @@ class ChoiceData:
     sets: np.ndarray
     groups: np.ndarray
     metrics: tuple[Metric, ...]
-    weights: np.ndarray | None = None
+    weights: np.ndarray
 
     def part(self, pairs: np.ndarray, candidates: list[int]) -> ChoiceData:
         """Return a subset of the pairs, with the similarities of some candidates."""
         similarities = self.similarities[candidates][:, pairs]
-        weights = None if self.weights is None else self.weights[pairs]
-        of_pairs = (self.sets[pairs], self.groups[pairs], self.metrics, weights)
+        of_pairs = (self.sets[pairs], self.groups[pairs], self.metrics, self.weights[pairs])
         return ChoiceData(self.gold[pairs], similarities, *of_pairs)
 
     def scores(self, counts: np.ndarray) -> np.ndarray:
@@ -215,9 +209,8 @@ class ChoiceData:
         found = []
         for number in np.unique(self.sets):
             rows = self.sets == number
-            metric, drawn = self.metrics[number], counts[:, rows]
-            if metric is YES_NO and self.weights is not None:
-                drawn = drawn * self.weights[rows]
+            metric = self.metrics[number]
+            drawn = metric.weigh(counts[:, rows], self.weights[rows])
             values = metric.resampled(self.gold[rows], self.similarities[:, rows], drawn)
             found.append(np.nan_to_num(values))
         return np.asarray(np.mean(found, axis=0))

@@ -66,16 +66,18 @@ def aggregate(pair_set: PairSet, similarities: np.ndarray) -> dict[str, Any]:
 
     "all" is one correlation over all pairs, as the field reports it. Yes/no labels have more figures.
     """
-    gold, metric = pair_set.gold, pair_set.metric
+    gold, metric, weights = pair_set.gold, pair_set.metric, pair_set.weights
     subsets: dict[str, float] = {}
     start = 0
     for name, pairs in pair_set.subsets.items():
         rows = slice(start, start := start + len(pairs))
         where = pair_set.name if len(pair_set.subsets) == 1 else f"{pair_set.name}, {name}"
         with located(where):
-            subsets[name] = 100 * metric.score(gold[rows], similarities[rows])
-    more = {"yes_no": yes_no_figures(gold, similarities, set_seed(pair_set.name))} if metric is YES_NO else {}
-    return {"all": 100 * metric.score(gold, similarities), "subsets": subsets, **more}
+            subsets[name] = 100 * metric.score(gold[rows], similarities[rows], weights[rows])
+    more = {}
+    if metric is YES_NO:
+        more["yes_no"] = yes_no_figures(gold, similarities, weights, set_seed(pair_set.name))
+    return {"all": 100 * metric.score(gold, similarities, weights), "subsets": subsets, **more}
 
 
 def _choose(subject: Subject, sets: Sequence[PairSet]) -> dict[str, Any]:

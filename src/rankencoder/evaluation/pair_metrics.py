@@ -80,7 +80,7 @@ def accept(gold: np.ndarray, similarities: np.ndarray, counts: np.ndarray) -> Ac
     )
 
 
-def average_precision(gold: np.ndarray, similarities: np.ndarray) -> float:
+def average_precision(gold: np.ndarray, similarities: np.ndarray, weights: np.ndarray | None = None) -> float:
     """Return the average precision of similarities where the higher of two gold values is a yes.
 
     >>> average_precision(np.array([1, 0, 1, 0]), np.array([0.9, 0.8, 0.7, 0.1]))  # (1 + 2/3) / 2
@@ -88,7 +88,8 @@ def average_precision(gold: np.ndarray, similarities: np.ndarray) -> float:
     """
     if not np.isfinite(similarities).all():  # as after a diverged training
         return float("nan")
-    return float(accept(gold, similarities, np.ones((1, len(gold)))).average_precision()[0])
+    counts = np.ones((1, len(gold))) if weights is None else weights[None]
+    return float(accept(gold, similarities, counts).average_precision()[0])
 
 
 def resampled_average_precision(gold: np.ndarray, similarities: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -99,10 +100,13 @@ def resampled_average_precision(gold: np.ndarray, similarities: np.ndarray, coun
     return np.concatenate(found, axis=1)
 
 
-def yes_no_figures(gold: np.ndarray, similarities: np.ndarray, seed: int = 0) -> dict[str, Any]:
+def yes_no_figures(
+    gold: np.ndarray, similarities: np.ndarray, weights: np.ndarray | None = None, seed: int = 0
+) -> dict[str, Any]:
     """Return the `FIGURES` and the curve, each with its 95% bootstrap interval; all but thresholds ×100."""
-    whole = accept(gold, similarities, np.ones((1, len(gold))))
-    parts = [_figures(accept(gold, similarities, part)) for part in _parts(resample(len(gold), seed=seed))]
+    whole = accept(gold, similarities, np.ones((1, len(gold))) if weights is None else weights[None])
+    counts = YES_NO.weigh(resample(len(gold), seed=seed), weights)
+    parts = [_figures(accept(gold, similarities, part)) for part in _parts(counts)]
     samples = np.concatenate(parts, axis=1)
     samples = samples[:, np.isfinite(samples).all(axis=0)]  # samples with both labels
     values = _figures(whole)[:, 0]
@@ -142,26 +146,39 @@ class Metric:
     """A score of similarities against gold scores, 1 at best.
 
     :param pairs: Name of the kind of pairs.
-    :param score: Takes gold scores and similarities.
+    :param score: Takes gold scores, similarities and the pairs' weights, which correlations ignore.
     :param resampled: Takes gold scores, rows of similarities and ``[samples, n]`` counts; NaN if undefined.
     """
 
     name: str
     pairs: str
-    score: Callable[[np.ndarray, np.ndarray], float]
+    score: Callable[..., float]
     resampled: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
-    def bootstrap(self, gold: np.ndarray, similarities: np.ndarray, *, seed: int = 0) -> BootstrapScores:
+    def weigh(self, counts: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+        """Return ``[samples, n]`` counts times the pairs' weights; correlations ignore these."""
+        is_weighted = self is not GRADED and weights is not None and (weights != 1).any()
+        return counts * weights if is_weighted else counts
+
+    def bootstrap(
+        self,
+        gold: np.ndarray,
+        similarities: np.ndarray,
+        weights: np.ndarray | None = None,
+        *,
+        seed: int = 0,
+    ) -> BootstrapScores:
         """Return the score, and its bootstrap samples.
 
         :param similarities: ``[n]``, or ``[runs, n]`` for several seeds.
         """
         rows = np.atleast_2d(similarities)
-        samples = self.resampled(gold, rows, resample(len(gold), seed=seed)).mean(axis=0)
-        return BootstrapScores(samples, np.array([self.score(gold, row) for row in rows]))
+        counts = self.weigh(resample(len(gold), seed=seed), weights)
+        samples = self.resampled(gold, rows, counts).mean(axis=0)
+        return BootstrapScores(samples, np.array([self.score(gold, row, weights) for row in rows]))
 
 
-GRADED = Metric("Spearman", "scored", spearman, resampled_spearman)
+GRADED = Metric("Spearman", "scored", lambda gold, row, _=None: spearman(gold, row), resampled_spearman)
 YES_NO = Metric("average precision", "yes/no", average_precision, resampled_average_precision)
 
 

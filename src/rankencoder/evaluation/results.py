@@ -79,6 +79,7 @@ def _about_set(pair_set: PairSet) -> dict[str, Any]:
         "notes": list(pair_set.notes),
         "subsets": {name: len(pairs) for name, pairs in pair_set.subsets.items()},
         "gold": pair_set.gold.tolist(),
+        **({"weights": pair_set.weights.tolist()} if (pair_set.weights != 1).any() else {}),
     }
 
 
@@ -155,6 +156,7 @@ class Row:
     """A system of one model, or the same system of several runs of one configuration.
 
     :param values: The score ×100 of each run, by set; "AVG" if all seven are present.
+    :param weights: The pairs' weights, of sets that have them.
     :param yes_no: Further metrics of sets with yes/no labels (see `yes_no_figures`), by run.
     """
 
@@ -165,6 +167,7 @@ class Row:
     values: dict[str, list[float]]
     similarities: dict[str, np.ndarray]
     golds: dict[str, np.ndarray]
+    weights: dict[str, np.ndarray]
     yes_no: dict[str, list[dict[str, Any]]]
     _bootstrapped: dict[str, BootstrapScores] = field(default_factory=dict)
 
@@ -180,7 +183,8 @@ class Row:
         """Return the score ×100 on a set, in each bootstrap sample and in each run."""
         if name not in self._bootstrapped:
             gold = self.golds[name]
-            found = metric_for(gold).bootstrap(gold, self.similarities[name], seed=set_seed(name))
+            of_pairs = gold, self.similarities[name], self.weights.get(name)
+            found = metric_for(gold).bootstrap(*of_pairs, seed=set_seed(name))
             self._bootstrapped[name] = BootstrapScores(100 * found.samples, 100 * found.runs)
         return self._bootstrapped[name]
 
@@ -198,7 +202,7 @@ def rows(results: Sequence[Result]) -> list[Row]:
     """Return the scores of all systems, with runs of one configuration as one row."""
     found = []
     for label, members in grouped(results).items():
-        first = members[0]
+        first, data = members[0], members[0]["data"]
         if not first.get("sts"):
             continue
         seeds = tuple(member["model"]["seed"] for member in members)
@@ -209,13 +213,16 @@ def rows(results: Sequence[Result]) -> list[Row]:
             if all(other["AVG"]["all"] is not None for other in same):
                 values["AVG"] = [other["AVG"]["all"] for other in same]
             similarities = {s: np.array([other["similarities"][s] for other in same]) for s in shared}
-            golds = {s: np.array(first["data"][s]["gold"]) for s in shared}
+            golds, weights = (
+                {s: np.array(data[s][key]) for s in shared if key in data[s]} for key in ("gold", "weights")
+            )
             yes_no = {
                 s: [other["scores"][s]["yes_no"] for other in same]
                 for s in shared
                 if metric_for(golds[s]) is YES_NO
             }
-            found.append(Row(label, name, system["kind"], seeds, values, similarities, golds, yes_no))
+            of_pairs = similarities, golds, weights
+            found.append(Row(label, name, system["kind"], seeds, values, *of_pairs, yes_no))
     return found
 
 

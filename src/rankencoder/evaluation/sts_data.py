@@ -97,6 +97,11 @@ class PairSet:
         return np.array([pair.score for pair in self.pairs])
 
     @property
+    def weights(self) -> np.ndarray:
+        """The weights of all pairs."""
+        return np.array([pair.weight for pair in self.pairs])
+
+    @property
     def metric(self) -> Metric:
         """The metric for these scores."""
         return metric_for(self.gold)
@@ -108,10 +113,10 @@ class PairSet:
 
     @property
     def fingerprint(self) -> str:
-        """A SHA-256 of the names, scores and sentences, independent of the source."""
+        """A SHA-256 of the names, scores, sentences and weights, independent of the source."""
         digest = hashlib.sha256(json.dumps(self.name).encode())
         for name, pairs in self.subsets.items():
-            for row in ([name], *pairs):
+            for row in ([name], *(pair if pair.weight != 1 else pair[:3] for pair in pairs)):
                 digest.update(json.dumps(row).encode() + b"\n")
         return digest.hexdigest()
 
@@ -188,7 +193,7 @@ def _read_set(root: Path, name: str, *, is_plain: bool) -> PairSet:
 
 def _plain_pairs(path: Path) -> list[ScoredPair]:
     pairs = read_scored_pairs(_existing(path))
-    return [ScoredPair(_single_spaced(a), _single_spaced(b), score) for a, b, score in pairs]
+    return [pair._replace(a=_single_spaced(pair.a), b=_single_spaced(pair.b)) for pair in pairs]
 
 
 def _senteval_table(path: Path) -> list[ScoredPair]:

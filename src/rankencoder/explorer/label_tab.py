@@ -25,7 +25,7 @@ class LabelDesk:
 
     def __init__(self, path: Path, name: str, index: RankIndex) -> None:
         self.path, self.name, self.index = path, name, index
-        self._sitting = Sitting.find(path, name)
+        self._sitting = Sitting.find(path, index.model.identity)
         self._turn = threading.Lock()
 
     @property

@@ -11,8 +11,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from rankencoder.errors import InputError, located
 from rankencoder.io.corpus import LONGEST, check_sentences
 from rankencoder.io.files import Slice, bare_suffix, read_lines
@@ -36,11 +34,12 @@ class Pair(NamedTuple):
 
 
 class ScoredPair(NamedTuple):
-    """Two sentences and their gold similarity."""
+    """Two sentences, their gold similarity, and how many pairs they stand for."""
 
     a: str
     b: str
     score: float
+    weight: float = 1.0
 
 
 def read_pairs(path: str | Path) -> Iterator[Pair]:
@@ -55,13 +54,16 @@ def read_scored_pairs(path: str | Path, *, check: bool = True) -> list[ScoredPai
 
     A ``.jsonl`` file has the keys "score", "sentence1" and "sentence2"; a ``.csv`` file, or any other of
     tab-separated columns, has these columns in this order or a header that names them. SentEval's tables of
-    STS-B (``sts-dev.csv``) and SICK (``SICK_trial.txt``) work too. Blank lines are skipped.
+    STS-B (``sts-dev.csv``) and SICK (``SICK_trial.txt``) work too. Blank lines are skipped. A column "weight"
+    says how many pairs each stands for.
 
     :param path: The file, plain or as ``.gz``, ``.bz2`` or ``.xz``.
     :param check: Require at least two pairs and two different scores, as correlations do.
     """
     rows = _read_rows(Path(path), _SCORED_KEYS)
     pairs = [make_pair(a, b, score, place) for (score, a, b), place in rows]
+    if weights := _read_weights(Path(path)):
+        pairs = [pair._replace(weight=weight) for pair, weight in zip(pairs, weights, strict=True)]
     if not check:
         return pairs
     if len(pairs) < 2:
@@ -71,28 +73,31 @@ def read_scored_pairs(path: str | Path, *, check: bool = True) -> list[ScoredPai
     return pairs
 
 
-def read_weights(path: str | Path, number: int) -> np.ndarray:
-    """Return the column "weight" of a file of pairs: how many pairs each stands for; 1 without the column."""
-    weights, rows = np.ones(number), _read_rows(Path(path), ("weight",))
+def _read_weights(path: Path) -> list[float]:
+    """Return the column "weight" of a file of pairs; nothing without the column."""
+    rows = _read_rows(path, ("weight", *_SCORED_KEYS))  # a lone "weight" may be a sentence
     try:
         first = [next(rows)]
     except (InputError, KeyError, StopIteration):  # no such column
-        return weights
-    for i, (cells, place) in enumerate(chain(first, rows)):
-        weight = _number(cells[0])
-        if weight is None or not 0 < weight < math.inf:
-            raise InputError(f"{place}: the weight {reprlib.repr(cells[0])} is not a positive number")
-        weights[i] = weight
-    return weights
+        return []
+    return [_check_weight(cells[0], place) for cells, place in chain(first, rows)]
 
 
-def make_pair(a: Any, b: Any, score: Any, place: str) -> ScoredPair:
-    """Return a pair after checking its sentences and score; errors name its place."""
+def _check_weight(value: Any, place: str) -> float:
+    weight = _number(value)
+    if weight is None or not 0 < weight < math.inf:
+        raise InputError(f"{place}: the weight {reprlib.repr(value)} is not a positive number")
+    return weight
+
+
+def make_pair(a: Any, b: Any, score: Any, place: str, weight: Any = 1.0) -> ScoredPair:
+    """Return a pair after checking its sentences, score and weight; errors name its place."""
     with located(place):
         number = _number(score)
         if number is None or not math.isfinite(number):
             raise InputError(f"the score {reprlib.repr(score)} is not a finite number")
-        return ScoredPair(*_check_pair(a, b), number)
+        pair = _check_pair(a, b)
+    return ScoredPair(*pair, number, _check_weight(weight, place))
 
 
 def _number(value: Any) -> float | None:
@@ -193,6 +198,8 @@ def _choose_columns(rows: Iterator[_Row], keys: tuple[str, ...]) -> Iterator[_Ro
             if set(keys) <= set(names):
                 columns, width = [names.index(key) for key in keys], len(cells)
                 continue
+            if "weight" in keys:
+                return  # weights need a header
             if keys == _SCORED_KEYS and _number(cells[0]) is None:
                 missing = " or ".join(key for key in keys if key not in names)
                 raise InputError(

@@ -10,7 +10,7 @@ import numpy as np
 
 from rankencoder.encoder_sources import encoder_folder, rankencoder_folder, split_prompt
 from rankencoder.errors import InputError, LabelWarning
-from rankencoder.io.pairs import ScoredPair, read_scored_pairs, read_weights
+from rankencoder.io.pairs import ScoredPair, read_scored_pairs
 from rankencoder.labels.pair_pool import BINS, cut_bins
 from rankencoder.labels.same_posterior import Answers
 from rankencoder.labels.sitting import Sitting, pool_file
@@ -56,7 +56,7 @@ def read_labels(path: str | Path) -> tuple[list[ScoredPair], np.ndarray, np.ndar
     pairs = read_scored_pairs(path, check=False)
     if len(pairs) < FEWEST:
         raise InputError(f"{path}: {len(pairs)} answers are too few for a threshold: label at least {FEWEST}")
-    weights = read_weights(path, len(pairs))
+    weights = np.array([pair.weight for pair in pairs])
     scores = np.array([pair.score for pair in pairs])
     number = len(np.unique(scores))
     if number == 1:

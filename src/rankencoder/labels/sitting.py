@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +13,7 @@ from filelock import FileLock, Timeout
 
 from rankencoder.errors import InputError
 from rankencoder.io.pairs import read_scored_pairs
-from rankencoder.io.storage import absolute, new_file, write_json
+from rankencoder.io.storage import new_file, write_json
 from rankencoder.labels.pair_pool import Candidate, PairPool
 from rankencoder.labels.same_posterior import Answers, bin_chances
 from rankencoder.labels.threshold_curve import ThresholdCurve, draw_error_rates, make_curve
@@ -50,9 +51,10 @@ class Sitting:
     _done: list[list[Any]] = field(default_factory=list, repr=False)  # lists added to, for `undo`
 
     @classmethod
-    def find(cls, path: Path, name: str) -> Sitting | None:
+    def find(cls, path: Path, fingerprint: Callable[[], str]) -> Sitting | None:
         """Return the session stored in a file, for the same model; None if there is no such file yet.
 
+        :param fingerprint: Returns the model's fingerprint, which takes a moment.
         :raises InputError: If the file belongs to another model, or is not a file of labels.
         """
         if path.suffix.lower() != ".tsv":
@@ -62,9 +64,9 @@ class Sitting:
                 raise InputError(f"{path} is not a file of labels to resume: choose another name")
             return None
         sitting = cls.resume(path)
-        if absolute(sitting.pool.name) != absolute(name):
-            belongs = f"{path} belongs to the model {sitting.pool.name}"
-            raise InputError(f"{belongs}: use that model, or choose another file")
+        if sitting.pool.model != fingerprint():
+            belongs = f"{path} belongs to another model, {sitting.pool.name} as it was then"
+            raise InputError(f"{belongs}: label into a new file, or fit a threshold to these labels")
         return sitting
 
     @classmethod

@@ -6,12 +6,15 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from filelock import FileLock
 
 from rankencoder._version import __version__
+from rankencoder.encoder_sources import absolute_name, split_prompt
 from rankencoder.errors import InputError
 from rankencoder.io.manifest import check_manifest, write_manifest
 from rankencoder.io.storage import (
@@ -23,6 +26,7 @@ from rankencoder.io.storage import (
     write_json,
     write_tensors,
 )
+from rankencoder.labels.threshold_curve import STORED
 from rankencoder.search.calibration import Calibration
 from rankencoder.search.table import LanceRows
 
@@ -40,12 +44,14 @@ class About:
     :param model: The path or hub name of its model; None for a model that was only in memory.
     :param name: The model's display name.
     :param table: The location of its table, if not the folder.
+    :param identity: The fingerprint of the model when the index was made.
     """
 
     model: str | None
     name: str
     dimension: int
     table: str | None = None
+    identity: str | None = None
 
 
 class IndexFolder:
@@ -92,11 +98,23 @@ class IndexFolder:
             what = "no index in" if self.path.exists() else "no such folder:"
             raise InputError(f"{what} {self.path}: index a corpus first")
         stored = read_json(self.config, _FORMAT, advice="make the index again")
-        texts = {name: str for name in ("model", "table") if stored.get(name) is not None}
+        texts = {name: str for name in ("model", "table", "identity") if stored.get(name) is not None}
         check_kinds(stored, self.config, name=str, dimension=int, **texts)
         about = About(*(stored.get(name) for name in About.__dataclass_fields__))  # type: ignore[arg-type]
         check_manifest(self.path, advice="make the index again")
         return about, read_tensors(self.path / _PROBE)["probe"]
+
+    def identity_of(self, source: Any) -> str | None:
+        """Return the stored fingerprint of a model; None for a model other than that of the index.
+
+        :param source: The model by name; None for the index's own. Its files must be older than the index.
+        """
+        about, _ = self.read()
+        if about.model is None or (source is not None and absolute_name(str(source)) != about.model):
+            return None
+        files = Path(split_prompt(about.model)[0]).rglob("*")
+        newest = max((file.stat().st_mtime for file in files if file.name != STORED), default=inf)
+        return about.identity if newest < self.config.stat().st_mtime else None
 
     def write_calibration(self, calibration: Calibration, rows: int) -> None:
         """Store a calibration and its number of rows, if the folder is writable."""

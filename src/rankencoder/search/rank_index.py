@@ -106,7 +106,7 @@ class RankIndex:
                     name, prompt = split_prompt(str(model))
                     path = join_prompt(absolute(name), prompt)
                 probe = _as_encoder(opened).probe()
-                about = About(path, path or opened.name, probe.shape[1], table)
+                about = About(path, path or opened.name, probe.shape[1], table, opened.identity())
                 if len(LanceRows(table or str(place.path), about.dimension)):
                     raise InputError(f"{table} holds sentences of another index: choose another place")
                 place.write(about, probe)
@@ -170,6 +170,10 @@ class RankIndex:
             _as_encoder(opened).check_probe(self._probe, owner, otherwise="make another index")
             self._model = opened
         return self._model
+
+    def identity(self) -> str:
+        """Return the fingerprint of its model, which is loaded only if it may have changed."""
+        return self.folder.identity_of(self._source) or self.model.identity()
 
     def add(
         self,

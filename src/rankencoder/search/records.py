@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from rankencoder.backends.opening import Opening
+    from rankencoder.encoders import Encoder
     from rankencoder.labels.pair_pool import PairPool
+    from rankencoder.model import RankEncoder
     from rankencoder.search.rank_index import RankIndex
 
 
@@ -143,20 +145,42 @@ def draw_pool(
     :param opening: How to run a model that is loaded by name, as for `open_model`.
     """
     from rankencoder.labels.pair_pool import PairPool  # late: this needs torch, and saved records do not
-    from rankencoder.model import open_model
-    from rankencoder.search.index_folder import CONFIG
     from rankencoder.search.rank_index import RankIndex
     from rankencoder.text_fit import with_tokenizer
 
-    opened = open_model(model, **opening)
-    if isinstance(corpus, (str, Path)) and (Path(corpus) / CONFIG).exists():
-        corpus = RankIndex.load(corpus, opened)
-        _ = corpus.model  # raises an error if the index was made with another
-    if isinstance(corpus, RankIndex):
-        records, vectors = Records.read_index(corpus)
+    source = open_source(model, corpus, **opening)
+    if isinstance(source, RankIndex):
+        texts, vectors = _distinct_texts(source)
     else:
-        records = Records.read(corpus, with_tokenizer(column, opened))
-        texts = records.texts
-        vectors = opened.encode(texts, progress=progress) if texts else np.zeros((0, 1), np.float32)
-    name = name or (str(model) if isinstance(model, (str, Path)) else opened.name)
-    return PairPool.of_vectors(records.texts, vectors, seed=seed, model=opened.identity(), name=name)
+        texts = Records.read(corpus, with_tokenizer(column, source)).texts
+        vectors = source.encode(texts, progress=progress) if texts else np.zeros((0, 1), np.float32)
+    own = source.about.name if isinstance(source, RankIndex) else source.name
+    name = name or (str(model) if isinstance(model, (str, Path)) else own)
+    return PairPool.of_vectors(texts, vectors, seed=seed, model=source.identity(), name=name)
+
+
+def open_source(model: Any, corpus: Any, **opening: Unpack[Opening]) -> RankIndex | RankEncoder | Encoder:
+    """Open what has the vectors of a corpus: its index, or else the model.
+
+    Parameters are those of `draw_pool`. The model of an index is loaded only if it may have changed.
+    """
+    from rankencoder.model import open_model
+    from rankencoder.search.index_folder import CONFIG
+    from rankencoder.search.rank_index import RankIndex
+
+    if isinstance(corpus, (str, Path)) and (Path(corpus) / CONFIG).exists():
+        corpus = RankIndex.load(corpus, model, **opening)
+    return corpus if isinstance(corpus, RankIndex) else open_model(model, **opening)
+
+
+def _distinct_texts(index: RankIndex) -> tuple[list[str], np.ndarray]:
+    """Return the different texts of an index, and their vectors."""
+    from rankencoder.search.table import vectors_of
+
+    texts, vectors = list[str](), [np.zeros((0, index.about.dimension), np.float32)]
+    for batch in index.rows.batches(["text", "vector"], 65_536):
+        texts += batch["text"].to_pylist()
+        vectors.append(vectors_of(batch))
+    first = {text: row for row, text in reversed([*enumerate(texts)])}
+    rows = sorted(first.values())
+    return [texts[row] for row in rows], np.concatenate(vectors)[rows]

@@ -13,7 +13,8 @@ import numpy as np
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.io.files import fingerprint
-from rankencoder.labels.fitted_curve import find_curve
+from rankencoder.labels.fitted_curve import curve_folder, find_curve
+from rankencoder.labels.threshold_curve import STORED
 from rankencoder.model import RankEncoder
 from rankencoder.server.http_errors import ApiError
 from rankencoder.server.request_log import LOG_FIELDS, Metrics
@@ -49,12 +50,13 @@ class ServedModel:
         self.sentences, self._batch = metrics.sentences.labels(name), metrics.batch.labels(name)
         self.tokens, self._waiting = metrics.tokens.labels(name), metrics.waiting.labels(name)
         self._queue: asyncio.Queue[_Queued] = asyncio.Queue()
-        self.curve = find_curve(encoder)
+        folders = curve_folder(encoder.name), None if index is None else index.folder.path
+        self._curve_files = [folder / STORED for folder in folders if folder is not None]
         self.dimension = self._encode(["Warm up."]).vectors.shape[1]
         if index is not None:
             _ = index.model, index.calibration  # opened now rather than in the first request
             self._stamp = fingerprint(index.folder.config)
-            self.curve = self.curve or index.curve
+        self._read_curve(self._stat_curves())
 
     async def encode(self, sentences: list[str]) -> Encoded:
         """Encode sentences, batched with those of other requests."""
@@ -137,7 +139,22 @@ class ServedModel:
         return self.index
 
     async def _in_thread(self, function: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+        def run() -> T:
+            if (stamps := self._stat_curves()) != self._curve_stamps:
+                self._read_curve(stamps)
+            return function()
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, run)
+
+    def _stat_curves(self) -> list[list[Any]]:
+        return [fingerprint(path) for path in self._curve_files if path.exists()]
+
+    def _read_curve(self, stamps: list[list[Any]]) -> None:
+        """Read the stored curve, also if `threshold` has stored another since."""
+        self._curve_stamps = stamps
+        if self.index is not None:
+            vars(self.index).pop("curve", None)
+        self.curve = find_curve(self.encoder) or (None if self.index is None else self.index.curve)
 
     def _log_sentences(self, sentences: list[str]) -> None:
         about = LOG_FIELDS.get()

@@ -9,13 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from rankencoder.errors import InputError
 from rankencoder.evaluation.candidates import Candidate
 from rankencoder.evaluation.choice import Choice, check_pairs, choose_similarity
 from rankencoder.evaluation.halves import Halves, describe_halves, score_half_matching
-from rankencoder.io.pairs import ScoredPair, make_pair, read_scored_pairs, read_weights
+from rankencoder.io.pairs import ScoredPair, make_pair, read_scored_pairs
 from rankencoder.io.storage import new_folder, write_json
 from rankencoder.model import RankEncoder, open_model
 from rankencoder.reference import SIZE, Reference
@@ -114,31 +112,26 @@ def tune(
     if not sets:
         halves = score_half_matching(encoder, opened.reference.sentences, form.reference)
         return Tuned(opened, halves=halves)
-    weights = np.concatenate([_read_weights(name, pairs) for name, pairs in sets.items()])
-    choice = choose_similarity(encoder, form, opened.rank_weight, sets, weights=weights, progress=watched)
+    choice = choose_similarity(encoder, form, opened.rank_weight, sets, progress=watched)
     return Tuned(_apply(opened, choice.chosen), choice)
 
 
 def _read_dev(dev: Any) -> dict[str, list[ScoredPair]]:
     """Return the scored pairs of each set by name: files by their path."""
     if isinstance(dev, Mapping):
-        return {name: [make_pair(*_three(pair, name), name) for pair in pairs] for name, pairs in dev.items()}
+        return {name: [_make(pair, name) for pair in pairs] for name, pairs in dev.items()}
     given = [dev] if isinstance(dev, (str, Path)) else list(dev)
     if all(isinstance(one, (str, Path)) for one in given):
         return {str(file): read_scored_pairs(file) for file in given}
     return _read_dev({"pairs": given})
 
 
-def _read_weights(name: str, pairs: list[ScoredPair]) -> np.ndarray:
-    return read_weights(name, len(pairs)) if Path(name).is_file() else np.ones(len(pairs))
-
-
-def _three(pair: Any, name: str) -> tuple[Any, Any, Any]:
+def _make(pair: Any, name: str) -> ScoredPair:
     try:
-        a, b, score = pair
+        a, b, score, *weight = pair
     except (TypeError, ValueError):
         raise InputError(f"{name}: a scored pair is two sentences and a score, not {pair!r}") from None
-    return a, b, score
+    return make_pair(a, b, score, name, *weight[:1])
 
 
 def _apply(model: RankEncoder, candidate: Candidate) -> RankEncoder:

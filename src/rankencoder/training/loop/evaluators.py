@@ -37,10 +37,10 @@ class DevEvaluator(SentenceEvaluator):
         """Return the score of each file and their mean; NaN where a score is undefined."""
         scores, logged = [], {}
         for (name, pairs), metric in zip(self.sets, self.metrics, strict=True):
-            first, second, gold = map(list, zip(*pairs, strict=True))
+            first, second, gold, weights = map(list, zip(*pairs, strict=True))
             cosines = (_encode(model, first) * _encode(model, second)).sum(dim=1).cpu().numpy()
             try:
-                scores.append(metric.score(np.array(gold), cosines))
+                scores.append(metric.score(np.array(gold), cosines, np.array(weights)))
             except InputError:  # all cosines are equal
                 scores.append(math.nan)
             logged[f"{name}_{'average_precision' if metric is YES_NO else 'spearman_cosine'}"] = scores[-1]
