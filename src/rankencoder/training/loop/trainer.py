@@ -207,7 +207,8 @@ class EncoderTrainer(SentenceTransformerTrainer):
         self.held = None
 
     def _snapshot(self, score: float) -> dict[str, Any]:
-        weights = {name: value.detach().to("cpu", copy=True) for name, value in self.model.state_dict().items()}
+        state = self.model.state_dict()
+        weights = {name: value.detach().to("cpu", copy=True) for name, value in state.items()}
         return {"step": self.state.global_step, "score": score, "weights": weights}
 
     def scores(self) -> dict[int, float]:
