@@ -10,10 +10,17 @@ from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from rankencoder.errors import TrainingWarning
 from rankencoder.training.backbones.backbone import load_backbone
-from rankencoder.training.loop import packing
+from rankencoder.training.loop import collator, packing
 from rankencoder.training.loop.collator import ViewCollator
-from rankencoder.training.loop.packing import PackedLayers, can_pack, pack_rows, packed_size
+from rankencoder.training.loop.packing import (
+    PackedLayers,
+    can_pack,
+    is_kernel_right,
+    pack_rows,
+    packed_size,
+)
 from rankencoder.training.methods import ESimCSE, PromptBERT, SimCSE
 
 # at a lower temperature there is nothing to learn
@@ -104,10 +111,10 @@ def test_the_size_fits_nearly_all_batches(batch_size):
     assert (batches <= size).mean() > 0.95
     assert size < batches.mean() + 3 * batches.std() + 64
     assert packed_size(np.full((10, 2), 32), batch_size, 32) == batch_size * 64
-    assert packed_size(np.full((10, 2), 32), batch_size, 33) == 0
 
 
-def test_the_collator_measures_and_packs(masked_models):
+def test_the_collator_measures_and_packs(masked_models, monkeypatch):
+    pytest.importorskip("triton", reason="needs triton, which is for Linux alone")
     from datasets import Dataset
 
     backbone = load_backbone(str(masked_models["bert"]))
@@ -115,7 +122,31 @@ def test_the_collator_measures_and_packs(masked_models):
     rows = Dataset.from_dict(
         {"row": range(200), "text": ["a cat"] * 150 + ["a cat sleeps on the warm mat"] * 50}
     )
-    collate.pack(rows, 64)
+    collate.pack(rows, 64, torch.device("cpu"))
     batch = collate([rows[i] for i in range(100, 164)])
     assert len(batch["views_places"]) == collate.packed < batch["views_input_ids"].numel()
+    monkeypatch.setattr(collator, "LONGEST", 4)
+    assert "views_places" not in collate([rows[i] for i in range(100, 164)])  # a sample may miss long rows
+    collate.packed = 0
+    collate.pack(rows, 64, torch.device("cpu"))
+    assert collate.packed == 0
     assert not can_pack(backbone, torch.device("cpu"), "bf16")
+
+
+@pytest.mark.parametrize("longest", [8, 32, 128])
+def test_the_kernel_is_tried_before_it_is_used(longest, monkeypatch):
+    pytest.importorskip("triton", reason="needs triton, which is for Linux alone")
+    from rankencoder.training.loop import row_attention
+
+    assert is_kernel_right(torch.device("cpu"), 16, longest)
+    right = row_attention.row_attention
+    monkeypatch.setattr(row_attention, "row_attention", lambda *given: right(*given) * 1.1)
+    with pytest.warns(TrainingWarning, match="^batches are padded, which is slower: attention is off by 0.1"):
+        assert not is_kernel_right(torch.device("cpu"), 16, longest)
+
+    def refuse(*_):
+        raise RuntimeError("Failed to find C compiler\nand more")
+
+    monkeypatch.setattr(row_attention, "row_attention", refuse)
+    with pytest.warns(TrainingWarning, match="padded, which is slower: Failed to find C compiler$"):
+        assert not is_kernel_right(torch.device("cpu"), 16, longest)

@@ -249,7 +249,7 @@ def train_encoder(
     args.dataloader_pin_memory = args.device.type == "cuda" and not graphs  # pinning disturbs a capture
     collate = ViewCollator(method, backbone, config.max_length, vectors, 8 if graphs else 1)
     if can_pack(backbone, args.device, config.precision):
-        collate.pack(rows, config.batch_size)
+        collate.pack(rows, config.batch_size, args.device)
     with PackedLayers(loss, backbone.module) if collate.packed else nullcontext():
         return train_stage(
             loss,

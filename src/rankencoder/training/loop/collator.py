@@ -11,7 +11,7 @@ from datasets import Dataset
 
 from rankencoder.errors import InputError
 from rankencoder.training.backbones.backbone import Backbone
-from rankencoder.training.loop.packing import pack_rows, packed_size
+from rankencoder.training.loop.packing import LONGEST, is_kernel_right, pack_rows, packed_size
 from rankencoder.training.methods.method import Method
 
 _SAMPLE = 2048  # rows whose lengths determine the size of packed batches
@@ -36,13 +36,15 @@ class ViewCollator:
     packed: int = 0
     valid_label_columns: tuple[str, ...] = ()
 
-    def pack(self, rows: Dataset, batch_size: int) -> None:
-        """Pack the tokens of each batch if a sample of the rows says that this saves enough."""
+    def pack(self, rows: Dataset, batch_size: int, device: torch.device) -> None:
+        """Pack the tokens of each batch if the kernel takes rows as long as those of a sample."""
         sample: Any = rows[:: max(1, len(rows) // _SAMPLE)]
         views = self.method.views(sample, self.backbone, self.max_length)
         lengths = np.array([[len(row) for row in view] for view in views]).T
         longest = -(-int(lengths.max()) // self.multiple) * self.multiple
-        self.packed = packed_size(lengths, batch_size, longest)
+        width = self.backbone.dimension // self.backbone.config.num_attention_heads
+        if longest <= LONGEST and is_kernel_right(device, width, longest):
+            self.packed = packed_size(lengths, batch_size, longest)
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         """Return the tensors of a batch."""
@@ -63,7 +65,7 @@ class ViewCollator:
             "views_attention_mask": torch.from_numpy(mask.astype(np.int64)),
             "views_rows": torch.tensor(columns["row"]),
         }
-        if self.packed:
+        if self.packed and longest <= LONGEST:
             packing = pack_rows(mask, self.packed)
             batch.update({f"views_{name}": torch.from_numpy(value) for name, value in packing.items()})
         for name, vectors in self.vectors.items():
