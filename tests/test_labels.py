@@ -394,7 +394,7 @@ def test_label_stops_resumes_and_undoes(run_cli, answer, model, corpus_file, tmp
     loaded = RankEncoder.load(model, device="cpu")
     RankEncoder(loaded.encoder, loaded.reference, rank_weight=0.9).save(model, overwrite=True)
     code, _, err = run_cli(*command)  # the same name
-    assert (code, "belongs to another model" in err) == (2, True)
+    assert (code, "which is not this model or has changed" in err) == (2, True)
     (tmp_path / "own.tsv").write_text("1\ta\tb\n")
     code, _, err = run_cli("label", model, corpus_file, "-o", tmp_path / "own.tsv")
     assert (code, "is not a file of labels to resume" in err) == (2, True)

@@ -122,31 +122,33 @@ def test_the_collator_measures_and_packs(masked_models, monkeypatch):
     rows = Dataset.from_dict(
         {"row": range(200), "text": ["a cat"] * 150 + ["a cat sleeps on the warm mat"] * 50}
     )
-    collate.pack(rows, 64, torch.device("cpu"))
+    collate.pack(rows, 64, torch.device("cpu"), torch.float16)
     batch = collate([rows[i] for i in range(100, 164)])
     assert len(batch["views_places"]) == collate.packed < batch["views_input_ids"].numel()
-    monkeypatch.setattr(collator, "LONGEST", 4)
+    collate.longest = 4
     assert "views_places" not in collate([rows[i] for i in range(100, 164)])  # a sample may miss long rows
     collate.packed = 0
-    collate.pack(rows, 64, torch.device("cpu"))
+    monkeypatch.setattr(collator, "LONGEST", 4)
+    collate.pack(rows, 64, torch.device("cpu"), torch.float16)
     assert collate.packed == 0
     assert not can_pack(backbone, torch.device("cpu"), "bf16")
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])  # Triton's interpreter has no bfloat16
 @pytest.mark.parametrize("longest", [8, 32, 128])
-def test_the_kernel_is_tried_before_it_is_used(longest, monkeypatch):
+def test_the_kernel_is_tried_before_it_is_used(longest, dtype, monkeypatch):
     pytest.importorskip("triton", reason="needs triton, which is for Linux alone")
     from rankencoder.training.loop import row_attention
 
-    assert is_kernel_right(torch.device("cpu"), 16, longest)
+    assert is_kernel_right(torch.device("cpu"), dtype, 16, longest)
     right = row_attention.row_attention
     monkeypatch.setattr(row_attention, "row_attention", lambda *given: right(*given) * 1.1)
     with pytest.warns(TrainingWarning, match="^batches are padded, which is slower: attention is off by 0.1"):
-        assert not is_kernel_right(torch.device("cpu"), 16, longest)
+        assert not is_kernel_right(torch.device("cpu"), dtype, 16, longest)
 
     def refuse(*_):
         raise RuntimeError("Failed to find C compiler\nand more")
 
     monkeypatch.setattr(row_attention, "row_attention", refuse)
     with pytest.warns(TrainingWarning, match="padded, which is slower: Failed to find C compiler$"):
-        assert not is_kernel_right(torch.device("cpu"), 16, longest)
+        assert not is_kernel_right(torch.device("cpu"), dtype, 16, longest)

@@ -1,8 +1,10 @@
 """The hooks of sentence-transformers and transformers that the trainer overrides."""
 
 import sys
+from types import SimpleNamespace
 
 import pytest
+import torch
 from sentence_transformers import SentenceTransformerTrainer
 
 from rankencoder.training.loop.trainer import EncoderTrainer
@@ -41,3 +43,12 @@ def test_upstream_calls_every_hook(train, train_killed, monkeypatch):
     train_killed("run", stage=1, step=3, **settings)
     train("run", resume=True, **settings)
     assert called == set(HOOKS)
+
+
+def test_a_batch_that_is_on_its_device_is_not_pinned(monkeypatch):
+    """A step without a graph gets it from one that looked for a graph."""
+    trainer = object.__new__(EncoderTrainer)
+    trainer.args = SimpleNamespace(device=torch.device("cuda"))
+    monkeypatch.setattr(SentenceTransformerTrainer, "_prepare_input", lambda self, data: data)
+    there = torch.empty(2, device="meta")  # which cannot be pinned either
+    assert trainer._prepare_input(there) is there

@@ -7,7 +7,6 @@ import json
 import math
 import reprlib
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +15,7 @@ from rankencoder.io.corpus import LONGEST, check_sentences
 from rankencoder.io.files import Slice, bare_suffix, read_lines
 
 _KEYS = ("sentence1", "sentence2")
+_WEIGHT = "weight"
 _SCORED_KEYS = ("score", *_KEYS)
 _STSB_COLUMNS = {"score": 4, "sentence1": 5, "sentence2": 6}
 _SICK_COLUMNS = {"sentence1": 1, "sentence2": 2, "score": 3}
@@ -61,9 +61,7 @@ def read_scored_pairs(path: str | Path, *, check: bool = True) -> list[ScoredPai
     :param check: Require at least two pairs and two different scores, as correlations do.
     """
     rows = _read_rows(Path(path), _SCORED_KEYS)
-    pairs = [make_pair(a, b, score, place) for (score, a, b), place in rows]
-    if weights := _read_weights(Path(path)):
-        pairs = [pair._replace(weight=weight) for pair, weight in zip(pairs, weights, strict=True)]
+    pairs = [make_pair(a, b, score, place, *weight) for (score, a, b, *weight), place in rows]
     if not check:
         return pairs
     if len(pairs) < 2:
@@ -71,16 +69,6 @@ def read_scored_pairs(path: str | Path, *, check: bool = True) -> list[ScoredPai
     if len({pair.score for pair in pairs}) == 1:
         raise InputError(f"{path}: all scores are {pairs[0].score:g}, so nothing can correlate with them")
     return pairs
-
-
-def _read_weights(path: Path) -> list[float]:
-    """Return the column "weight" of a file of pairs; nothing without the column."""
-    rows = _read_rows(path, ("weight", *_SCORED_KEYS))  # a lone "weight" may be a sentence
-    try:
-        first = [next(rows)]
-    except (InputError, KeyError, StopIteration):  # no such column
-        return []
-    return [_check_weight(cells[0], place) for cells, place in chain(first, rows)]
 
 
 def _check_weight(value: Any, place: str) -> float:
@@ -116,9 +104,10 @@ def _check_pair(a: Any, b: Any) -> Pair:
 
 
 def _read_rows(path: Path, keys: tuple[str, ...]) -> Iterator[_Row]:
-    """Yield the cells of some columns, row by row."""
+    """Yield the cells of some columns, row by row; scored pairs may have a weight, too."""
     if not path.is_file():
-        raise InputError(f"no such file: {path}")
+        what = "not a regular file" if path.exists() else "no such file"
+        raise InputError(f"{what}: {path}")
     suffix = bare_suffix(path)
     if suffix in (".jsonl", ".ndjson"):
         yield from _json_rows(path, keys)
@@ -166,7 +155,8 @@ def _json_rows(path: Path, keys: tuple[str, ...]) -> Iterator[_Row]:
             continue
         try:
             value = json.loads(text)
-            yield [value[key] for key in keys], place
+            more = [value[_WEIGHT]] if keys == _SCORED_KEYS and _WEIGHT in value else []
+            yield [*(value[key] for key in keys), *more], place
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InputError(
                 f"{place}: expected a JSON object with {' and '.join(keys)} ({error})"
@@ -196,10 +186,9 @@ def _choose_columns(rows: Iterator[_Row], keys: tuple[str, ...]) -> Iterator[_Ro
         if i == 0:
             names = [name.strip() for name in cells]
             if set(keys) <= set(names):
-                columns, width = [names.index(key) for key in keys], len(cells)
+                more = [_WEIGHT] if keys == _SCORED_KEYS and _WEIGHT in names else []
+                columns, width = [names.index(key) for key in (*keys, *more)], len(cells)
                 continue
-            if "weight" in keys:
-                return  # weights need a header
             if keys == _SCORED_KEYS and _number(cells[0]) is None:
                 missing = " or ".join(key for key in keys if key not in names)
                 raise InputError(

@@ -65,8 +65,10 @@ class Sitting:
             return None
         sitting = cls.resume(path)
         if sitting.pool.model != fingerprint():
-            belongs = f"{path} belongs to another model, {sitting.pool.name} as it was then"
-            raise InputError(f"{belongs}: label into a new file, or fit a threshold to these labels")
+            raise InputError(
+                f"{path} was labeled with {sitting.pool.name}, which is not this model or has changed since: "
+                "label into a new file, or fit a threshold to these labels"
+            )
         return sitting
 
     @classmethod
@@ -74,6 +76,10 @@ class Sitting:
         """Read a stored session."""
         if not (stamp := _stamp(path)):
             raise InputError(f"no such file: {path}")
+        if not pool_file(path).exists():
+            raise InputError(
+                f"{path} was not written by `label`: {pool_file(path).name} is missing beside it"
+            )
         pool, stored = PairPool.load(pool_file(path))
         known = {(one.a, one.b): one for row in pool.bins for one in row}
         sitting = cls(path, pool, _stamp=stamp)

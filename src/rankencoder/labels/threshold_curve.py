@@ -176,7 +176,7 @@ def stored_curve(folder: Path, fingerprint: Callable[[], str]) -> ThresholdCurve
         if curve.model == fingerprint():
             return curve
         why = "was made for another model or rank weight"
-    except InputError:
+    except (InputError, OSError):
         why = "is damaged or of another version"
     message = f"{path} {why}, and is not used: fit a threshold again"
     warnings.warn(message, LabelWarning, stacklevel=2)

@@ -112,8 +112,11 @@ class IndexFolder:
         about, _ = self.read()
         if about.model is None or (source is not None and absolute_name(str(source)) != about.model):
             return None
-        files = Path(split_prompt(about.model)[0]).rglob("*")
-        newest = max((file.stat().st_mtime for file in files if file.name != STORED), default=inf)
+        folder = Path(split_prompt(about.model)[0])
+        files = [folder, *folder.rglob("*")] if folder.exists() else []
+        # a copied or moved file keeps the time of its contents
+        found = (file.stat() for file in files if file.name != STORED)
+        newest = max((max(stat.st_mtime, stat.st_ctime) for stat in found), default=inf)
         return about.identity if newest < self.config.stat().st_mtime else None
 
     def write_calibration(self, calibration: Calibration, rows: int) -> None:

@@ -147,7 +147,7 @@ class ServedModel:
         return await asyncio.get_running_loop().run_in_executor(self._thread, run)
 
     def _stat_curves(self) -> list[list[Any]]:
-        return [fingerprint(path) for path in self._curve_files if path.exists()]
+        return [fingerprint(path) for path in self._curve_files if path.is_file()]
 
     def _read_curve(self, stamps: list[list[Any]]) -> None:
         """Read the stored curve, also if `threshold` has stored another since."""

@@ -125,7 +125,9 @@ class TrainConfig(RunSettings):
 
     cuda_graphs: bool = setting(True, "Replay steps as CUDA graphs, on a GPU.", RUNNING)
     compile: Automatic = setting(
-        "auto", "Compile the layers in CUDA graphs; auto for 300,000 sentences or more.", RUNNING
+        "auto",
+        "Compile the layers in CUDA graphs; auto in stages that read 300,000 sentences or more.",
+        RUNNING,
     )
 
     @model_validator(mode="after")

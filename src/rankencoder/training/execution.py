@@ -249,7 +249,8 @@ def train_encoder(
     args.dataloader_pin_memory = args.device.type == "cuda" and not graphs  # pinning disturbs a capture
     collate = ViewCollator(method, backbone, config.max_length, vectors, 8 if graphs else 1)
     if can_pack(backbone, args.device, config.precision):
-        collate.pack(rows, config.batch_size, args.device)
+        half = torch.bfloat16 if config.precision == "bf16" else torch.float16
+        collate.pack(rows, config.batch_size, args.device, half)
     with PackedLayers(loss, backbone.module) if collate.packed else nullcontext():
         return train_stage(
             loss,

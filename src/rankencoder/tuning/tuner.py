@@ -128,10 +128,10 @@ def _read_dev(dev: Any) -> dict[str, list[ScoredPair]]:
 
 def _make(pair: Any, name: str) -> ScoredPair:
     try:
-        a, b, score, *weight = pair
+        a, b, score, weight = pair if len(pair) == 4 else (*pair, 1.0)
     except (TypeError, ValueError):
         raise InputError(f"{name}: a scored pair is two sentences and a score, not {pair!r}") from None
-    return make_pair(a, b, score, name, *weight[:1])
+    return make_pair(a, b, score, name, weight)
 
 
 def _apply(model: RankEncoder, candidate: Candidate) -> RankEncoder:

@@ -26,6 +26,7 @@ class ViewCollator:
     :param vectors: Vectors of all training sentences by name; a batch gets those of its sentences.
     :param multiple: Round lengths up to a multiple of this: fewer shapes need fewer CUDA graphs.
     :param packed: Tokens of a batch packed without padding (see `packed_size`); 0 to leave it padded.
+    :param longest: Tokens of the longest row to pack.
     """
 
     method: Method
@@ -34,17 +35,18 @@ class ViewCollator:
     vectors: dict[str, np.ndarray] = field(default_factory=dict)
     multiple: int = 1
     packed: int = 0
+    longest: int = 0
     valid_label_columns: tuple[str, ...] = ()
 
-    def pack(self, rows: Dataset, batch_size: int, device: torch.device) -> None:
+    def pack(self, rows: Dataset, batch_size: int, device: torch.device, dtype: torch.dtype) -> None:
         """Pack the tokens of each batch if the kernel takes rows as long as those of a sample."""
         sample: Any = rows[:: max(1, len(rows) // _SAMPLE)]
         views = self.method.views(sample, self.backbone, self.max_length)
         lengths = np.array([[len(row) for row in view] for view in views]).T
         longest = -(-int(lengths.max()) // self.multiple) * self.multiple
         width = self.backbone.dimension // self.backbone.config.num_attention_heads
-        if longest <= LONGEST and is_kernel_right(device, width, longest):
-            self.packed = packed_size(lengths, batch_size, longest)
+        if longest <= LONGEST and is_kernel_right(device, dtype, width, longest):
+            self.packed, self.longest = packed_size(lengths, batch_size, longest), longest
 
     def __call__(self, rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         """Return the tensors of a batch."""
@@ -65,7 +67,7 @@ class ViewCollator:
             "views_attention_mask": torch.from_numpy(mask.astype(np.int64)),
             "views_rows": torch.tensor(columns["row"]),
         }
-        if self.packed and longest <= LONGEST:
+        if self.packed and longest <= self.longest:
             packing = pack_rows(mask, self.packed)
             batch.update({f"views_{name}": torch.from_numpy(value) for name, value in packing.items()})
         for name, vectors in self.vectors.items():

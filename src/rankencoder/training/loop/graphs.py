@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from subprocess import SubprocessError
 from typing import Any
 
 import torch
@@ -52,7 +51,8 @@ class GraphedStep:
             with compiled_layers(self.loss.model) if self.compiled else nullcontext():
                 self.graphs[shape] = _CapturedStep(self.loss, self.backward, features)
             return
-        except (RuntimeError, OSError, SubprocessError) as error:  # compilers raise the last two
+        except Exception as error:  # CUDA, compilers and Triton each raise their own
+            self.loss.zero_grad()  # of runs before the capture, and memory of the graph
             what = "layers are not compiled" if self.compiled else "steps are not replayed as CUDA graphs"
             warnings.warn(f"{what}, which is slower: {first_line(error)}", TrainingWarning, stacklevel=2)
         if self.compiled:  # outside the handler: the error keeps the failed step's memory

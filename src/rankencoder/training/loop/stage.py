@@ -105,6 +105,8 @@ def train_stage(
     vars(model).pop("forward", None)  # accelerate's, which casts to half precision
     trainer.step = None
     gc.collect()  # frees the graphs' memory before the next stage
+    if settings.get("compiled"):
+        torch._dynamo.reset()  # it compiles a limited number of shapes
     about = _about(trainer, seconds, checkpoint)
     if args.process_index == 0 and about["best"] and (trainer.smooth or not about["best"]["step"]):
         level = logging.INFO if about["best"]["step"] else logging.WARNING

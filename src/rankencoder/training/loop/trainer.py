@@ -73,7 +73,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
         return super().get_train_dataloader()
 
     def _prepare_input(self, data: Any) -> Any:
-        if isinstance(data, torch.Tensor) and self.args.device.type == "cuda":
+        if isinstance(data, torch.Tensor) and data.device.type == "cpu" and self.args.device.type == "cuda":
             return data.pin_memory().to(self.args.device, non_blocking=True)
         return super()._prepare_input(data)
 
