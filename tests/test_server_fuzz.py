@@ -17,7 +17,7 @@ class Index:
     """Stands in for a RankIndex."""
 
     model = calibration = curve = None
-    folder = SimpleNamespace(config=Path(__file__))
+    folder = SimpleNamespace(config=Path(__file__), path=Path(__file__).parent)
 
     def search(self, vector, k, where=None):
         if where:

@@ -83,7 +83,7 @@ def test_the_default_is_what_was_measured(backbone, role):
     """Settings of the runs in results/, but for data, seed and machine."""
     run = json.loads((Path(__file__).parents[1] / "results/runs/recipe/best-1.json").read_text())
     measured = {name: value for name, value in run["config"].items() if value is not None}
-    other = ("corpus", "output", "backbone", "dev", "seed", "save_steps", "workers", "options")
+    other = ("corpus", "output", "backbone", "dev", "seed", "save_steps", "workers", "options", "compile")
     removed = ("rounds", "neighbors", "reference_seed", "stage2_seed")
     removed += ("listwise_weight", "listwise_temperature")
     given = read_given({})
