@@ -24,16 +24,14 @@ from unittest import mock
 import torch
 from speed import memory
 from speed.models import model_folder, texts
-from speed.training import settings
+from speed.training import settings, stage_step
 from torch._C._autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 from transformers import TrainerCallback
 
 from rankencoder.training import execution
-from rankencoder.training.config import read_given
 from rankencoder.training.loop import packing, stage
 from rankencoder.training.loop import trainer as trainer_module
-from rankencoder.training.plan import make_plan
 from rankencoder.training.sentences import store_sentences
 
 _TIMED = 10  # steps
@@ -95,7 +93,6 @@ def busy(profiler: Any) -> dict[str, Any]:
 def train(batch: int, watch: Watch, steps: int, *, packed: bool, **given: Any) -> None:
     """Train some steps."""
     _, sentences = texts(batch * steps + 1)
-    plan = make_plan(read_given({**settings("BERT-base", "cuda", batch, steps), **given}, None))
     trainer = trainer_module.EncoderTrainer
 
     def watched(*args: Any, **kwargs: Any) -> Any:
@@ -104,23 +101,13 @@ def train(batch: int, watch: Watch, steps: int, *, packed: bool, **given: Any) -
         return made
 
     usual = packing.can_pack
-    memory.reset_peak("cuda")
     with (
         tempfile.TemporaryDirectory() as folder,
         mock.patch.object(stage, "EncoderTrainer", watched),
         mock.patch.object(execution, "can_pack", usual if packed else lambda *_: False),
     ):
         stored = store_sentences(sentences, Path(folder), column=None, progress=False)
-        execution.train_encoder(
-            plan.trainings[0],
-            plan.backbones,
-            stored.rows,
-            checkpoints=Path(folder) / "checkpoints",
-            logs=Path(folder) / "logs",
-            vectors={},
-            targets=None,
-            progress=False,
-        )
+        stage_step({**settings("BERT-base", "cuda", batch, steps), **given}, stored, None)
 
 
 def run(batch: int, *, warm: int = 12, timed: int = 100, **given: Any) -> dict[str, Any]:

@@ -128,10 +128,10 @@ def _token_batches(
             for rows in _batches(lengths, *limits):
                 mask = np.arange(max(1, lengths[rows].max())) < lengths[rows][:, None]
                 batch = {
-                    name: _to_device(_padded(mask, fill[name], value, rows), model.device)
+                    name: to_device(_padded(mask, fill[name], value, rows), model.device)
                     for name, value in tokens.items()
                 }
-                yield _to_device(torch.from_numpy(start + rows), model.device), {**features, **batch}
+                yield to_device(torch.from_numpy(start + rows), model.device), {**features, **batch}
 
 
 def _static_features(model: SentenceTransformer, sentences: list[str]) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _static_features(model: SentenceTransformer, sentences: list[str]) -> dict[s
     ids = np.fromiter(chain.from_iterable(rows), np.int64)
     offsets = np.cumsum([0, *map(len, rows[:-1])])
     features = {"input_ids": torch.from_numpy(ids), "offsets": torch.from_numpy(offsets)}
-    return {name: _to_device(value, model.device) for name, value in features.items()}
+    return {name: to_device(value, model.device) for name, value in features.items()}
 
 
 @contextmanager
@@ -307,6 +307,8 @@ def _padded(mask: np.ndarray, fill: int, value: list[list[int]] | int, rows: np.
     return torch.from_numpy(table)
 
 
-def _to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Move a tensor to a device without waiting for the GPU."""
-    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor
+    if tensor.device.type == "cpu" and device.type == "cuda":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor

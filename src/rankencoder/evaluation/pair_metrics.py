@@ -88,7 +88,7 @@ def average_precision(gold: np.ndarray, similarities: np.ndarray, weights: np.nd
     """
     if not np.isfinite(similarities).all():  # as after a diverged training
         return float("nan")
-    counts = np.ones((1, len(gold))) if weights is None else weights[None]
+    counts = YES_NO.weigh(np.ones((1, len(gold))), weights)
     return float(accept(gold, similarities, counts).average_precision()[0])
 
 
@@ -104,7 +104,7 @@ def yes_no_figures(
     gold: np.ndarray, similarities: np.ndarray, weights: np.ndarray | None = None, seed: int = 0
 ) -> dict[str, Any]:
     """Return the `FIGURES` and the curve, each with its 95% bootstrap interval; all but thresholds ×100."""
-    whole = accept(gold, similarities, np.ones((1, len(gold))) if weights is None else weights[None])
+    whole = accept(gold, similarities, YES_NO.weigh(np.ones((1, len(gold))), weights))
     counts = YES_NO.weigh(resample(len(gold), seed=seed), weights)
     parts = [_figures(accept(gold, similarities, part)) for part in _parts(counts)]
     samples = np.concatenate(parts, axis=1)

@@ -104,12 +104,12 @@ class IndexFolder:
         check_manifest(self.path, advice="make the index again")
         return about, read_tensors(self.path / _PROBE)["probe"]
 
-    def identity_of(self, source: Any) -> str | None:
+    def identity_of(self, about: About, source: Any) -> str | None:
         """Return the stored fingerprint of a model; None for a model other than that of the index.
 
+        :param about: The index's configuration.
         :param source: The model by name; None for the index's own. Its files must be older than the index.
         """
-        about, _ = self.read()
         if about.model is None or (source is not None and absolute_name(str(source)) != about.model):
             return None
         folder = Path(split_prompt(about.model)[0])

@@ -173,7 +173,7 @@ class RankIndex:
 
     def identity(self) -> str:
         """Return the fingerprint of its model, which is loaded only if it may have changed."""
-        return self.folder.identity_of(self._source) or self.model.identity()
+        return self.folder.identity_of(self.about, self._source) or self.model.identity()
 
     def add(
         self,

@@ -43,7 +43,7 @@ class ViewCollator:
         sample: Any = rows[:: max(1, len(rows) // _SAMPLE)]
         views = self.method.views(sample, self.backbone, self.max_length)
         lengths = np.array([[len(row) for row in view] for view in views]).T
-        longest = -(-int(lengths.max()) // self.multiple) * self.multiple
+        longest = self._width(lengths)
         width = self.backbone.dimension // self.backbone.config.num_attention_heads
         if longest <= LONGEST and is_kernel_right(device, dtype, width, longest):
             self.packed, self.longest = packed_size(lengths, batch_size, longest), longest
@@ -54,11 +54,7 @@ class ViewCollator:
         views = self.method.views(columns, self.backbone, self.max_length)
         ids = [row for view in views for row in view]
         lengths = np.array([len(row) for row in ids])
-        needed, limit = int(lengths.max()), self.backbone.positions
-        if limit is not None and needed > limit:
-            raise InputError(f"a view has {needed} tokens, but the backbone reads {limit}: lower max_length")
-        longest = -(-needed // self.multiple) * self.multiple
-        longest = min(longest, limit or longest)
+        longest = self._width(lengths)
         mask = np.arange(longest) < lengths[:, None]
         padded = np.full(mask.shape, self.backbone.tokenizer.pad_token_id or 0, dtype=np.int64)
         padded[mask] = np.concatenate(ids)
@@ -73,3 +69,11 @@ class ViewCollator:
         for name, vectors in self.vectors.items():
             batch[f"views_{name}"] = torch.from_numpy(np.asarray(vectors[columns["row"]]))
         return batch
+
+    def _width(self, lengths: np.ndarray) -> int:
+        """Return the length to pad views to."""
+        needed, limit = int(lengths.max()), self.backbone.positions
+        if limit is not None and needed > limit:
+            raise InputError(f"a view has {needed} tokens, but the backbone reads {limit}: lower max_length")
+        longest = -(-needed // self.multiple) * self.multiple
+        return min(longest, limit or longest)

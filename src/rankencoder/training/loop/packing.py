@@ -31,7 +31,6 @@ LONGEST = 128  # tokens of a row, whose scores fit into a GPU's registers
 
 def can_pack(backbone: Backbone, device: torch.device, precision: str) -> bool:
     """Return whether a backbone's layers can run packed: on an Ampere GPU or newer, in half precision."""
-    model: Any = backbone.module.model
     width, rest = divmod(backbone.dimension, getattr(backbone.config, "num_attention_heads", 1))
     return (
         device.type == "cuda"
@@ -39,7 +38,6 @@ def can_pack(backbone: Backbone, device: torch.device, precision: str) -> bool:
         and precision != "fp32"
         and torch.cuda.get_device_capability(device) >= (8, 0)
         and backbone.config.model_type in _FAMILY
-        and hasattr(getattr(model, "encoder", None), "layer")
         and not backbone.config.output_hidden_states
         and width in _WIDTHS
         and not rest

@@ -18,8 +18,19 @@ import triton.language as tl
 
 
 @triton.jit
-def _scores(q, k, length, place, seed, scale, dropout, BLOCK: tl.constexpr):
+def _row(starts, heads, BLOCK: tl.constexpr, WIDTH: tl.constexpr):
+    """Return the length of this program's row, where its head's values are, and which of them are real."""
+    start = tl.load(starts + tl.program_id(0))
+    length = tl.load(starts + tl.program_id(0) + 1) - start
+    i = tl.arange(0, BLOCK)[:, None]
+    at = ((start + i).to(tl.int64) * heads + tl.program_id(1)) * WIDTH + tl.arange(0, WIDTH)[None, :]
+    return length, at, i < length
+
+
+@triton.jit
+def _scores(q, k, length, heads, seed, scale, dropout, BLOCK: tl.constexpr):
     """Return the probabilities of a head, and what dropout multiplies them by."""
+    place = tl.program_id(0) * heads + tl.program_id(1)
     i = tl.arange(0, BLOCK)
     scores = tl.dot(q, tl.trans(k)) * scale
     scores = tl.where((i < length)[None, :], scores, float("-inf"))
@@ -31,38 +42,28 @@ def _scores(q, k, length, place, seed, scale, dropout, BLOCK: tl.constexpr):
 
 @triton.jit
 def _forward(
-    query, key, value, starts, seed, out, heads, scale, dropout, BLOCK: tl.constexpr, WIDTH: tl.constexpr
+    query, key, value, starts, seed, out, scale, dropout, heads, BLOCK: tl.constexpr, WIDTH: tl.constexpr
 ):
-    row, head = tl.program_id(0), tl.program_id(1)
-    start = tl.load(starts + row)
-    length = tl.load(starts + row + 1) - start
+    length, at, real = _row(starts, heads, BLOCK, WIDTH)
     if length == 0:
         return
-    i = tl.arange(0, BLOCK)[:, None]
-    at = ((start + i).to(tl.int64) * heads + head) * WIDTH + tl.arange(0, WIDTH)[None, :]
-    real = i < length
     q, k = tl.load(query + at, real, 0.0), tl.load(key + at, real, 0.0)
     v = tl.load(value + at, real, 0.0)
-    p, kept = _scores(q, k, length, row * heads + head, seed, scale, dropout, BLOCK)
+    p, kept = _scores(q, k, length, heads, seed, scale, dropout, BLOCK)
     tl.store(out + at, tl.dot((p * kept).to(v.dtype), v).to(v.dtype), real)
 
 
 @triton.jit
 def _backward(
-    query, key, value, starts, seed, gradient, dq, dk, dv, heads, scale, dropout,
+    query, key, value, starts, seed, gradient, dq, dk, dv, scale, dropout, heads,
     BLOCK: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    row, head = tl.program_id(0), tl.program_id(1)
-    start = tl.load(starts + row)
-    length = tl.load(starts + row + 1) - start
+    length, at, real = _row(starts, heads, BLOCK, WIDTH)
     if length == 0:
         return
-    i = tl.arange(0, BLOCK)[:, None]
-    at = ((start + i).to(tl.int64) * heads + head) * WIDTH + tl.arange(0, WIDTH)[None, :]
-    real = i < length
     q, k = tl.load(query + at, real, 0.0), tl.load(key + at, real, 0.0)
     v, g = tl.load(value + at, real, 0.0), tl.load(gradient + at, real, 0.0)
-    p, kept = _scores(q, k, length, row * heads + head, seed, scale, dropout, BLOCK)
+    p, kept = _scores(q, k, length, heads, seed, scale, dropout, BLOCK)
     tl.store(dv + at, tl.dot(tl.trans((p * kept).to(g.dtype)), g).to(v.dtype), real)
     dp = tl.dot(g, tl.trans(v)) * kept
     ds = (p * (dp - tl.sum(p * dp, 1)[:, None]) * scale).to(q.dtype)
@@ -73,10 +74,8 @@ def _backward(
 def _launch(kernel: Any, query: torch.Tensor, starts: torch.Tensor, longest: int, *arguments: Any) -> None:
     """Run a kernel for each head of each row."""
     block, heads = max(16, triton.next_power_of_2(longest)), query.shape[1]
-    kernel[(len(starts) - 1, heads)](
-        query, *arguments[:-2], heads, *arguments[-2:], BLOCK=block, WIDTH=query.shape[2],
-        num_warps=max(1, block // 16),
-    )  # fmt: skip
+    sizes = {"BLOCK": block, "WIDTH": query.shape[2], "num_warps": max(1, block // 16)}
+    kernel[(len(starts) - 1, heads)](query, *arguments, heads, **sizes)
 
 
 @torch.library.custom_op("rankencoder::row_attention", mutates_args=())

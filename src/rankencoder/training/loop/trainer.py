@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader
 from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
+from rankencoder.batching import to_device
 from rankencoder.errors import InputError, TrainingWarning, first_line
 from rankencoder.io.manifest import MANIFEST, check_manifest, write_manifest
 from rankencoder.io.storage import sync_tree, write_errors_named
@@ -73,9 +74,9 @@ class EncoderTrainer(SentenceTransformerTrainer):
         return super().get_train_dataloader()
 
     def _prepare_input(self, data: Any) -> Any:
-        if isinstance(data, torch.Tensor) and data.device.type == "cpu" and self.args.device.type == "cuda":
-            return data.pin_memory().to(self.args.device, non_blocking=True)
-        return super()._prepare_input(data)
+        return super()._prepare_input(
+            to_device(data, self.args.device) if isinstance(data, torch.Tensor) else data
+        )
 
     def training_step(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> torch.Tensor:
         """Compute the gradients of a batch, by a graph if it has one, and return its loss."""
