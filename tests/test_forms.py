@@ -6,6 +6,7 @@ from sklearn.decomposition import PCA
 
 from rankencoder.errors import InputError
 from rankencoder.forms import fit_form, restore_form
+from rankencoder.forms.compact import split
 from rankencoder.forms.linear import matrix_power
 
 
@@ -115,6 +116,18 @@ def test_settings_belong_to_forms(reference):
         fit_form("compact", reference, dim=0)
     with pytest.raises(InputError, match="power must be between"):
         fit_form("linear", reference, power=3)
+
+
+@pytest.mark.parametrize("dimension", [1, 3, 384])
+def test_split_vectors_have_the_products_of_float32(dimension):
+    rng = np.random.default_rng(dimension)
+    rows = rng.standard_normal((2, 50, dimension)) * np.geomspace(1, 1e-6, dimension)
+    rows[0, 0] = 0
+    a, b = rows / np.linalg.norm(rows, axis=2, keepdims=True).clip(1e-9)
+    first, second = (torch.from_numpy(x).float() for x in (a, b))
+    found = split(first, (0, 1, 0)).double() @ split(second, (0, 0, 1)).double().T / 4096
+    assert split(first, (0, 1, 0)).dtype == torch.float16
+    assert np.abs(found.numpy() - a @ b.T).max() < 5e-7
 
 
 def test_a_large_reference_is_fitted_on_fewer_rows(monkeypatch):

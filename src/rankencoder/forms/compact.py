@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf
 from typing import ClassVar
 
 import torch
 
-from rankencoder.forms.form import Form, held_out
+from rankencoder.forms.form import Form, Map, held_out
 from rankencoder.ranks import in_double, rank_vectors
 
 DIM = 256
 _FIT_ROWS, _CHUNK = 2048, 64
 _FIT_BYTES = 2**30  # memory for rank vectors: limits the rows above 131,072 references
 _MIXED = torch.version.cuda is not None and torch.__version__ >= "2.8"  # whether mm has `out_dtype`
+_MANY = 256  # vectors that are worth splitting all reference vectors
+_SCALE = 64  # keeps the low parts of unit vectors in float16's normal range
 
 
 class CompactForm(Form):
@@ -55,9 +56,12 @@ class CompactForm(Form):
         """Return projected rank vectors at unit norm."""
         halves = vectors.is_cuda and _MIXED
         project = self._project_halves() if halves else lambda ranks: ranks @ self.projection
-        return torch.nn.functional.normalize(self.map_ranks(vectors, project), dim=1)
+        similarities = self._split_similarities() if halves and len(vectors) >= _MANY else None
+        return torch.nn.functional.normalize(
+            self.map_ranks(vectors, project, similarities=similarities), dim=1
+        )
 
-    def _project_halves(self) -> Callable[[torch.Tensor], torch.Tensor]:
+    def _project_halves(self) -> Map:
         """Return a faster, scaled projection, of float16 in float32. Cosines change by some 1e-4 at most."""
         scale = len(self.projection) ** 0.5  # many ranks are too small for float16
         halves = (self.projection * scale).half()
@@ -67,6 +71,24 @@ class CompactForm(Form):
             return torch.mm(scaled, halves, out_dtype=torch.float32)
 
         return project
+
+    def _split_similarities(self) -> Map:
+        """Return faster, scaled similarities: a GPU multiplies float16 ten times as fast as float32."""
+        reference = split(self.reference, (0, 0, 1)).T
+        return lambda vectors: torch.mm(split(vectors, (0, 1, 0)), reference, out_dtype=torch.float32)
+
+
+def split(vectors: torch.Tensor, order: tuple[int, int, int]) -> torch.Tensor:
+    """Split unit vectors into high and low parts in float16, and join three of these.
+
+    High · high + low · high + high · low are 4,096 products of the unit vectors, to float32's precision.
+
+    :param order: 0 for the high part and 1 for the low one.
+    """
+    scaled = _SCALE * vectors
+    high = scaled.half()
+    parts = high, (scaled - high).half()
+    return torch.cat([parts[i] for i in order], dim=1)
 
 
 def _rows_to_fit(n: int, dim: int) -> torch.Tensor:

@@ -10,6 +10,7 @@ import torch
 
 from rankencoder.ranks import COARSE, MEMORY_BUDGET, rank_vectors
 
+Map = Callable[[torch.Tensor], torch.Tensor]
 _HELD_OUT = 1000  # reference sentences not used for fitting, on which fidelity is measured
 _RANKED = 256  # sentences at a time on a CPU, for its caches; their multiples fill a GPU's tiles
 
@@ -44,7 +45,7 @@ class Form(torch.nn.Module, ABC):
     def dimension(self) -> int:
         """Dimensions of the rank part."""
 
-    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Form:
+    def _apply(self, fn: Map, recurse: bool = True) -> Form:
         """Follow a model to another device, but not to half precision, which is too coarse for ranks."""
         super()._apply(lambda tensor: tensor.to(fn(tensor.new_empty(0)).device), recurse)  # type: ignore[no-untyped-call]
         return self
@@ -56,12 +57,15 @@ class Form(torch.nn.Module, ABC):
     def map_ranks(
         self,
         vectors: torch.Tensor,
-        function: Callable[[torch.Tensor], torch.Tensor],
+        function: Map,
         method: Literal["auto", "exact"] = "auto",
+        similarities: Map | None = None,
     ) -> torch.Tensor:
         """Return a function of the rank vectors of unit sentence vectors, computed in chunks.
 
         Unless the form is exact, ranks are coarse, because its projection loses more precision anyway.
+
+        :param similarities: A function that returns the values to rank, at any scale.
         """
         out = vectors.new_empty(len(vectors), self.dimension)
         # similarities and ranks
@@ -70,7 +74,7 @@ class Form(torch.nn.Module, ABC):
         if vectors.device.type == "cpu":
             step = min(step, _RANKED)
         for part, result in zip(vectors.split(step), out.split(step), strict=True):
-            ranks = rank_vectors(self.similarities(part), method=method, tolerance=COARSE)
+            ranks = rank_vectors((similarities or self.similarities)(part), method=method, tolerance=COARSE)
             result.copy_(function(ranks))
         return out
 
