@@ -128,7 +128,7 @@ def capture(monkeypatch):
     def fail(times, model):
         captured = []
 
-        def make(run):
+        def make(run, pool):
             # an error would hold the memory of the step that failed
             assert sys.exc_info() == (None, None, None)
             captured.append("forward" in vars(layers_of(model)[0]))
@@ -154,6 +154,7 @@ def shorter(features):
 def test_captured_layers_are_compiled(build_loss, capture):
     made = build_loss("bert", SimCSE())
     captured, step = capture(0, made.model), GraphedStep(made.loss, torch.Tensor.backward, compiled=True)
+    assert not step.fits(tensors(made))  # it may not come again
     assert step.fits(tensors(made))
     assert step.fits(tensors(made))
     assert captured == [True]
@@ -170,21 +171,30 @@ def test_captured_layers_are_compiled(build_loss, capture):
 def test_layers_that_cannot_be_compiled_are_captured_as_they_are(build_loss, capture):
     made = build_loss("bert", SimCSE())
     captured, step = capture(1, made.model), GraphedStep(made.loss, torch.Tensor.backward, compiled=True)
+    assert not step.fits(tensors(made))
     with pytest.warns(TrainingWarning, match="^layers are not compiled, which is slower: failure 1$") as told:
         assert step.fits(tensors(made))
     assert sum(warning.category is TrainingWarning for warning in told) == 1
     assert captured == [True, False]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert step.fits(shorter(tensors(made)))
+        assert [step.fits(shorter(tensors(made))) for _ in range(3)] == [False, True, True]
     assert captured == [True, False, False]
+
+
+def test_only_the_usual_shape_is_compiled(build_loss, capture):
+    made = build_loss("bert", SimCSE())
+    captured, step = capture(0, made.model), GraphedStep(made.loss, torch.Tensor.backward, compiled=True)
+    batches = [tensors(made), tensors(made), shorter(tensors(made)), shorter(tensors(made))]
+    assert [step.fits(batch) for batch in batches] == [False, True, False, True]
+    assert captured == [True, False]
 
 
 def test_steps_that_cannot_be_captured_at_all(build_loss, capture):
     made = build_loss("bert", SimCSE())
     captured, step = capture(2, made.model), GraphedStep(made.loss, torch.Tensor.backward, compiled=True)
     with pytest.warns(TrainingWarning) as told:
-        assert not step.fits(tensors(made))
+        assert not any(step.fits(tensors(made)) for _ in range(3))
     # the compiler has warnings of its own, the first time that it is imported
     assert [str(warning.message) for warning in told if warning.category is TrainingWarning] == [
         "layers are not compiled, which is slower: failure 1",
@@ -193,12 +203,12 @@ def test_steps_that_cannot_be_captured_at_all(build_loss, capture):
     assert captured == [True, False]
     assert all(p.grad is None for p in made.loss.parameters())  # else the plain step would add to them
     assert not step.works
-    assert not step.fits(shorter(tensors(made)))
+    assert not any(step.fits(shorter(tensors(made))) for _ in range(3))
     assert captured == [True, False]
 
 
 def test_a_machine_without_a_compiler(build_loss, monkeypatch):
-    def make(run):
+    def make(run, pool):
         run()
         return run
 
@@ -210,7 +220,7 @@ def test_a_machine_without_a_compiler(build_loss, monkeypatch):
         inductor.patch({"cpp.cxx": ("no-such-compiler",), "force_disable_caches": True}),
         pytest.warns(TrainingWarning, match="layers are not compiled, .*No working C\\+\\+ compiler"),
     ):
-        assert step.fits(tensors(made))
+        assert [step.fits(tensors(made)) for _ in range(2)] == [False, True]
     torch._dynamo.reset()
     assert step.works
     assert not step.compiled

@@ -20,11 +20,12 @@ Features = dict[str, torch.Tensor]
 class GraphedStep:
     """Replays a loss' forward and backward pass, with one graph for each shape of a batch.
 
-    Rare shapes, and steps that cannot be captured, are left to the caller.
+    Shapes seen once, and steps that cannot be captured, are left to the caller.
 
     :param loss: A loss whose ``logged`` holds its parts after each step. Autocast must not cache.
     :param backward: A function that computes the gradients of a loss.
-    :param compiled: Capture compiled layers; falls back to the layers as they are.
+    :param compiled: Compile the layers for the first graph, whose shape is the usual one; falls back to the
+        layers as they are.
     """
 
     def __init__(
@@ -33,12 +34,16 @@ class GraphedStep:
         self.loss, self.backward = loss, backward
         self.compiled = compiled
         self.graphs: dict[tuple[Any, ...], _CapturedStep] = {}
+        self.seen: set[tuple[Any, ...]] = set()
+        self.pool: list[Any] = []  # memory of the first graph, which the others share
         self.works = True
 
     def fits(self, features: Features) -> bool:
-        """Return whether a batch has a graph, which is captured if possible."""
+        """Return whether a batch has a graph, which is captured if possible when a shape comes again."""
         shape = _shape(features)
-        if shape not in self.graphs and self.works and len(self.graphs) < _MOST:
+        if shape not in self.seen:
+            self.seen.add(shape)
+        elif shape not in self.graphs and self.works and len(self.graphs) < _MOST:
             self._capture(shape, features)
         return shape in self.graphs
 
@@ -47,15 +52,16 @@ class GraphedStep:
         return self.graphs[_shape(features)](features)
 
     def _capture(self, shape: tuple[Any, ...], features: Features) -> None:
+        compiled = self.compiled and not self.graphs
         try:
-            with compiled_layers(self.loss.model) if self.compiled else nullcontext():
-                self.graphs[shape] = _CapturedStep(self.loss, self.backward, features)
+            with compiled_layers(self.loss.model) if compiled else nullcontext():
+                self.graphs[shape] = _CapturedStep(self.loss, self.backward, features, self.pool)
             return
         except Exception as error:  # CUDA, compilers and Triton each raise their own
             self.loss.zero_grad()  # of runs before the capture, and memory of the graph
-            what = "layers are not compiled" if self.compiled else "steps are not replayed as CUDA graphs"
+            what = "layers are not compiled" if compiled else "steps are not replayed as CUDA graphs"
             warnings.warn(f"{what}, which is slower: {first_line(error)}", TrainingWarning, stacklevel=2)
-        if self.compiled:  # outside the handler: the error keeps the failed step's memory
+        if compiled:  # outside the handler: the error keeps the failed step's memory
             self.compiled = False
             self._capture(shape, features)
         else:
@@ -65,11 +71,13 @@ class GraphedStep:
 class _CapturedStep:
     """A step on tensors that stay in their places."""
 
-    def __init__(self, loss: Any, backward: Callable[[torch.Tensor], None], features: Features) -> None:
+    def __init__(
+        self, loss: Any, backward: Callable[[torch.Tensor], None], features: Features, pool: list[Any]
+    ) -> None:
         self.module, self.backward = loss, backward
         self.inputs = {name: value.clone() for name, value in features.items()}
         self.parameters = [parameter for parameter in loss.parameters() if parameter.requires_grad]
-        self.replay = capture(self._run)
+        self.replay = capture(self._run, pool)
 
     def _run(self) -> None:
         for parameter in self.parameters:
@@ -89,8 +97,12 @@ class _CapturedStep:
         return self.loss, self.parts
 
 
-def capture(run: Callable[[], None]) -> Callable[[], None]:
-    """Capture what a function does on the GPU, and return a function that does it again."""
+def capture(run: Callable[[], None], pool: list[Any]) -> Callable[[], None]:
+    """Capture what a function does on the GPU, and return a function that does it again.
+
+    :param pool: The pool of memory that captures share, if there has been one. What one of them leaves is
+        only valid until another is replayed.
+    """
     aside = torch.cuda.Stream()
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
@@ -98,8 +110,9 @@ def capture(run: Callable[[], None]) -> Callable[[], None]:
             run()
     torch.cuda.current_stream().wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph, *pool):
         run()
+    pool[:] = [graph.pool()]
     return graph.replay
 
 
