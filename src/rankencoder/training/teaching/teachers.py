@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -104,14 +105,26 @@ def write_vectors(
     key = {"encoder": source.fingerprint(), "sentences": sentences.sha256, "part": source.part}
     parts = Parts(folder, key)
     starts = range(0, len(sentences), source.part)
-    with Progress(len(sentences), desc=title, faster="less text", show=progress) as bar:
+
+    def write(number: int, rows: np.ndarray) -> None:
+        with parts.write(number) as path:
+            rows.astype("<f2").tofile(path)
+
+    written: Future[None] | None = None
+    with (
+        Progress(len(sentences), desc=title, faster="less text", show=progress) as bar,
+        ThreadPoolExecutor(1) as writer,  # the next part is encoded meanwhile
+    ):
         for number, start in enumerate(starts):
             stop = min(start + source.part, len(sentences))
             if not parts.is_finished(number):
-                rows = source.rows(start, stop).astype("<f2")  # errors here are not write errors
-                with parts.write(number) as path:
-                    rows.tofile(path)
+                rows = source.rows(start, stop)
+                if written is not None:
+                    written.result()
+                written = writer.submit(write, number, rows)
             bar.update(stop - start)
+        if written is not None:
+            written.result()
     shutil.rmtree(folder, ignore_errors=True)  # a damaged one
     with new_folder(folder) as new:
         if reference is not None:
