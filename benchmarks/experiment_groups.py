@@ -261,7 +261,6 @@ def speed(seed: int) -> list[Job]:
             about = {"kind": "speed", "sentences": 250_000, "tasks": [], "lane_seconds": seconds}
             jobs.append(Job(f"{name}-b{batch}", seed, settings, [], "speed", about))
     whole: dict[str, Any] = {"backbone": "bert-base", "batch_size": 512, "dev": [], "workers": 4}
-    whole["compile"] = True
     about = {"kind": "speed", "sentences": 1_000_000, "tasks": [], "lane_seconds": 400}
     return [*jobs, Job("bert-base-b512-1m", seed, whole, [], "speed", about)]
 

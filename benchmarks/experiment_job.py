@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 import subprocess
 import threading
@@ -16,6 +17,8 @@ from encoder_profile import draw_references, profile
 from jobs import BACKBONE, COMMON, STS, corpus_file, summary
 from paper_sections import SECTIONS, measure_sections, measure_transfer
 from sts import SHARED
+
+from rankencoder.progress import Progress
 
 TRANSFER = SHARED / "data/senteval"
 ENTRIES = 60  # of a stage's losses that are kept
@@ -103,7 +106,7 @@ class Run:
 
         with self.timed("train"):
             settings = {**self.settings(), **more}
-            run = rankencoder.train(self.corpus, self.folder, overwrite=True, progress=False, **settings)
+            run = rankencoder.train(self.corpus, self.folder, overwrite=True, progress=True, **settings)
         record = run.record
         self.result |= {key: record.get(key) for key in ("stages", "config", "versions", "machine")}
         self.result |= {"stage_2": summary(record["history"]), "history": thinned(record["history"])}
@@ -236,7 +239,10 @@ DO = {
 
 
 def run_job(told: Told) -> None:
-    """Do one job and write what came out."""
+    """Do one job and write what came out; its log says how far it is."""
+    logging.basicConfig(format="%(asctime)s %(message)s")
+    logging.getLogger("rankencoder").setLevel(logging.INFO)
+    Progress.in_log = True
     run = Run(told)
     shutil.rmtree(run.folder, ignore_errors=True)
     run.folder.mkdir(parents=True)

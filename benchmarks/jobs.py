@@ -27,6 +27,7 @@ STS = SHARED / "data/sts-raw"
 COMMON: dict[str, Any] = {
     "backbone": str(BACKBONE),
     "dev": [str(STS / "STSB/dev.tsv")],
+    "method": "simcse",  # without one the recipe is the best preset's, of another method and a second teacher
     "epochs": 1.0,
     "reference_size": 10_000,
     "save_steps": 1_000_000,  # nothing is resumed here

@@ -10,6 +10,7 @@ from scipy.stats import rankdata
 from rankencoder import rank_vectors, ranks, ranks_cuda
 from rankencoder.errors import InputError
 from rankencoder.forms.compact import CompactForm
+from rankencoder.training.loop.graphs import GraphedStep
 
 SIZES = (1, 2, 3, 31, 33, 1000, 2049, 4097, 10_000, 16_385, 50_001, 100_000, 131_071, 131_072)
 
@@ -47,6 +48,19 @@ def refusal(rows):
     except InputError as error:
         return str(error)
     return ""
+
+
+class SquaredNorms(torch.nn.Module):
+    """A loss with layers of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(6)])
+
+    def forward(self, features):
+        loss = self.model(features[0]["rows"]).square().mean()
+        self.logged = {"loss": loss.detach()}
+        return loss
 
 
 @unittest.skipUnless(torch.cuda.is_available() and torch.version.cuda, "needs an NVIDIA GPU")
@@ -130,15 +144,34 @@ class TestGPU(unittest.TestCase):
         assert not wrong
 
     def test_the_compact_form_in_float16(self):
-        for n in (300, 20_000):
+        for n, number in ((300, 300), (20_000, 300), (20_000, 100), (100_000, 257)):
             unit = torch.nn.functional.normalize(torch.randn(n, 64), dim=1)
             form = CompactForm.fit(unit.cuda())
-            vectors = torch.nn.functional.normalize(torch.randn(300, 64), dim=1)
+            vectors = torch.nn.functional.normalize(torch.randn(number, 64), dim=1)
             found = form(vectors.cuda()).double().cpu()
             ranked = rank_vectors((vectors.double() @ unit.double().T), method="exact")
             true = torch.nn.functional.normalize(ranked @ form.projection.double().cpu(), dim=1)
-            assert found.shape == (300, form.dimension)
+            assert found.shape == (number, form.dimension)
             assert float((found @ found.T - true @ true.T).abs().max()) < 2 * ranks.COARSE
+
+    def test_graphs_of_several_shapes_share_memory(self):
+        torch.manual_seed(0)
+        loss = SquaredNorms().cuda()
+        step = GraphedStep(loss, torch.Tensor.backward)
+        batches = [{"rows": torch.randn(size, 64, device="cuda")} for size in (512, 8, 1024, 512, 8, 1024)]
+        for features in 4 * batches:
+            loss.zero_grad()
+            loss([features]).backward()
+            expected = [parameter.grad.clone() for parameter in loss.parameters()]
+            loss.zero_grad()
+            if step.fits(features):
+                step(features)
+                torch.cuda.synchronize()
+                torch.testing.assert_close([parameter.grad for parameter in loss.parameters()], expected)
+                with torch.no_grad():
+                    for parameter in loss.parameters():
+                        parameter -= 0.01 * parameter.grad
+        assert len(step.graphs) == 3
 
 
 if __name__ == "__main__":

