@@ -79,7 +79,7 @@ KINDS = (
 
 
 def expected(rows):
-    centred = rankdata(rows, axis=1) - (rows.shape[1] + 1) / 2
+    centred = rankdata(rows, axis=1).astype(np.float64) - (rows.shape[1] + 1) / 2
     norms = np.linalg.norm(centred, axis=1, keepdims=True)
     return np.divide(centred, norms, out=np.zeros_like(centred), where=norms > 0)
 

@@ -34,6 +34,7 @@ _encodings = 0  # running encodings with static models
 _threads = 0  # torch's threads before the first of them
 
 _TOKENIZED = 8192  # sentences to tokenize at a time
+_AT_ONCE = 512  # sentences of a call of the tokenizer's core
 _COPIED = 1024  # sentences from which on copying the tokenizer's core, in some 25 ms, saves time
 _AVERAGED = 1024  # sentences of a batch for a static model
 _CACHED = 384  # tokens of a batch per CPU thread
@@ -204,7 +205,9 @@ def _tokenizer(model: SentenceTransformer, sentences: list[str]) -> Callable[[li
     same = {name: number for name, number in _SAME.items() if name in expected}
 
     def tokens(part: list[str]) -> dict[str, Any]:
-        return {**expected, **same, "input_ids": [row.ids for row in own.encode_batch_fast(part)]}
+        # each call and its results hold other threads up
+        calls = (own.encode_batch_fast(part[at : at + _AT_ONCE]) for at in range(0, len(part), _AT_ONCE))
+        return {**expected, **same, "input_ids": [row.ids for rows in calls for row in rows]}
 
     return tokens if _written_out(tokens(sample)) == expected else whole
 

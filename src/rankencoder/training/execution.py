@@ -23,7 +23,7 @@ from rankencoder.forms import ExactForm
 from rankencoder.io.manifest import check_manifest
 from rankencoder.io.storage import read_json
 from rankencoder.model import RankEncoder
-from rankencoder.reference import Reference
+from rankencoder.reference import SEED, Reference
 from rankencoder.training.config import Given
 from rankencoder.training.gather import WAIT
 from rankencoder.training.loop.collator import ViewCollator
@@ -182,10 +182,11 @@ class Execution:
                 continue
             path = self.folder / source if source in own else source
             encoder = Encoder(path, device=self.device, batch_size=BATCH)
+            size = self.plan.config.reference_size
             reference = Reference.build(
                 encoder,
-                self.sentences,
-                size=self.plan.config.reference_size,
+                self.sentences.sample(size, SEED, progress=self.progress),
+                size=size,
                 progress=self.progress,
                 resume_beside=folder.with_name(f"{folder.name}-reference"),
             )

@@ -16,9 +16,11 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from rankencoder.errors import InputError, TrainingWarning
-from rankencoder.io.corpus import LONGEST, Sentence, digest_line, read_sentences
+from rankencoder.io.corpus import LONGEST, MAX_CHARS, Sentence, digest_line, read_sentences
 from rankencoder.io.read_options import ReadOptions
+from rankencoder.io.sampling import Sample, sample_sentences
 from rankencoder.io.storage import check_kinds, file_digest, new_file, read_json, write_json
+from rankencoder.progress import Progress
 
 _BATCH = 4096
 _FEW = 10_000
@@ -48,6 +50,13 @@ class Sentences:
     def places(self, start: int, stop: int) -> np.ndarray:
         """Return the places of sentences among the usable lines, from one row up to another."""
         return np.array(self.rows[start:stop]["place"], dtype=np.int64)
+
+    def sample(self, size: int, seed: int, *, progress: bool) -> Sample:
+        """Draw a reference corpus. The sentences were checked when they were stored."""
+        texts = (text if len(text) <= MAX_CHARS else None for text in self)
+        rows = (Sentence(text, "", 0) for text in texts)
+        shown = Progress(len(self), desc="Drawing the reference corpus", show=progress)
+        return sample_sentences(shown.over(rows), size, seed)
 
     def __iter__(self) -> Iterator[str]:
         """Yield all sentences, read in batches for speed."""

@@ -14,13 +14,14 @@ import torch
 from datasets import Dataset
 from sentence_transformers.sentence_transformer.evaluation import SentenceEvaluator
 
+from rankencoder.batching import encode_by_length
 from rankencoder.errors import InputError, TrainingWarning
 from rankencoder.evaluation.halves import WORDS, halved
 from rankencoder.evaluation.pair_metrics import YES_NO, joint_name, joint_pairs, metric_for
 from rankencoder.io.pairs import read_scored_pairs
 
 SCORE = "sequential_score"  # the key of an evaluator's score
-_SENTENCES = 1_000
+_SENTENCES, _BATCH = 1_000, 128
 _FEWEST = 200  # fewer halved sentences give no reliable score
 
 
@@ -109,5 +110,7 @@ def smoothed(scores: Sequence[float]) -> list[float]:
 
 
 def _encode(model: Any, texts: list[str]) -> torch.Tensor:
-    found = model.encode(texts, batch_size=128, convert_to_tensor=True, normalize_embeddings=True)
-    return torch.as_tensor(found).float()
+    found = None if model.default_prompt_name else encode_by_length(model, texts, _BATCH)
+    if found is None:
+        found = torch.as_tensor(model.encode(texts, batch_size=_BATCH, convert_to_tensor=True))
+    return torch.nn.functional.normalize(found.float(), dim=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -13,6 +14,7 @@ from torch import nn
 from rankencoder.errors import TrainingWarning, first_line
 
 _MOST = 4  # graphs; each takes memory
+_OFTEN = 6  # batches of a shape before it has a graph; most others never come again
 _WARM = 3  # runs before a capture, in which libraries allocate what they keep
 Features = dict[str, torch.Tensor]
 
@@ -20,7 +22,7 @@ Features = dict[str, torch.Tensor]
 class GraphedStep:
     """Replays a loss' forward and backward pass, with one graph for each shape of a batch.
 
-    Shapes seen once, and steps that cannot be captured, are left to the caller.
+    Rare shapes, and steps that cannot be captured, are left to the caller.
 
     :param loss: A loss whose ``logged`` holds its parts after each step. Autocast must not cache.
     :param backward: A function that computes the gradients of a loss.
@@ -34,16 +36,15 @@ class GraphedStep:
         self.loss, self.backward = loss, backward
         self.compiled = compiled
         self.graphs: dict[tuple[Any, ...], _CapturedStep] = {}
-        self.seen: set[tuple[Any, ...]] = set()
+        self.seen: Counter[tuple[Any, ...]] = Counter()
         self.pool: list[Any] = []  # memory of the first graph, which the others share
         self.works = True
 
     def fits(self, features: Features) -> bool:
-        """Return whether a batch has a graph, which is captured if possible when a shape comes again."""
+        """Return whether a batch has a graph, which is captured if possible once its shape has come often."""
         shape = _shape(features)
-        if shape not in self.seen:
-            self.seen.add(shape)
-        elif shape not in self.graphs and self.works and len(self.graphs) < _MOST:
+        self.seen[shape] += 1
+        if self.seen[shape] == _OFTEN and self.works and len(self.graphs) < _MOST:
             self._capture(shape, features)
         return shape in self.graphs
 

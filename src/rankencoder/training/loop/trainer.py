@@ -209,7 +209,9 @@ class EncoderTrainer(SentenceTransformerTrainer):
 
     def _snapshot(self, score: float) -> dict[str, Any]:
         state = self.model.state_dict()
-        weights = {name: value.detach().to("cpu", copy=True) for name, value in state.items()}
+        weights = {name: v.detach().to("cpu", copy=True, non_blocking=True) for name, v in state.items()}
+        if self.args.device.type == "cuda":
+            torch.cuda.synchronize()
         return {"step": self.state.global_step, "score": score, "weights": weights}
 
     def scores(self) -> dict[int, float]:
