@@ -4,6 +4,8 @@ import json
 
 import numpy as np
 import pytest
+import torch
+from sentence_transformers import SentenceTransformer
 from training_runs import same_weights
 
 import rankencoder
@@ -135,3 +137,25 @@ def test_finished_parts_of_a_teacher_are_not_made_again(tmp_path, sentences, cal
 def test_a_resumed_stage_saves_the_same_tokenizer(train):
     tokenizer = json.loads((train(only_base=True, max_steps=1).encoder / "tokenizer.json").read_text())
     assert (tokenizer["truncation"], tokenizer["padding"]) == (None, None)
+
+
+def test_a_gpu_encodes_in_float16_unless_values_overflow(tmp_path, sentences, tiny_folder):
+    tiny = SentenceTransformer(str(tiny_folder), device="cpu")
+    stored = store_sentences(sentences, tmp_path, column=None, progress=False)
+    encoder = Encoder(tiny)
+    exact = encoder.encode(list(stored))
+    found = {}
+    for scale in (1, 1e4):  # a CPU stands in for the GPU, and has no autocast for it
+        source = EncodedSentences(encoder, stored)
+        source._ways = ["weights", torch.float16]
+        with torch.no_grad():
+            tiny[0].auto_model.embeddings.LayerNorm.weight *= scale
+            expected = encoder.encode(list(stored))
+            found[scale] = source.rows(0, len(stored)), source._ways
+            tiny[0].auto_model.embeddings.LayerNorm.weight /= scale
+        assert np.abs(found[scale][0] - expected).max() < 5e-3
+        assert encoder.model is tiny
+        assert tiny.dtype == torch.float32
+    assert np.abs(found[1][0] - exact).max() > 1e-6
+    assert found[1][1] == ["weights", torch.float16]
+    assert found[1e4][1] == [torch.float16]

@@ -39,7 +39,8 @@ class DevEvaluator(SentenceEvaluator):
         scores, logged = [], {}
         for (name, pairs), metric in zip(self.sets, self.metrics, strict=True):
             first, second, gold, weights = map(list, zip(*pairs, strict=True))
-            cosines = (_encode(model, first) * _encode(model, second)).sum(dim=1).cpu().numpy()
+            a, b = _encode(model, first, second)
+            cosines = (a * b).sum(dim=1).cpu().numpy()
             try:
                 scores.append(metric.score(np.array(gold), cosines, np.array(weights)))
             except InputError:  # all cosines are equal
@@ -65,8 +66,7 @@ class UnlabeledEvaluator(SentenceEvaluator):
 
     def __call__(self, model: Any, *_: Any, **__: Any) -> dict[str, float]:
         """Return the score."""
-        a, b = (_encode(model, list(side)) for side in zip(*self.halves, strict=True))
-        return {SCORE: halves_auc(a, b)}
+        return {SCORE: halves_auc(*_encode(model, *map(list, zip(*self.halves, strict=True))))}
 
 
 def unlabeled_evaluator(rows: Dataset) -> UnlabeledEvaluator | None:
@@ -109,8 +109,10 @@ def smoothed(scores: Sequence[float]) -> list[float]:
     return [statistics.fmean(scores[max(0, i - 1) : i + 2]) for i in range(len(scores))]
 
 
-def _encode(model: Any, texts: list[str]) -> torch.Tensor:
+def _encode(model: Any, first: list[str], second: list[str]) -> tuple[torch.Tensor, ...]:
+    """Return the unit vectors of both sides of some pairs."""
+    texts = first + second
     found = None if model.default_prompt_name else encode_by_length(model, texts, _BATCH)
     if found is None:
         found = torch.as_tensor(model.encode(texts, batch_size=_BATCH, convert_to_tensor=True))
-    return torch.nn.functional.normalize(found.float(), dim=1)
+    return torch.nn.functional.normalize(found.float(), dim=1).tensor_split(2)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
 
+from rankencoder.batching import is_plain
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.io.manifest import check_manifest, write_manifest
@@ -48,7 +52,8 @@ class VectorSource(Protocol):
 class EncodedSentences:
     """Vectors of the training sentences by an encoder, on a GPU in half precision.
 
-    Where values overflow float16, as some of Gemma's do, that is bfloat16.
+    Weights are float16 there. Where values overflow it, as some of Gemma's do, only products are, or
+    bfloat16.
     """
 
     def __init__(self, encoder: Encoder | RankEncoder, sentences: Sentences) -> None:
@@ -57,6 +62,10 @@ class EncodedSentences:
         self._own = encoder.encoder if isinstance(encoder, RankEncoder) else encoder
         slow = self._own.model is not None and self._own.device.type == "cpu"
         self.part = min(_PART, _CPU_PART) if slow else _PART
+        self._ways: list[str | torch.dtype] = []
+        if self._own.device.type == "cuda" and getattr(self._own.model, "dtype", None) == torch.float32:
+            weights = ["weights"] if is_plain(self._own.model) else []
+            self._ways = [*weights, torch.float16, torch.bfloat16]
 
     def fingerprint(self) -> str:
         """Return a digest of what the vectors depend on."""
@@ -65,12 +74,29 @@ class EncodedSentences:
     def rows(self, start: int, stop: int) -> np.ndarray:
         """Return the unit vectors of the sentences from one row up to another."""
         texts = self.sentences.texts(start, stop)
-        if self._own.device.type != "cuda" or getattr(self._own.model, "dtype", None) != torch.float32:
-            return self.encoder.encode(texts)
-        for half in (torch.float16, torch.bfloat16):
-            with suppress(InputError), torch.autocast("cuda", half):
+        while self._ways:
+            with suppress(InputError), self._computing_in(self._ways[0]):
                 return self.encoder.encode(texts)
+            del self._ways[0]
         return self.encoder.encode(texts)
+
+    @contextmanager
+    def _computing_in(self, way: str | torch.dtype) -> Iterator[None]:
+        """Let the encoder have weights in float16, or compute products in half precision."""
+        if isinstance(way, torch.dtype):
+            with torch.autocast("cuda", way):
+                yield
+            return
+        model = self._own.model
+        self._own.model = self._float16
+        try:
+            yield
+        finally:
+            self._own.model = model
+
+    @cached_property
+    def _float16(self) -> Any:
+        return copy.deepcopy(cast(Any, self._own.model)).half()
 
 
 def is_whole(folder: Path) -> bool:
