@@ -47,14 +47,15 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     for section in options.only or SECTIONS:
         for device in devices:
             began = time.perf_counter()
-            found = measure(section, device, result["machine"]["floors"][device], options)
-            if found is None:
-                continue
-            result["sections"].setdefault(section, {})[device] = found
-            print("\n" + tables.section(section, device, found), flush=True)
-            print(f"({section}, {device}: {time.perf_counter() - began:.0f} s)", flush=True)
-            if options.json:
-                options.json.write_text(json.dumps(result, indent=1) + "\n")
+            rows: list[Any] = []
+            for row in measure(section, device, result["machine"]["floors"][device], options) or ():
+                rows.append(row)
+                result["sections"].setdefault(section, {})[device] = rows
+                if options.json:  # with what there is so far
+                    options.json.write_text(json.dumps(result, indent=1) + "\n")
+            if rows:
+                print("\n" + tables.section(section, device, rows), flush=True)
+                print(f"({section}, {device}: {time.perf_counter() - began:.0f} s)", flush=True)
     print("\n" + tables.goals([result]))
     return result
 

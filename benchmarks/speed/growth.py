@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rankencoder import rank_vectors
@@ -11,11 +12,11 @@ from rankencoder.encoders import Encoder
 from speed import memory, scaling
 from speed.models import load, reference, texts
 from speed.ranking import similarities
-from speed.timing import exponent, interleaved
+from speed.timing import exponent, interleaved, wait
 from speed.training import step_by_batch
 
 Curve = dict[str, Any]
-_CORPORA = [10_000, 100_000, 1_000_000, 10_000_000]
+_CORPORA = [10_000, 100_000, 1_000_000, 10_000_000]  # the last one without the encoder
 _DIFFERENT = 1_000_000  # sentences; larger corpora repeat them
 _PART = 125_000  # sentences
 
@@ -32,43 +33,47 @@ def curve(what: str, x: str, sizes: list[int], ms: list[float]) -> Curve:
     }
 
 
-def measure(device: str, *, quick: bool, largest_distillation: int) -> list[Curve]:
-    """Time each size in turn with the others of its curve."""
+def measure(device: str, *, quick: bool, largest_distillation: int) -> Iterator[Curve]:
+    """Time each size in turn with the others of its curve, and yield what is done."""
     gpu = device == "cuda"
     many = [1_000, 3_000, 10_000, 30_000, 100_000] + ([] if quick else [300_000, 1_000_000])
-    found = [
-        _ranking("ranking 16 rows", "n, reference sentences", [(16, n) for n in many], device),
-        _ranking("ranking, n = 10,000", "B, rows", [(b, 10_000) for b in (4, 16, 64, 256, 1024)], device),
-        _encoding([64, 640] if not gpu else [400, 4_000, 40_000], device),
-    ]
-    batches = (16, 64, 256) if gpu else (4, 16)
+    yield _ranking("ranking 16 rows", "n, reference sentences", [(16, n) for n in many], device)
+    yield _ranking("ranking, n = 10,000", "B, rows", [(b, 10_000) for b in (4, 16, 64, 256, 1024)], device)
+    yield _encoding([64, 640] if not gpu else [400, 4_000, 40_000], device)
     if not gpu:
         sizes = [1_000, 10_000] if quick else [1_000, 10_000, 100_000, 1_000_000]
-        found += scaling.measure(sizes, largest_distillation)
+        yield from scaling.measure(sizes, largest_distillation)
     else:
-        found.append(_corpus([10_000, 100_000, 1_000_000] if quick else _CORPORA))
-    ms = step_by_batch(device, batches, 60 if gpu else 5)
-    return [*found, curve("a training step of stage 1, 22M", "B, sentences", list(batches), ms)]
+        yield from _corpora(_CORPORA[:-1] if quick else _CORPORA)
+    batches = [16, 64, 256] if gpu else [4, 16]
+    ms = step_by_batch(device, tuple(batches), 60 if gpu else 5)
+    yield curve("a training step of stage 1, 22M", "B, sentences", batches, ms)
 
 
-def _corpus(sizes: list[int]) -> Curve:
+def _corpora(sizes: list[int]) -> Iterator[Curve]:
     """Time encoding and ranking whole corpora on a GPU in half precision, a part at a time."""
     from rankencoder import RankEncoder
 
     encoder = Encoder(load("22M", "cuda", half=True), batch_size=128)
-    _, sentences = texts(min(max(sizes), _DIFFERENT))
+    _, sentences = texts(min(sizes[-2], _DIFFERENT))
     model = RankEncoder(encoder, reference(encoder, sentences, 10_000), progress=False)
-    ms, peaks = [], []
-    for size in sizes:
-        memory.reset_peak("cuda")
-        began = time.perf_counter()
-        for start in range(0, size, _PART):
-            at = start % len(sentences)
-            model.encode(sentences[at : min(at + _PART, at + size - start)])
-        ms.append(1000 * (time.perf_counter() - began))
-        peaks.append(memory.peak("cuda"))
-    found = curve("encoding and ranking a corpus, 22M, float16", "sentences", sizes, ms)
-    return {**found, "peak_bytes": peaks}
+    vectors = encoder(sentences[:_PART])
+    works: dict[str, tuple[Callable[[Any], Any], Any, list[int]]] = {
+        "encoding and ranking a corpus, 22M, float16": (model.encode, sentences, sizes[:-1]),
+        "the ranking of it": (model.blend, vectors, sizes),
+    }
+    for what, (work, source, numbers) in works.items():
+        ms, peaks = [], []
+        for number in numbers:
+            memory.reset_peak("cuda")
+            began = time.perf_counter()
+            for start in range(0, number, _PART):
+                at = start % len(source)
+                work(source[at : min(at + _PART, at + number - start)])
+            wait("cuda")
+            ms.append(1000 * (time.perf_counter() - began))
+            peaks.append(memory.peak("cuda"))
+        yield {**curve(what, "sentences", numbers, ms), "peak_bytes": peaks}
 
 
 def _ranking(what: str, x: str, shapes: list[tuple[int, int]], device: str) -> Curve:
