@@ -80,9 +80,10 @@ def test_fetched_dev_sets_by_name_and_each_stage_by_its_own(
         a, b = (model.encode([pair[i] for pair in pairs], normalize_embeddings=True) for i in (0, 1))
         return spearmanr([pair.score for pair in pairs], (a * b).sum(axis=1)).statistic
 
-    assert first == pytest.approx(score(run.folder / "base", stsb), abs=1e-6)
+    # batches differ, so that nearly equal cosines can change places
+    assert first == pytest.approx(score(run.folder / "base", stsb), abs=1e-3)
     both = [score(run.encoder, pairs) for pairs in (stsb, sick)]
-    assert second == pytest.approx(sum(both) / 2, abs=1e-6)
+    assert second == pytest.approx(sum(both) / 2, abs=1e-3)
     assert run.record["config"]["dev"][0].endswith("data/senteval/downstream/STS/STSBenchmark/sts-dev.csv")
     with pytest.raises(InputError, match=r"no such file: .*nowhere\.tsv"):
         train("no", stage2_dev=["nowhere.tsv"])
