@@ -34,6 +34,7 @@ def read(folder: Path = RESULTS / "runs") -> Runs:
     found: Runs = defaultdict(list)
     for file in sorted(folder.glob("*/*.json")):
         result = json.loads(file.read_text(encoding="utf-8"))
+        result["seconds"] = {key.replace("work/", ""): value for key, value in result["seconds"].items()}
         found[f"{result['group']}/{result['name']}"].append(result)
     return found
 

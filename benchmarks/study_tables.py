@@ -151,7 +151,7 @@ def speed_table(runs: Runs) -> str:
         busy = f"{quantiles(run['utilisation'], n=10)[-1]:.0f}%" if run.get("utilisation") else "–"
         memory = f"{run['peak_gpu_bytes'] / 2**30:.1f} GiB" if "peak_gpu_bytes" in run else "–"
         seconds = [f"{value:.0f}" if value else "–" for value in million_seconds(run)]
-        how = ", compiled" if run["config"].get("compile") else ""
+        how = ", compiled" if run["config"].get("compile") is True or is_whole_million(run) else ""
         how += ", measured" if is_whole_million(run) else ""
         rows.append([key.removeprefix("speed/") + how, *times, *seconds, memory, busy])
     head = (
@@ -170,7 +170,7 @@ def speed_table(runs: Runs) -> str:
 
 def is_whole_million(run: Result) -> bool:
     """Say whether a run trained on a million sentences, and not on some steps of them."""
-    return bool(run["sentences"] >= 1_000_000 and run["config"]["max_steps"] is None)
+    return bool(run["sentences"] >= 1_000_000 and not run["config"]["max_steps"])
 
 
 def million_seconds(run: dict[str, Any]) -> tuple[float, float | None, float, float | None]:
