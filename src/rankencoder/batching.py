@@ -35,7 +35,7 @@ _threads = 0  # torch's threads before the first of them
 
 _TOKENIZED = 8192  # sentences to tokenize at a time
 _AT_ONCE = 512  # sentences of a call of the tokenizer's core
-_COPIED = 1024  # sentences from which on copying the tokenizer's core, in some 25 ms, saves time
+_COPIED = 20  # entries of a vocabulary that are copied in the time that the core saves for a sentence
 _AVERAGED = 1024  # sentences of a batch for a static model
 _CACHED = 384  # tokens of a batch per CPU thread
 _ALONE = 1024  # tokens of a batch that a single thread computes
@@ -188,7 +188,7 @@ def _tokenizer(model: SentenceTransformer, sentences: list[str]) -> Callable[[li
     """
     whole: Callable[[list[str]], dict[str, Any]] = partial(model.preprocess, processing_kwargs=_RAGGED)
     core = getattr(model.tokenizer, "backend_tokenizer", None)
-    if core is None or len(sentences) < _COPIED or model.modalities != ["text"]:
+    if core is None or model.modalities != ["text"] or len(sentences) * _COPIED < core.get_vocab_size():
         return whole  # image models load images whose addresses are given as sentences
     sample = [*_ODD, *sorted(sentences[:_TOKENIZED], key=len)[::-64]]  # longest first
     try:
@@ -205,7 +205,7 @@ def _tokenizer(model: SentenceTransformer, sentences: list[str]) -> Callable[[li
     same = {name: number for name, number in _SAME.items() if name in expected}
 
     def tokens(part: list[str]) -> dict[str, Any]:
-        # each call and its results hold other threads up
+        # a call blocks other threads while it returns its results
         calls = (own.encode_batch_fast(part[at : at + _AT_ONCE]) for at in range(0, len(part), _AT_ONCE))
         return {**expected, **same, "input_ids": [row.ids for rows in calls for row in rows]}
 
