@@ -14,7 +14,8 @@ DIM = 256
 _FIT_ROWS, _CHUNK = 2048, 64
 _FIT_BYTES = 2**30  # memory for rank vectors: limits the rows above 131,072 references
 _MIXED = torch.version.cuda is not None and torch.__version__ >= "2.8"  # whether mm has `out_dtype`
-_MANY = 256  # vectors that are worth splitting all reference vectors
+_MANY = 1024  # vectors that are worth splitting all reference vectors
+_SPLIT_BYTES = 2**30  # memory for these
 _SCALE = 64  # keeps the low parts of unit vectors in float16's normal range
 
 
@@ -56,7 +57,8 @@ class CompactForm(Form):
         """Return projected rank vectors at unit norm."""
         halves = vectors.is_cuda and _MIXED
         project = self._project_halves() if halves else lambda ranks: ranks @ self.projection
-        similarities = self._split_similarities() if halves and len(vectors) >= _MANY else None
+        fits = len(vectors) >= _MANY and 12 * self.reference.numel() <= _SPLIT_BYTES
+        similarities = self._split_similarities() if halves and fits else None
         return torch.nn.functional.normalize(
             self.map_ranks(vectors, project, similarities=similarities), dim=1
         )
@@ -74,7 +76,7 @@ class CompactForm(Form):
 
     def _split_similarities(self) -> Map:
         """Return faster, scaled similarities: a GPU multiplies float16 ten times as fast as float32."""
-        reference = split(self.reference, (0, 0, 1)).T
+        reference = torch.cat([split(part, (0, 0, 1)) for part in self.reference.split(_MANY)]).T
         return lambda vectors: torch.mm(split(vectors, (0, 1, 0)), reference, out_dtype=torch.float32)
 
 
