@@ -182,14 +182,6 @@ def test_layers_that_cannot_be_compiled_are_captured_as_they_are(build_loss, cap
     assert captured == [True, False, False]
 
 
-def test_only_the_usual_shape_is_compiled(build_loss, capture):
-    made = build_loss("bert", SimCSE())
-    captured, step = capture(0, made.model), GraphedStep(made.loss, torch.Tensor.backward, compiled=True)
-    assert step.fits(tensors(made))
-    assert step.fits(shorter(tensors(made)))
-    assert captured == [True, False]
-
-
 def test_rare_shapes_have_no_graph(build_loss, capture, monkeypatch):
     monkeypatch.setattr(graphs, "_OFTEN", 3)
     made = build_loss("bert", SimCSE())

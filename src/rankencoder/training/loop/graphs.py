@@ -26,8 +26,7 @@ class GraphedStep:
 
     :param loss: A loss whose ``logged`` holds its parts after each step. Autocast must not cache.
     :param backward: A function that computes the gradients of a loss.
-    :param compiled: Compile the layers for the first graph, whose shape is the usual one; falls back to the
-        layers as they are.
+    :param compiled: Capture compiled layers; falls back to the layers as they are.
     """
 
     def __init__(
@@ -53,16 +52,15 @@ class GraphedStep:
         return self.graphs[_shape(features)](features)
 
     def _capture(self, shape: tuple[Any, ...], features: Features) -> None:
-        compiled = self.compiled and not self.graphs
         try:
-            with compiled_layers(self.loss.model) if compiled else nullcontext():
+            with compiled_layers(self.loss.model) if self.compiled else nullcontext():
                 self.graphs[shape] = _CapturedStep(self.loss, self.backward, features, self.pool)
             return
         except Exception as error:  # CUDA, compilers and Triton each raise their own
             self.loss.zero_grad()  # of runs before the capture, and memory of the graph
-            what = "layers are not compiled" if compiled else "steps are not replayed as CUDA graphs"
+            what = "layers are not compiled" if self.compiled else "steps are not replayed as CUDA graphs"
             warnings.warn(f"{what}, which is slower: {first_line(error)}", TrainingWarning, stacklevel=2)
-        if compiled:  # outside the handler: the error keeps the failed step's memory
+        if self.compiled:  # outside the handler: the error keeps the failed step's memory
             self.compiled = False
             self._capture(shape, features)
         else:
