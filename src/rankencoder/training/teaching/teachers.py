@@ -14,7 +14,6 @@ from typing import Any, Protocol, cast
 import numpy as np
 import torch
 
-from rankencoder.batching import is_plain
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.io.manifest import check_manifest, write_manifest
@@ -23,6 +22,7 @@ from rankencoder.io.storage import new_folder, read_array
 from rankencoder.model import RankEncoder
 from rankencoder.progress import Progress
 from rankencoder.reference import Reference
+from rankencoder.training.loop.packing import FAMILY
 from rankencoder.training.sentences import Sentences
 
 BATCH = 128  # sentences
@@ -64,7 +64,9 @@ class EncodedSentences:
         self.part = min(_PART, _CPU_PART) if slow else _PART
         self._ways: list[str | torch.dtype] = []
         if self._own.device.type == "cuda" and getattr(self._own.model, "dtype", None) == torch.float32:
-            weights = ["weights"] if is_plain(self._own.model) else []
+            config = getattr(cast(Any, self._own.model)[0], "config", None)
+            # others may clamp what overflows, or have angles that are too coarse in float16
+            weights = ["weights"] if getattr(config, "model_type", None) in FAMILY else []
             self._ways = [*weights, torch.float16, torch.bfloat16]
 
     def fingerprint(self) -> str:
@@ -75,9 +77,10 @@ class EncodedSentences:
         """Return the unit vectors of the sentences from one row up to another."""
         texts = self.sentences.texts(start, stop)
         while self._ways:
-            with suppress(InputError), self._computing_in(self._ways[0]):
+            with suppress(InputError, RuntimeError), self._computing_in(self._ways[0]):
                 return self.encoder.encode(texts)
             del self._ways[0]
+            vars(self).pop("_float16", None)
         return self.encoder.encode(texts)
 
     @contextmanager
@@ -148,6 +151,7 @@ def write_vectors(
                 if written is not None:
                     written.result()
                 written = writer.submit(write, number, rows)
+                del rows
             bar.update(stop - start)
         if written is not None:
             written.result()
