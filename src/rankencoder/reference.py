@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 SIZE = 10_000
 SEED = 42
-_GPU_PART = 16_384  # a GPU waits for the first tokens of each part
 _PART = 2048
 _FEW = 1000
 _FORMAT = 1
@@ -181,19 +180,18 @@ def _encode_in_parts(
     sentences: list[str], encoder: Encoder, beside: str | Path, progress: bool
 ) -> np.ndarray:
     """Encode sentences in parts; finished parts are kept on disk and reused."""
-    size = _PART if encoder.device.type == "cpu" else _GPU_PART
-    key = {"part": size, "sentences": digest(sentences), "encoder": encoder.fingerprint()}
+    key = {"part": _PART, "sentences": digest(sentences), "encoder": encoder.fingerprint()}
     parts = Parts(beside, key)
     vectors = np.empty((len(sentences), encoder.dimension), dtype=np.float32)
     faster = "fewer reference sentences (`size`)"
     with Progress(len(sentences), desc="Encoding the reference corpus", faster=faster, show=progress) as bar:
-        for number, start in enumerate(range(0, len(sentences), size)):
+        for number, start in enumerate(range(0, len(sentences), _PART)):
             if parts.is_finished(number):
                 rows = read_tensors(parts.path(number))["vectors"]
             else:
-                rows = encoder(sentences[start : start + size]).cpu().numpy()
+                rows = encoder(sentences[start : start + _PART]).cpu().numpy()
                 with parts.write(number) as path:
                     write_tensors(path, {"vectors": rows})
-            vectors[start : start + size] = rows
+            vectors[start : start + _PART] = rows
             bar.update(len(rows))
     return vectors

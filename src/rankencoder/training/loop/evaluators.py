@@ -21,7 +21,7 @@ from rankencoder.evaluation.pair_metrics import YES_NO, joint_name, joint_pairs,
 from rankencoder.io.pairs import read_scored_pairs
 
 SCORE = "sequential_score"  # the key of an evaluator's score
-_SENTENCES, _BATCH = 1_000, 128
+_SENTENCES, _BATCH = 1_000, 32
 _FEWEST = 200  # fewer halved sentences give no reliable score
 
 

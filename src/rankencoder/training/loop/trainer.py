@@ -208,9 +208,10 @@ class EncoderTrainer(SentenceTransformerTrainer):
         self.held = None
 
     def _snapshot(self, score: float) -> dict[str, Any]:
-        state = self.model.state_dict()
-        weights = {name: v.detach().to("cpu", copy=True, non_blocking=True) for name, v in state.items()}
-        if self.args.device.type == "cuda":
+        state, on_gpu = self.model.state_dict(), self.args.device.type == "cuda"
+        # without blocking, the copies are in pinned memory
+        weights = {name: v.detach().to("cpu", copy=True, non_blocking=on_gpu) for name, v in state.items()}
+        if on_gpu:
             torch.cuda.synchronize()
         return {"step": self.state.global_step, "score": score, "weights": weights}
 
