@@ -67,9 +67,10 @@ def _corpora(sizes: list[int]) -> Iterator[Curve]:
         for number in numbers:
             memory.reset_peak("cuda")
             began = time.perf_counter()
-            for start in range(0, number, _PART):
+            part = min(_PART, len(source))
+            for start in range(0, number, part):
                 at = start % len(source)
-                work(source[at : min(at + _PART, at + number - start)])
+                work(source[at : min(at + part, at + number - start)])
             wait("cuda")
             ms.append(1000 * (time.perf_counter() - began))
             peaks.append(memory.peak("cuda"))
