@@ -34,7 +34,9 @@ def read(folder: Path = RESULTS / "runs") -> Runs:
     found: Runs = defaultdict(list)
     for file in sorted(folder.glob("*/*.json")):
         result = json.loads(file.read_text(encoding="utf-8"))
-        result["seconds"] = {key.replace("work/", ""): value for key, value in result["seconds"].items()}
+        for new, old in (("train: work/targets", "train: targets"), ("train: sentences", "train: read")):
+            if new in result["seconds"]:
+                result["seconds"][old] = result["seconds"].pop(new)
         found[f"{result['group']}/{result['name']}"].append(result)
     return found
 
