@@ -34,9 +34,10 @@ def read(folder: Path = RESULTS / "runs") -> Runs:
     found: Runs = defaultdict(list)
     for file in sorted(folder.glob("*/*.json")):
         result = json.loads(file.read_text(encoding="utf-8"))
+        seconds = result.get("seconds", {})
         for new, old in (("train: work/targets", "train: targets"), ("train: sentences", "train: read")):
-            if new in result["seconds"]:
-                result["seconds"][old] = result["seconds"].pop(new)
+            if new in seconds:
+                seconds[old] = seconds.pop(new)
         found[f"{result['group']}/{result['name']}"].append(result)
     return found
 

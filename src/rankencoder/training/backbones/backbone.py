@@ -22,6 +22,9 @@ from transformers.models.auto.modeling_auto import (
 from rankencoder.encoder_sources import check_hub, check_readable
 from rankencoder.errors import InputError, first_line
 
+BERT_LIKE = ("bert", "camembert", "data2vec-text", "electra", "ernie", "roberta", "xlm-roberta")
+"""Types of models with BERT's layers and learned positions."""
+
 _TASKS = ("classif", "seq_classif", "qa_", "summary_")  # dropout of task heads
 
 

@@ -18,12 +18,11 @@ from torch.utils.hooks import RemovableHandle
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from rankencoder.errors import TrainingWarning, first_line
-from rankencoder.training.backbones.backbone import Backbone
+from rankencoder.training.backbones.backbone import BERT_LIKE, Backbone
 
 _NAME = "rankencoder-packed"
 _MULTIPLE = 64  # tokens: what kernels divide work by
 _SPREAD = 3.0  # standard deviations: hardly any batch has more tokens
-FAMILY = ("bert", "camembert", "data2vec-text", "electra", "ernie", "roberta", "xlm-roberta")
 _WIDTHS = (16, 32, 64, 128)  # of a head
 _ERROR = 2e-2  # of attention in half precision; measured: 3e-4 in float16
 LONGEST = 128  # tokens of a row, whose scores fit into a GPU's registers
@@ -37,7 +36,7 @@ def can_pack(backbone: Backbone, device: torch.device, precision: str) -> bool:
         and torch.version.cuda is not None
         and precision != "fp32"
         and torch.cuda.get_device_capability(device) >= (8, 0)
-        and backbone.config.model_type in FAMILY
+        and backbone.config.model_type in BERT_LIKE
         and not backbone.config.output_hidden_states
         and width in _WIDTHS
         and not rest

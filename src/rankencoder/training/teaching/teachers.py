@@ -22,7 +22,7 @@ from rankencoder.io.storage import new_folder, read_array
 from rankencoder.model import RankEncoder
 from rankencoder.progress import Progress
 from rankencoder.reference import Reference
-from rankencoder.training.loop.packing import FAMILY
+from rankencoder.training.backbones.backbone import BERT_LIKE
 from rankencoder.training.sentences import Sentences
 
 BATCH = 128  # sentences
@@ -66,7 +66,7 @@ class EncodedSentences:
         if self._own.device.type == "cuda" and getattr(self._own.model, "dtype", None) == torch.float32:
             config = getattr(cast(Any, self._own.model)[0], "config", None)
             # others may clamp what overflows, or have angles that are too coarse in float16
-            weights = ["weights"] if getattr(config, "model_type", None) in FAMILY else []
+            weights = ["weights"] if getattr(config, "model_type", None) in BERT_LIKE else []
             self._ways = [*weights, torch.float16, torch.bfloat16]
 
     def fingerprint(self) -> str:
