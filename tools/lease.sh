@@ -66,6 +66,13 @@ wait)
     (cd "$KEPT" && tar czf "$OUT/results.tgz" results $(find work -maxdepth 3 -name '*.log'))
     ;;
 # queues
+speed) # some 20 minutes; what is missing comes first
+    rm -rf "$RESULTS/runs"
+    python3 -m pytest --noconftest -q tests/test_gpu.py tests/test_row_attention.py >"$RESULTS/gpu-tests-h200.log" 2>&1
+    python3 benchmarks/bench.py --devices cuda --only growth --json "$RESULTS/bench-h200-growth.json"
+    python3 benchmarks/experiments.py speed --only bert-base-b512-1m --lanes 1 --work "$WORK/speed" --output "$RESULTS/runs"
+    python3 benchmarks/bench.py --devices cuda --only encoding training --json "$RESULTS/bench-h200.json"
+    ;;
 layers)
     python3 benchmarks/distill.py layers-mpnet-6-dropout --seeds 2 --lanes 1 --work "$WORK/distill" \
         --encoders "$KEPT/encoders" --output "$RESULTS/distill"
