@@ -6,8 +6,10 @@ import sys
 
 def main() -> None:
     """Run the command line, and handle Ctrl-C even during its imports."""
-    # garbage collection during imports and at exit took a third of the time of short commands
-    gc.set_threshold(10_000)
+    # garbage collection during imports and at exit took a third of the time of short commands: the first one
+    # comes after a million new objects, which imports do not reach
+    gc.set_threshold(1_000_000)
+    gc.callbacks.append(lambda *_: gc.set_threshold(10_000))
     try:
         from rankencoder.cli import main as run
 
