@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from live_server import wait_for
 
 from rankencoder import RankEncoder
 from rankencoder.errors import InputError
@@ -178,6 +179,18 @@ def test_build_and_index(cluster, tiny_folder, corpus, tmp_path, run_cli):
     )
     assert [hit.text for hit in found] == [hit.text for hit in expected]
     assert np.allclose([hit.score for hit in found], [hit.score for hit in expected], atol=1e-5)
+
+
+def test_an_error_leaves_no_thread_behind(cluster):
+    def fail_at_3(number):
+        if number == 3:
+            raise InputError("no 3, please")
+        return number
+
+    before = set(threading.enumerate())
+    with RayCluster(cluster.address) as connected, pytest.raises(InputError, match="no 3, please"):
+        list(connected.map(list(range(100)), fail_at_3))
+    wait_for(lambda: set(threading.enumerate()) <= before, 30)  # else one of Ray's could start it again
 
 
 def test_no_such_cluster(tiny_saved, corpus, tmp_path, run_cli):

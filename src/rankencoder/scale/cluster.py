@@ -115,11 +115,19 @@ class RayCluster:
         context.enable_progress_bars = False
         context.execution_options.preserve_order = ordered
         with _ray_errors():
-            for row in dataset.iter_rows():
+            for row in self._rows(dataset):
                 value = row["item"].value
                 if isinstance(value, _Fault):
                     raise value.error
                 yield value
+
+    def _rows(self, dataset: Any) -> Iterator[dict[str, Any]]:
+        """Yield a dataset's rows. Threads of its own `iter_rows` may outlive Ray and start it again."""
+        from ray.data.block import BlockAccessor
+
+        for bundle in dataset.iter_internal_ref_bundles():
+            for block in self.ray.get(bundle.block_refs):
+                yield from BlockAccessor.for_block(block).iter_rows(public_row_format=True)
 
 
 class _Box:
