@@ -25,7 +25,7 @@ WHEELS = [
     *("typer", "rich", "pydantic", "pydantic-core", "annotated-types", "typing-inspection", "shellingham"),
     *("markdown-it-py", "mdurl", "Pygments", "matplotlib", "gguf==0.19.0", "python-dateutil", "scikit-learn"),
     *("annotated-doc", "contourpy", "cycler", "fonttools", "kiwisolver", "pyparsing", "tzdata", "narwhals"),
-    *("joblib", "threadpoolctl", "typing-extensions"),
+    *("joblib", "threadpoolctl", "typing-extensions", "pytest", "iniconfig", "pluggy", "packaging"),
 ]
 """Packages that it may lack; those that it has are left as they are."""
 
