@@ -52,8 +52,8 @@ class VectorSource(Protocol):
 class EncodedSentences:
     """Vectors of the training sentences by an encoder, on a GPU in half precision.
 
-    Weights are float16 there. Where values overflow it, as some of Gemma's do, only products are, or
-    bfloat16.
+    BERT and its relatives get float16 weights. Other models, and those that overflow, run under autocast: in
+    float16, else in bfloat16.
     """
 
     def __init__(self, encoder: Encoder | RankEncoder, sentences: Sentences) -> None:
@@ -76,11 +76,9 @@ class EncodedSentences:
     def rows(self, start: int, stop: int) -> np.ndarray:
         """Return the unit vectors of the sentences from one row up to another."""
         texts = self.sentences.texts(start, stop)
-        while self._ways:
-            with suppress(InputError, RuntimeError), self._computing_in(self._ways[0]):
+        for way in self._ways:  # anew for each part, so that a resumed run computes the same
+            with suppress(InputError), self._computing_in(way):
                 return self.encoder.encode(texts)
-            del self._ways[0]
-            vars(self).pop("_float16", None)
         return self.encoder.encode(texts)
 
     @contextmanager
