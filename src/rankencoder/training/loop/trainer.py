@@ -208,11 +208,8 @@ class EncoderTrainer(SentenceTransformerTrainer):
         self.held = None
 
     def _snapshot(self, score: float) -> dict[str, Any]:
-        state, on_gpu = self.model.state_dict(), self.args.device.type == "cuda"
-        # without blocking, the copies are in pinned memory
-        weights = {name: v.detach().to("cpu", copy=True, non_blocking=on_gpu) for name, v in state.items()}
-        if on_gpu:
-            torch.cuda.synchronize()
+        state = self.model.state_dict()
+        weights = {name: value.detach().to("cpu", copy=True) for name, value in state.items()}
         return {"step": self.state.global_step, "score": score, "weights": weights}
 
     def scores(self) -> dict[int, float]:
