@@ -1,6 +1,7 @@
 """``python -m rankencoder`` and the command ``rankencoder``."""
 
 import gc
+import re
 import sys
 
 
@@ -19,7 +20,7 @@ def main() -> None:
         sys.exit(130)
     finally:
         triton = getattr(sys.modules.get("triton"), "__version__", "0.0")
-        if tuple(map(int, triton.split(".")[:2])) < (3, 9):  # later ones would report leaks
+        if re.match(r"[0-2]\.|3\.[0-8]\b", triton):  # 3.9 and later would report leaks
             gc.freeze()
 
 
