@@ -146,7 +146,7 @@ def compact(n: int, number: int) -> dict[str, float]:
     """Time the compact form against its encoder, and compare its cosines with those in float64."""
     encoder, vectors, sentences, plain = encoded(number)
     form: Any = RankEncoder(encoder, reference(encoder, sentences, n), progress=False).form
-    some = vectors[:512]
+    some = vectors[:2048]
     true = exact(some.double() @ form.reference.double().T) @ form.projection.double()
     true = torch.nn.functional.normalize(true, dim=1)
     found = form(some).double()

@@ -146,7 +146,7 @@ class TestGPU(unittest.TestCase):
         assert not wrong
 
     def test_the_compact_form_in_float16(self):
-        for n, number in ((300, 300), (20_000, 300), (20_000, 100), (100_000, 257)):
+        for n, number in ((300, 300), (20_000, 2500), (20_000, 100), (100_000, 1100)):
             unit = torch.nn.functional.normalize(torch.randn(n, 64), dim=1)
             form = CompactForm.fit(unit.cuda())
             vectors = torch.nn.functional.normalize(torch.randn(number, 64), dim=1)
