@@ -55,7 +55,7 @@ def rank_vectors(similarities: Array, *, method: Method = "auto", tolerance: flo
         tolerance; "auto" counts where that is faster. Adversarial rows (tens of thousands of evenly spaced
         tiny clusters) reached an error of 3e-5; use "exact" if that matters.
     :param tolerance: Largest error of correlations of counted ranks. 1e-4 needs an eighth of the bins and is
-        several times faster at 10,000 similarities. On an NVIDIA GPU float32 is exact up to 131,071.
+        several times faster at 10,000 similarities. On an NVIDIA GPU float32 rows of up to 131,071 are exact.
     :return: Rank vectors of the same shape, kind and device; float64 for float64 and integers, else float32.
     :raises InputError: If a similarity is NaN or infinite, or an option is unknown.
 
