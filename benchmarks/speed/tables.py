@@ -10,7 +10,7 @@ from pages import MISSING, replaced, table
 from speed.goals import GOALS, Result
 
 NAMES = {"cpu": "CPU", "cuda": "GPU"}
-PICTURE = "Times against sizes on log axes, with fitted exponents"
+PICTURE = "Time and peak memory against sentences on log axes, with exponents"
 
 
 def number(value: float | None) -> str:
