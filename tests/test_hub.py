@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hub_server import HubServer
 from huggingface_hub import constants
+from transformers.utils import hub as transformers_hub
 
 from rankencoder import RankEncoder, Reference
 from rankencoder.encoder_sources import push_folder
@@ -26,6 +27,7 @@ def hub(tmp_path, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
     monkeypatch.setenv("HF_TOKEN", "hf_right")
+    monkeypatch.setattr(transformers_hub, "_hf_api", None, raising=False)  # an earlier one asks the real hub
     yield server
     server.close()
 
