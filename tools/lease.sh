@@ -67,7 +67,6 @@ wait)
     ;;
 # queues
 speed) # some 20 minutes; what is missing comes first
-    rm -rf "$RESULTS/runs"
     python3 -m pytest --noconftest -q tests/test_gpu.py tests/test_row_attention.py >"$RESULTS/gpu-tests-h200.log" 2>&1 || true
     python3 benchmarks/bench.py --devices cuda --only growth --json "$RESULTS/bench-h200-growth.json"
     python3 benchmarks/experiments.py speed --only bert-base-b512-1m --lanes 1 --work "$WORK/speed" --output "$RESULTS/runs"

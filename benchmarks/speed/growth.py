@@ -63,11 +63,10 @@ def _corpora(sizes: list[int]) -> Iterator[Curve]:
         "encoding and ranking it": (model.encode, sentences),
     }
     for what, (work, source) in works.items():
-        ms, peaks = [], []
+        ms, peaks, part = [], [], min(_PART, len(source))
         for number in sizes:
             memory.reset_peak("cuda")
             began = time.perf_counter()
-            part = min(_PART, len(source))
             for start in range(0, number, part):
                 at = start % len(source)
                 work(source[at : min(at + part, at + number - start)])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 from result_plots import COLOURS, written
 
-NAMES = {"cpu": "CPU", "cuda": "GPU"}
+from speed.tables import NAMES
 
 
 def draw_growth(results: list[dict[str, Any]], folder: Path) -> None:
@@ -21,7 +22,7 @@ def draw_growth(results: list[dict[str, Any]], folder: Path) -> None:
             for panel, (title, key, unit) in zip(
                 figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True
             ):
-                for curve, colour in zip(curves, COLOURS, strict=False):
+                for curve, colour in zip(curves, cycle(COLOURS), strict=False):
                     values = [value / unit for value in curve[key]]
                     label = f"{curve['what']} ∝ n^{curve['last_exponent']:.2f}"
                     panel.plot(curve["sizes"], values, "o-", color=colour, ms=4, lw=1.2, label=label)
