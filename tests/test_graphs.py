@@ -167,6 +167,8 @@ def test_captured_layers_are_compiled(build_loss, capture):
         **{name: p.grad.clone() for name, p in made.loss.named_parameters() if p.grad is not None},
     }
     torch.testing.assert_close(found, loss_and_gradients(made))
+    assert step.fits(shorter(tensors(made)))
+    assert captured == [True, True]
 
 
 def test_layers_that_cannot_be_compiled_are_captured_as_they_are(build_loss, capture):
