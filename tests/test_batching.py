@@ -16,9 +16,10 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import PreTokenizer, Split, Whitespace
 from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 
-from rankencoder import batching
+from rankencoder import batching, tokens
 from rankencoder.batching import encode_by_length
 from rankencoder.encoders import Encoder
+from rankencoder.tokens import find_tokenizer
 from rankencoder.training.backbones.backbone import load_backbone
 from rankencoder.training.methods import find_method
 
@@ -75,8 +76,8 @@ def test_a_side_of_padding_that_a_model_asks_for_is_left_to_it(tiny, section):
 
 
 def test_rows_without_tokens_have_one_that_is_padding():
-    nothing = np.zeros((2, 1), dtype=bool)
-    assert batching._padded(nothing, 7, [[], []], np.arange(2)).tolist() == [[7], [7]]
+    nothing = torch.zeros((2, 1), dtype=torch.bool)
+    assert batching._padded(nothing, 7, np.array([], dtype=np.int64)).tolist() == [[7], [7]]
 
 
 def test_no_thread_is_left_by_an_error(tiny, monkeypatch):
@@ -179,17 +180,25 @@ ODD = [
 def few(monkeypatch, tiny):
     """Three sentences are many."""
     monkeypatch.setattr(batching, "_TOKENIZED", 3)
-    monkeypatch.setattr(batching, "_COPIED", -(-tiny.tokenizer.backend_tokenizer.get_vocab_size() // 3))
+    monkeypatch.setattr(tokens, "_COPIED", -(-tiny.tokenizer.backend_tokenizer.get_vocab_size() // 3))
 
 
 def by_core(model, sentences):
     """Whether tokens are found by the core, and those found."""
-    find = batching._tokenizer(model, sentences)
-    return not isinstance(find, partial), batching._written_out(find(sentences))
+    find = find_tokenizer(model, sentences)
+    return not isinstance(find, partial), written_out(find(sentences))
+
+
+def written_out(found):
+    """The features as lists, as ``preprocess`` returns them."""
+    ends = np.cumsum(found.lengths)[:-1]
+    arrays = {name: np.broadcast_to(value, sum(found.lengths)) for name, value in found.tokens.items()}
+    lists = {name: [row.tolist() for row in np.split(array, ends)] for name, array in arrays.items()}
+    return {**found.others, **lists}
 
 
 def by_model(model, sentences):
-    return dict(model.preprocess(sentences, processing_kwargs=batching._RAGGED))
+    return dict(model.preprocess(sentences, processing_kwargs=tokens._UNPADDED))
 
 
 def test_the_core_finds_the_tokens_of_many_sentences(tiny, monkeypatch, few):
@@ -221,7 +230,7 @@ def test_the_core_cuts_where_the_model_does(tiny, few, length):
 )
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_core_finds_the_models_tokens_in_any_text(minilm, monkeypatch, texts):
-    monkeypatch.setattr(batching, "_COPIED", 10**6)
+    monkeypatch.setattr(tokens, "_COPIED", 10**6)
     used, found = by_core(minilm.model, texts)
     assert used
     assert found == by_model(minilm.model, texts)
@@ -289,7 +298,7 @@ def test_what_a_model_is_told_besides_is_kept(tiny, few, setting, monkeypatch):
     monkeypatch.setattr(
         tiny, "preprocess", lambda texts, **_: own(texts, processing_kwargs={"text": setting})
     )
-    assert not by_core(tiny, ODD)[0]
+    assert isinstance(find_tokenizer(tiny, ODD), partial)
 
 
 def test_a_model_of_images_reads_their_names_as_such(tiny, few):
@@ -318,7 +327,7 @@ def test_a_tokenizer_that_lacks_letters(tiny, few):
     core.pre_tokenizer = Whitespace()
     tiny[0].processor = PreTrainedTokenizerFast(tokenizer_object=core, pad_token="[PAD]")
     with pytest.raises(Exception, match="UNK"):
-        tiny.encode(list(batching._ODD))
+        tiny.encode(list(tokens._ODD))
     texts = ["cat", "dog cat", "dog", "cat cat"]
     np.testing.assert_allclose(encode_by_length(tiny, texts, 4).numpy(), tiny.encode(texts), atol=1e-5)
 

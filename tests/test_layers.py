@@ -35,7 +35,7 @@ LAYERS = (
 CORE = {
     *("ranks", "blend", "batching", "encoders", "encoder_sources", "fingerprints", "reference", "model"),
     *("explain", "persistence", "forms", "modules", "vector_files", "fused_encoder", "text_fit"),
-    *("model_card", "backends", "ranks_cuda"),
+    *("model_card", "backends", "ranks_cuda", "tokens"),
 }
 """The paper's objects: flat modules and `forms`, one layer, in which modules make no cycle."""
 

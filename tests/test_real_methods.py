@@ -81,15 +81,15 @@ def test_simcse_lifts_a_real_backbone(shared, cut, tmp_path):
 def test_tokens_of_many_sentences_are_those_of_the_model(shared, cut, name):
     from functools import partial
 
-    from rankencoder.batching import _RAGGED, _tokenizer, _written_out
+    from rankencoder.tokens import _preprocess, find_tokenizer
     from rankencoder.training.backbones.backbone import load_backbone
     from rankencoder.training.methods import find_method
 
     model = find_method(name)().encoder(load_backbone(cut))
     model.max_seq_length = 32  # of the longest sentences a part is cut out, before the end of a template
     texts = wiki_sentences(9000)
-    find = _tokenizer(model, texts)
+    find = find_tokenizer(model, texts)
     assert not isinstance(find, partial)  # of preprocess: the core is used
-    found = _written_out(find(texts))
-    assert found == dict(model.preprocess(texts, processing_kwargs=_RAGGED))
-    assert sum(len(row) == 32 for row in found["input_ids"]) > 1000
+    found = find(texts)
+    assert found == _preprocess(model, texts)
+    assert sum(found.lengths == 32) > 1000

@@ -12,7 +12,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
-from itertools import chain
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,6 +19,7 @@ import numpy as np
 import torch
 
 from rankencoder.progress import Progress
+from rankencoder.tokens import FILL, UnknownTokensError, find_tokenizer, flat
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -34,23 +34,10 @@ _encodings = 0  # running encodings with static models
 _threads = 0  # torch's threads before the first of them
 
 _TOKENIZED = 8192  # sentences to tokenize at a time
-_AT_ONCE = 512  # sentences of a call of the tokenizer's core
-_COPIED = 20  # entries of a vocabulary that are copied in the time that the core saves for a sentence
 _AVERAGED = 1024  # sentences of a batch for a static model
 _CACHED = 384  # tokens of a batch per CPU thread
 _ALONE = 1024  # tokens of a batch that a single thread computes
 _READ = 512  # tokens of a GPU batch per sentence of its size: launching kernels takes time, too
-_RAGGED: Any = {"common": {"return_tensors": None}, "text": {"padding": False}}
-_PADDED_WITH = {"attention_mask": 0, "token_type_ids": 0}  # input_ids have the tokenizer's own padding token
-_SAME = {"attention_mask": 1, "token_type_ids": 0}
-_KNOWN = ("input_ids", *_PADDED_WITH)
-_ODD = (
-    "",
-    " \t\n",
-    " The NAÏVE ﬁ e\u0301 <b>中文</b>  😀\u200b ",
-    "[CLS] a [MASK] <s> <mask> </s>",
-    "long " * 2000,
-)
 
 
 def encode_by_length(
@@ -101,48 +88,43 @@ def encode_by_length(
                     out = vectors.new_empty(len(sentences), vectors.shape[1])
                 out[rows] = vectors
                 bar.update(len(vectors))
-        except _UnknownTokensError:
+        except UnknownTokensError:
             return None
     return out
-
-
-class _UnknownTokensError(Exception):
-    """A tokenizer returns more than ids, mask and types."""
 
 
 def _token_batches(
     model: SentenceTransformer, sentences: list[str], limits: tuple[int, int]
 ) -> Generator[Batch, None, None]:
     """Yield batches of padded tokens, each with the row numbers of its sentences."""
-    fill = {"input_ids": model.tokenizer.pad_token_id, **_PADDED_WITH}
+    fill = {"input_ids": model.tokenizer.pad_token_id, **FILL}
     starts = range(0, len(sentences), _TOKENIZED)
     parts = (sentences[start : start + _TOKENIZED] for start in starts)
-    with closing(_pipelined(_tokenizer(model, sentences), parts)) as found:
-        for start, features in zip(starts, found, strict=True):
-            tokens: dict[str, Any] = {
-                name: value
-                for name, value in features.items()
-                if isinstance(value, list) or (name in _SAME and isinstance(value, int))
-            }
-            if "attention_mask" not in tokens or not fill.keys() >= tokens.keys():
-                raise _UnknownTokensError
-            lengths = np.array([len(row) for row in tokens["input_ids"]])
-            for rows in _batches(lengths, *limits):
-                mask = np.arange(max(1, lengths[rows].max())) < lengths[rows][:, None]
+    with closing(_pipelined(find_tokenizer(model, sentences), parts)) as found:
+        for start, part in zip(starts, found, strict=True):
+            begins = np.cumsum(part.lengths) - part.lengths
+            for rows in _batches(part.lengths, *limits):
+                lengths = part.lengths[rows]
+                numbers = to_device(torch.from_numpy(np.stack([start + rows, lengths])), model.device)
+                longest = torch.arange(max(1, lengths[0]), device=model.device)
+                mask = longest < numbers[1][:, None]
+                at = np.arange(lengths.sum()) + np.repeat(
+                    begins[rows] - np.cumsum(lengths) + lengths, lengths
+                )
                 batch = {
-                    name: to_device(_padded(mask, fill[name], value, rows), model.device)
-                    for name, value in tokens.items()
+                    name: _padded(mask, fill[name], value if isinstance(value, int) else value[at])
+                    for name, value in part.tokens.items()
                 }
-                yield to_device(torch.from_numpy(start + rows), model.device), {**features, **batch}
+                yield numbers[0], {**part.others, **batch}
 
 
 def _static_features(model: SentenceTransformer, sentences: list[str]) -> dict[str, Any]:
     """Return the tokens of a batch for a static model, which needs no padding."""
     static: Any = model[0]
-    rows = [row.ids for row in static.tokenizer.encode_batch_fast(sentences, add_special_tokens=False)]
-    ids = np.fromiter(chain.from_iterable(rows), np.int64)
+    rows = static.tokenizer.encode_batch_fast(sentences, add_special_tokens=False)
+    ids = torch.from_numpy(flat(row.ids for row in rows))
     offsets = np.cumsum([0, *map(len, rows[:-1])])
-    features = {"input_ids": torch.from_numpy(ids), "offsets": torch.from_numpy(offsets)}
+    features = {"input_ids": ids, "offsets": torch.from_numpy(offsets)}
     return {name: to_device(value, model.device) for name, value in features.items()}
 
 
@@ -177,46 +159,6 @@ def _vectors(model: SentenceTransformer, features: dict[str, Any]) -> torch.Tens
     """Return the vectors of a batch."""
     vectors: torch.Tensor = model(features)["sentence_embedding"]
     return vectors if model.truncate_dim is None else vectors[:, : model.truncate_dim]
-
-
-def _tokenizer(model: SentenceTransformer, sentences: list[str]) -> Callable[[list[str]], dict[str, Any]]:
-    """Return a function that tokenizes sentences without padding, like the model's ``preprocess``.
-
-    For many sentences this is the tokenizer's Rust core, which uses all CPU cores; the Python code around it
-    uses one, and takes longer. If the core cannot be copied, or tokenizes a sample and some odd sentences
-    differently, ``preprocess`` is used.
-    """
-    whole: Callable[[list[str]], dict[str, Any]] = partial(model.preprocess, processing_kwargs=_RAGGED)
-    core = getattr(model.tokenizer, "backend_tokenizer", None)
-    if core is None or model.modalities != ["text"] or len(sentences) * _COPIED < core.get_vocab_size():
-        return whole  # image models load images whose addresses are given as sentences
-    sample = [*_ODD, *sorted(sentences[:_TOKENIZED], key=len)[::-64]]  # longest first
-    try:
-        expected = dict(whole(sample))  # this also sets the core's truncation
-        own = type(core).from_str(core.to_str())  # a copy, whose truncation nobody else changes
-    except Exception:  # the libraries raise nothing else, for unknown characters or components in Python
-        return whole
-    if any(isinstance(value, list) and name not in _KNOWN for name, value in expected.items()):
-        return whole
-    own.no_padding()
-    own.encode_special_tokens = core.encode_special_tokens
-
-    # a number stands for as many as there are tokens
-    same = {name: number for name, number in _SAME.items() if name in expected}
-
-    def tokens(part: list[str]) -> dict[str, Any]:
-        # a call blocks other threads while it returns its results
-        calls = (own.encode_batch_fast(part[at : at + _AT_ONCE]) for at in range(0, len(part), _AT_ONCE))
-        return {**expected, **same, "input_ids": [row.ids for rows in calls for row in rows]}
-
-    return tokens if _written_out(tokens(sample)) == expected else whole
-
-
-def _written_out(features: dict[str, Any]) -> dict[str, Any]:
-    """Return tokenized sentences with a list for each number that stands for several."""
-    lengths = [len(row) for row in features["input_ids"]]
-    numbers = {name: value for name, value in features.items() if name in _SAME and isinstance(value, int)}
-    return {**features, **{name: [[number] * n for n in lengths] for name, number in numbers.items()}}
 
 
 def _pipelined(function: Callable[[S], T], items: Iterable[S], workers: int = 1) -> Generator[T, None, None]:
@@ -297,18 +239,19 @@ def _batches(lengths: np.ndarray, most: int, tokens: int) -> Iterator[np.ndarray
         start += len(rows)
 
 
-def _padded(mask: np.ndarray, fill: int, value: list[list[int]] | int, rows: np.ndarray) -> torch.Tensor:
-    """Return some rows, or the same number for all of their tokens, as one tensor.
+def _padded(mask: torch.Tensor, fill: int, value: np.ndarray | int) -> torch.Tensor:
+    """Return the tokens of some rows, or the same number for each, as one tensor on the mask's device.
 
     :param mask: Where the tensor has tokens.
 
-    >>> mask = np.array([[True, True, True], [True, False, False]])
-    >>> _padded(mask, 0, [[8], [5, 6, 7]], np.array([1, 0])).tolist()
+    >>> mask = torch.tensor([[True, True, True], [True, False, False]])
+    >>> _padded(mask, 0, np.array([5, 6, 7, 8])).tolist()
     [[5, 6, 7], [8, 0, 0]]
     """
-    table = np.full(mask.shape, fill, dtype=np.int64)
-    table[mask] = value if isinstance(value, int) else np.fromiter(chain(*(value[i] for i in rows)), np.int64)
-    return torch.from_numpy(table)
+    table = torch.full(mask.shape, fill, device=mask.device)
+    if isinstance(value, int):
+        return table.masked_fill_(mask, value)
+    return table.masked_scatter_(mask, to_device(torch.from_numpy(value), mask.device))
 
 
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
