@@ -116,13 +116,17 @@ class EncoderTrainer(SentenceTransformerTrainer):
         super().log(logs, start_time)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """Score the model at full precision, without side effects on training."""
+        """Score the model without side effects on training: in TF32 if it trains in half precision."""
         scoring = getattr(self.loss, "scoring", nullcontext)  # only some methods have one, in stage 1
         half = vars(self.model).pop("forward", None)  # accelerate's, which casts to half precision
+        precision = torch.get_float32_matmul_precision()
+        if self.args.fp16 or self.args.bf16:
+            torch.set_float32_matmul_precision("high")
         try:
             with torch.random.fork_rng(devices=[]), scoring():  # the data loader draws a seed
                 return super().evaluate(*args, **kwargs)
         finally:
+            torch.set_float32_matmul_precision(precision)
             if half is not None:
                 vars(self.model)["forward"] = half
 
@@ -188,28 +192,35 @@ class EncoderTrainer(SentenceTransformerTrainer):
     def keep_if_best(self, score: float) -> None:
         """Keep the current weights if they have the highest score."""
         if score > (self.best["score"] if self.best else -math.inf):  # NaN is not
-            self.best = self._snapshot(score)
+            self.best = self._snapshot(score, self.best)
 
     def hold(self, score: float) -> None:
         """Hold the current weights until the next evaluation, which completes the neighbors of those held."""
-        self.judge_held()
-        self.held = self._snapshot(score)
+        self.held = self._snapshot(score, self.judge_held())
 
-    def judge_held(self) -> None:
-        """Keep the held weights if the mean of their score and its neighbors is the highest."""
+    def judge_held(self) -> dict[str, Any] | None:
+        """Keep the held weights if the mean of their score and its neighbors is the highest.
+
+        :return: The worse of the held weights and those that were the best.
+        """
         if self.held is None:
-            return
+            return None
         scores = self.scores()
         means = dict(zip(scores, smoothed(list(scores.values())), strict=True))
         # with only two evaluations, both have the same mean, so the scores decide
         ranks = [(means[kept["step"]], scores[kept["step"]]) for kept in (self.held, self.best) if kept]
+        worse = self.held
         if self.best is None or ranks[0] > ranks[1]:
-            self.best = {**self.held, "score": means[self.held["step"]]}
+            self.best, worse = {**self.held, "score": means[self.held["step"]]}, self.best
         self.held = None
+        return worse
 
-    def _snapshot(self, score: float) -> dict[str, Any]:
+    def _snapshot(self, score: float, old: dict[str, Any] | None) -> dict[str, Any]:
+        """Return the current weights, in the memory of older ones if there are any: new memory is slow."""
         state = self.model.state_dict()
-        weights = {name: value.detach().to("cpu", copy=True) for name, value in state.items()}
+        weights = old["weights"] if old else {n: torch.empty_like(v, device="cpu") for n, v in state.items()}
+        for name, value in state.items():
+            weights[name].copy_(value)
         return {"step": self.state.global_step, "score": score, "weights": weights}
 
     def scores(self) -> dict[int, float]:
