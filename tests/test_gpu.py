@@ -1,13 +1,18 @@
 """Ranking on an NVIDIA GPU against scipy. Needs no pytest: ``python tests/test_gpu.py``."""
 
+import string
+import tempfile
 import threading
 import unittest
 
 import numpy as np
 import torch
 from scipy.stats import rankdata
+from sentence_transformers import SentenceTransformer
+from transformers import BertConfig, BertModel, BertTokenizer
 
 from rankencoder import rank_vectors, ranks, ranks_cuda
+from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError
 from rankencoder.forms.compact import CompactForm
 from rankencoder.training.loop.graphs import GraphedStep
@@ -48,6 +53,15 @@ def refusal(rows):
     except InputError as error:
         return str(error)
     return ""
+
+
+def tiny_bert(folder):
+    """Write a BERT with random weights that reads letters."""
+    letters = string.ascii_lowercase + string.punctuation
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{letter}" for letter in letters)]
+    BertTokenizer(vocab={token: i for i, token in enumerate(tokens)}).save_pretrained(folder)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+    BertModel(BertConfig(vocab_size=len(tokens), **sizes)).save_pretrained(folder)
 
 
 class SquaredNorms(torch.nn.Module):
@@ -155,6 +169,19 @@ class TestGPU(unittest.TestCase):
             true = torch.nn.functional.normalize(ranked @ form.projection.double().cpu(), dim=1)
             assert found.shape == (number, form.dimension)
             assert float((found @ found.T - true @ true.T).abs().max()) < 2 * ranks.COARSE
+
+    def test_encoding(self):
+        draw = np.random.default_rng(0)
+        words = ["a", "cat", "sees", "the", "old", "house", "by", "sea", "?", "中文"]
+        texts = [" ".join(draw.choice(words, length)) for length in draw.integers(1, 80, 10_000)]
+        texts[100:104] = ["[MASK] [SEP]", "cat " * 2000, "\t😀", "[PAD]"]
+        with tempfile.TemporaryDirectory() as folder:
+            tiny_bert(folder)
+            model = SentenceTransformer(folder, device="cuda")
+        model.max_seq_length = 64
+        for number in (10_000, 3, 1):
+            expected = model.encode(texts[:number], normalize_embeddings=True)
+            np.testing.assert_allclose(Encoder(model).encode(texts[:number]), expected, atol=1e-5)
 
     def test_graphs_of_several_shapes_share_memory(self):
         torch.manual_seed(0)

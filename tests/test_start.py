@@ -1,11 +1,13 @@
 """The starting encoder is scored first, and kept where no step of the training does better."""
 
 import logging
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from scipy.stats import spearmanr
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
 from training_runs import flags, losses, same_weights
 
 import rankencoder
@@ -151,3 +153,21 @@ def test_scores_in_half_precision_are_those_of_the_weights(
         model = SentenceTransformer(str(folder), device="cpu")
         cosines = model.similarity_pairwise(model.encode(a), model.encode(b)).numpy()
         assert scores == pytest.approx([spearmanr(gold, cosines).statistic] * 2, abs=5e-5)
+
+
+@pytest.mark.parametrize(("half", "expected"), [(True, "high"), (False, "highest")])
+def test_trainings_in_half_precision_are_evaluated_in_tf32(monkeypatch, half, expected):
+    used = []
+    monkeypatch.setattr(
+        SentenceTransformerTrainer,
+        "evaluate",
+        lambda self: used.append((torch.get_float32_matmul_precision(), vars(self.model).get("forward"))),
+    )
+    trainer = EncoderTrainer.__new__(EncoderTrainer)
+    trainer.loss, trainer.args = None, SimpleNamespace(fp16=half, bf16=False)
+    trainer.model = torch.nn.Linear(1, 1)
+    trainer.model.forward = casting = trainer.model.forward
+    trainer.evaluate()
+    assert used == [(expected, None)]
+    assert torch.get_float32_matmul_precision() == "highest"
+    assert trainer.model.forward is casting
