@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # On the machine with the GPU. First `keep` for each part of a group of tools/lease.py, then `setup GROUP`; base comes
 # first. `do COMMAND` runs a command in the tree of that time. `start NAME` puts a queue into the background, and
-# `wait SECONDS` comes back with all results so far ($OUT/results.tgz).
+# `wait SECONDS` comes back with all results so far ($OUT/results.tgz), earlier if all queues have ended.
 set -euo pipefail
 KEPT=$HOME/lease
 WORK=$KEPT/work RESULTS=$KEPT/results
@@ -55,22 +55,26 @@ do)
     ;;
 start)
     cd "$KEPT/tree"
-    setsid nohup bash tools/lease.sh "${@:2}" >"$WORK/queue-$2.log" 2>&1 </dev/null &
+    setsid nohup bash -c 'bash tools/lease.sh "$@"; echo ended' - "${@:2}" >"$WORK/queue-$2.log" 2>&1 </dev/null &
     sleep 1
     ;;
 wait)
-    sleep "$2"
+    for ((i = 0; i < $2; i += 5)); do
+        [ -n "$(grep -L '^ended' "$WORK"/queue-*.log)" ] || break
+        sleep 5
+    done
     tail -n 4 "$WORK"/queue-*.log
     nvidia-smi --query-gpu=utilization.gpu,memory.used --format=csv,noheader
     find "$WORK" -maxdepth 2 -name '*.log' -newermt '-60 seconds' -exec tail -c 300 {} \;
     (cd "$KEPT" && tar czf "$OUT/results.tgz" results $(find work -maxdepth 3 -name '*.log'))
     ;;
 # queues
-speed) # some 20 minutes; what is missing comes first
+speed) # a quarter of an hour
     python3 -m pytest --noconftest -q tests/test_gpu.py tests/test_row_attention.py >"$RESULTS/gpu-tests-h200.log" 2>&1 || true
+    python3 benchmarks/experiments.py speed --only bert-base-b512-1m --lanes 1 --work "$WORK/speed" --output "$RESULTS/runs" || true
+    python3 benchmarks/ranking_gpu.py --json "$RESULTS/ranking-kernel-h200.json" --seconds 90 || true
+    python3 benchmarks/bench.py --devices cuda --only encoding training --json "$RESULTS/bench-h200.json" || true
     python3 benchmarks/bench.py --devices cuda --only growth --json "$RESULTS/bench-h200-growth.json"
-    python3 benchmarks/experiments.py speed --only bert-base-b512-1m --lanes 1 --work "$WORK/speed" --output "$RESULTS/runs"
-    python3 benchmarks/bench.py --devices cuda --only encoding training --json "$RESULTS/bench-h200.json"
     ;;
 layers)
     python3 benchmarks/distill.py layers-mpnet-6-dropout --seeds 2 --lanes 1 --work "$WORK/distill" \
