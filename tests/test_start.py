@@ -1,6 +1,8 @@
 """The starting encoder is scored first, and kept where no step of the training does better."""
 
+import itertools
 import logging
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +13,7 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 from training_runs import flags, losses, same_weights
 
 import rankencoder
+from rankencoder.errors import InputError
 from rankencoder.training.loop.trainer import EncoderTrainer
 
 pytestmark = pytest.mark.filterwarnings("ignore::rankencoder.errors.TrainingWarning")
@@ -155,19 +158,47 @@ def test_scores_in_half_precision_are_those_of_the_weights(
         assert scores == pytest.approx([spearmanr(gold, cosines).statistic] * 2, abs=5e-5)
 
 
-@pytest.mark.parametrize(("half", "expected"), [(True, "high"), (False, "highest")])
-def test_trainings_in_half_precision_are_evaluated_in_tf32(monkeypatch, half, expected):
+PRODUCTS = torch.backends.cuda.matmul
+
+
+@pytest.mark.skipif(not hasattr(PRODUCTS, "fp32_precision"), reason="PyTorch before 2.9 has no such setting")
+@pytest.mark.parametrize("own", ["none", "ieee", "tf32"])
+@pytest.mark.parametrize("half", ["fp16", "bf16", ""])
+@pytest.mark.parametrize("fails", [False, True])
+def test_trainings_in_half_precision_are_evaluated_in_tf32(monkeypatch, own, half, fails):
     used = []
-    monkeypatch.setattr(
-        SentenceTransformerTrainer,
-        "evaluate",
-        lambda self: used.append((torch.get_float32_matmul_precision(), vars(self.model).get("forward"))),
-    )
+
+    def evaluate(self):
+        used.append((PRODUCTS.fp32_precision, vars(self.model).get("forward")))
+        if fails:
+            raise InputError("no score")
+
+    monkeypatch.setattr(SentenceTransformerTrainer, "evaluate", evaluate)
     trainer = EncoderTrainer.__new__(EncoderTrainer)
-    trainer.loss, trainer.args = None, SimpleNamespace(fp16=half, bf16=False)
+    trainer.loss, trainer.args = None, SimpleNamespace(fp16=half == "fp16", bf16=half == "bf16")
     trainer.model = torch.nn.Linear(1, 1)
     trainer.model.forward = casting = trainer.model.forward
-    trainer.evaluate()
-    assert used == [(expected, None)]
-    assert torch.get_float32_matmul_precision() == "highest"
-    assert trainer.model.forward is casting
+    before = PRODUCTS.fp32_precision
+    try:
+        PRODUCTS.fp32_precision = own
+        with pytest.raises(InputError) if fails else nullcontext():
+            trainer.evaluate()
+        assert used == [("tf32" if half else own, None)]
+        assert PRODUCTS.fp32_precision == own
+        assert trainer.model.forward is casting
+    finally:
+        PRODUCTS.fp32_precision = before
+
+
+def test_an_old_snapshot_gives_its_memory(train, tmp_path, tiny_folder, sentences, monkeypatch):
+    kept, hold = [], EncoderTrainer.hold
+
+    def held(self, score):
+        hold(self, score)
+        kept.append(next(iter(self.held["weights"].values())))
+
+    monkeypatch.setattr(EncoderTrainer, "hold", held)
+    long = [f"{text} {other} {text}" for text, other in itertools.pairwise(sentences)]
+    train(corpus=long, eval_steps=1, max_steps=7, only_base=True)
+    assert len(kept) == 8
+    assert len({weight.data_ptr() for weight in kept}) <= 3

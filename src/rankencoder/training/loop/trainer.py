@@ -6,7 +6,8 @@ import math
 import shutil
 import time
 import warnings
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -116,17 +117,14 @@ class EncoderTrainer(SentenceTransformerTrainer):
         super().log(logs, start_time)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
-        """Score the model without side effects on training: in TF32 if it trains in half precision."""
+        """Score the model without side effects on training, in TF32 if it is trained in half precision."""
         scoring = getattr(self.loss, "scoring", nullcontext)  # only some methods have one, in stage 1
         half = vars(self.model).pop("forward", None)  # accelerate's, which casts to half precision
-        precision = torch.get_float32_matmul_precision()
-        if self.args.fp16 or self.args.bf16:
-            torch.set_float32_matmul_precision("high")
+        products = _tf32() if self.args.fp16 or self.args.bf16 else nullcontext()
         try:
-            with torch.random.fork_rng(devices=[]), scoring():  # the data loader draws a seed
+            with torch.random.fork_rng(devices=[]), scoring(), products:  # the data loader draws a seed
                 return super().evaluate(*args, **kwargs)
         finally:
-            torch.set_float32_matmul_precision(precision)
             if half is not None:
                 vars(self.model)["forward"] = half
 
@@ -201,7 +199,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
     def judge_held(self) -> dict[str, Any] | None:
         """Keep the held weights if the mean of their score and its neighbors is the highest.
 
-        :return: The worse of the held weights and those that were the best.
+        :return: Weights that are no longer needed, if there are any: those held, or those that were the best.
         """
         if self.held is None:
             return None
@@ -216,7 +214,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
         return worse
 
     def _snapshot(self, score: float, old: dict[str, Any] | None) -> dict[str, Any]:
-        """Return the current weights, in the memory of older ones if there are any: new memory is slow."""
+        """Copy the current weights to the CPU, over those of an old snapshot if given: new memory is slow."""
         state = self.model.state_dict()
         weights = old["weights"] if old else {n: torch.empty_like(v, device="cpu") for n, v in state.items()}
         for name, value in state.items():
@@ -262,6 +260,21 @@ class _KeepBest(TrainerCallback):
         keep(kwargs["metrics"][DEV])
         if self.trainer.is_patience_over():
             control.should_training_stop = True
+
+
+@contextmanager
+def _tf32() -> Iterator[None]:
+    """Compute float32 products on a GPU in TF32; before PyTorch 2.9 in float32 as ever."""
+    products = torch.backends.cuda.matmul
+    before = getattr(products, "fp32_precision", None)
+    if before is None:
+        yield
+        return
+    products.fp32_precision = "tf32"
+    try:
+        yield
+    finally:
+        products.fp32_precision = before
 
 
 def _load_snapshot(path: Path) -> dict[str, Any] | None:
