@@ -19,7 +19,7 @@ from transformers import ByT5Tokenizer, PreTrainedTokenizerFast
 from rankencoder import batching, tokens
 from rankencoder.batching import encode_by_length
 from rankencoder.encoders import Encoder
-from rankencoder.tokens import find_tokenizer
+from rankencoder.tokens import RaggedTokens, find_tokenizer
 from rankencoder.training.backbones.backbone import load_backbone
 from rankencoder.training.methods import find_method
 
@@ -63,9 +63,10 @@ def test_a_default_prompt_is_put_before_every_sentence(tiny):
     assert torch.allclose(Encoder(tiny, batch_size=4)(SENTENCES), expected, atol=1e-5)
 
 
-def test_features_that_are_unknown_are_left_to_the_model(tiny, monkeypatch):
+@pytest.mark.parametrize("changed", [{"token_weights": [[1]]}, {"attention_mask": None}])
+def test_features_that_are_unknown_are_left_to_the_model(tiny, monkeypatch, changed):
     own = tiny.preprocess
-    monkeypatch.setattr(tiny, "preprocess", lambda *a, **k: {**own(*a, **k), "token_weights": [[1]]})
+    monkeypatch.setattr(tiny, "preprocess", lambda *a, **k: {**own(*a, **k), **changed})
     assert encode_by_length(tiny, SENTENCES, 4) is None
 
 
@@ -75,9 +76,12 @@ def test_a_side_of_padding_that_a_model_asks_for_is_left_to_it(tiny, section):
     assert encode_by_length(tiny, SENTENCES, 4) is None
 
 
-def test_rows_without_tokens_have_one_that_is_padding():
-    nothing = torch.zeros((2, 1), dtype=torch.bool)
-    assert batching._padded(nothing, 7, np.array([], dtype=np.int64)).tolist() == [[7], [7]]
+def test_rows_without_tokens_have_one_that_is_padding(tiny, monkeypatch):
+    nothing = RaggedTokens(np.zeros(2, int), {"input_ids": np.zeros(0, int), "attention_mask": 1}, {})
+    monkeypatch.setattr(batching, "find_tokenizer", lambda *_: lambda part: nothing)
+    ((_, features),) = batching._token_batches(tiny, ["", ""], (4, 100))
+    assert features["input_ids"].tolist() == 2 * [[tiny.tokenizer.pad_token_id]]
+    assert features["attention_mask"].tolist() == [[0], [0]]
 
 
 def test_no_thread_is_left_by_an_error(tiny, monkeypatch):
@@ -180,6 +184,8 @@ ODD = [
 def few(monkeypatch, tiny):
     """Three sentences are many."""
     monkeypatch.setattr(batching, "_TOKENIZED", 3)
+    monkeypatch.setattr(tokens, "_AT_ONCE", 2)
+    monkeypatch.setattr(tokens, "_SAMPLED", 3)
     monkeypatch.setattr(tokens, "_COPIED", -(-tiny.tokenizer.backend_tokenizer.get_vocab_size() // 3))
 
 
@@ -212,6 +218,31 @@ def test_the_core_finds_the_tokens_of_many_sentences(tiny, monkeypatch, few):
     calls.clear()
     encode_by_length(tiny, ODD[:2], 4)
     assert calls == [ODD[:2]]
+
+
+@pytest.mark.parametrize("number", [1, 14, 28])
+def test_batches_are_padded_as_the_model_pads_them(tiny, few, number):
+    texts, seen = (ODD * 2)[:number], []
+    for rows, features in batching._token_batches(tiny, texts, (4, 10**6)):
+        expected = tiny.preprocess([texts[row] for row in rows])
+        assert features.keys() == expected.keys()
+        for name, value in expected.items():
+            assert torch.equal(features[name], value) if isinstance(value, torch.Tensor) else value
+        seen += rows.tolist()
+    assert sorted(seen) == list(range(number))
+
+
+@pytest.mark.parametrize("name", ["input_ids", "attention_mask", "token_type_ids"])
+def test_other_tokens_than_the_cores_are_the_models(tiny, few, monkeypatch, name):
+    own = tiny.preprocess
+
+    def different(texts, **options):
+        features = own(texts, **options)
+        return {**features, name: [[1 - row[0], *row[1:]] for row in features[name]]}
+
+    assert not isinstance(find_tokenizer(tiny, ODD), partial)
+    monkeypatch.setattr(tiny, "preprocess", different)
+    assert isinstance(find_tokenizer(tiny, ODD), partial)
 
 
 @pytest.mark.parametrize("length", [5, 64, 10**30])

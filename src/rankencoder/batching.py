@@ -105,17 +105,15 @@ def _token_batches(
             begins = np.cumsum(part.lengths) - part.lengths
             for rows in _batches(part.lengths, *limits):
                 lengths = part.lengths[rows]
-                numbers = to_device(torch.from_numpy(np.stack([start + rows, lengths])), model.device)
-                longest = torch.arange(max(1, lengths[0]), device=model.device)
-                mask = longest < numbers[1][:, None]
-                at = np.arange(lengths.sum()) + np.repeat(
-                    begins[rows] - np.cumsum(lengths) + lengths, lengths
-                )
+                there = to_device(torch.from_numpy(np.stack([start + rows, lengths])), model.device)
+                mask = torch.arange(max(1, lengths[0]), device=model.device) < there[1][:, None]
+                shifts = begins[rows] - np.cumsum(lengths) + lengths
+                places = np.arange(lengths.sum()) + np.repeat(shifts, lengths)
                 batch = {
-                    name: _padded(mask, fill[name], value if isinstance(value, int) else value[at])
+                    name: _padded(mask, fill[name], value if isinstance(value, int) else value[places])
                     for name, value in part.tokens.items()
                 }
-                yield numbers[0], {**part.others, **batch}
+                yield there[0], {**part.others, **batch}
 
 
 def _static_features(model: SentenceTransformer, sentences: list[str]) -> dict[str, Any]:

@@ -17,9 +17,7 @@ FILL = {"attention_mask": 0, "token_type_ids": 0}
 """What pads these features; `input_ids` have the tokenizer's own padding token."""
 
 _SAME = {"attention_mask": 1, "token_type_ids": 0}
-_AT_ONCE = (
-    512  # sentences of a call of the tokenizer's core, which blocks other threads to return its results
-)
+_AT_ONCE = 512  # sentences of a call of the tokenizer's core: it blocks other threads to return its results
 _COPIED = 20  # entries of a vocabulary that are copied in the time that the core saves for a sentence
 _SAMPLED = 8192  # sentences to find long ones among
 _UNPADDED: Any = {"common": {"return_tensors": None}, "text": {"padding": False}}
@@ -33,7 +31,7 @@ _ODD = (
 
 
 class UnknownTokensError(Exception):
-    """A tokenizer returns more than ids, mask and types."""
+    """A tokenizer returns something else than ids, mask and perhaps types."""
 
 
 @dataclass
@@ -44,20 +42,12 @@ class RaggedTokens:
 
     :param lengths: Tokens of each sentence.
     :param tokens: Features of all tokens, one sentence after another; a number stands for an array of it.
+    :param others: Whatever else the model reads.
     """
 
     lengths: np.ndarray
     tokens: dict[str, np.ndarray | int]
     others: dict[str, Any]
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, RaggedTokens)
-            and np.array_equal(self.lengths, other.lengths)
-            and self.others == other.others
-            and self.tokens.keys() == other.tokens.keys()
-            and all(np.all(value == other.tokens[name]) for name, value in self.tokens.items())
-        )
 
 
 def flat(rows: Iterable[list[int]]) -> np.ndarray:
@@ -95,7 +85,16 @@ def find_tokenizer(model: SentenceTransformer, sentences: list[str]) -> Callable
             ids.append(flat(row.ids for row in rows))
         return RaggedTokens(np.array(lengths), {**same, "input_ids": np.concatenate(ids)}, expected.others)
 
-    return tokens if tokens(sample) == expected else whole
+    return tokens if are_same(tokens(sample), expected) else whole
+
+
+def are_same(found: RaggedTokens, expected: RaggedTokens) -> bool:
+    """Return whether a tokenizer finds the expected tokens, which are arrays."""
+    return np.array_equal(found.lengths, expected.lengths) and all(
+        np.array_equal(np.broadcast_to(found.tokens[name], values.shape), values)
+        for name, values in expected.tokens.items()
+        if isinstance(values, np.ndarray)
+    )
 
 
 def _preprocess(model: SentenceTransformer, sentences: list[str]) -> RaggedTokens:
