@@ -126,11 +126,13 @@ def thinned(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def random_bert(folder: Path) -> Path:
     """Make a BERT of the base size with random weights: the speed does not depend on them."""
+    import torch
     from transformers import AutoTokenizer, BertConfig, BertForMaskedLM
 
     if not folder.exists():
         new = folder.with_suffix(".new")
         tokenizer = AutoTokenizer.from_pretrained(BACKBONE)
+        torch.manual_seed(0)
         BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), **BERT_BASE)).save_pretrained(new)
         tokenizer.save_pretrained(new)
         new.rename(folder)

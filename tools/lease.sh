@@ -55,7 +55,7 @@ do)
     ;;
 start)
     cd "$KEPT/tree"
-    setsid nohup bash -c 'bash tools/lease.sh "$@"; echo ended' - "${@:2}" >"$WORK/queue-$2.log" 2>&1 </dev/null &
+    setsid nohup bash -c 'bash tools/lease.sh "$@"; printf "\nended\n"' - "${@:2}" >"$WORK/queue-$2.log" 2>&1 </dev/null &
     sleep 1
     ;;
 wait)
