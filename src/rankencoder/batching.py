@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from rankencoder.progress import Progress
-from rankencoder.tokens import FILL, UnknownTokensError, find_tokenizer, flat
+from rankencoder.tokens import FILL, UnknownTokensError, find_tokenizer, join_ids
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -102,28 +102,20 @@ def _token_batches(
     parts = (sentences[start : start + _TOKENIZED] for start in starts)
     with closing(_pipelined(find_tokenizer(model, sentences), parts)) as found:
         for start, part in zip(starts, found, strict=True):
-            begins = np.cumsum(part.lengths) - part.lengths
             for rows in _batches(part.lengths, *limits):
                 lengths = part.lengths[rows]
                 there = to_device(torch.from_numpy(np.stack([start + rows, lengths])), model.device)
                 mask = torch.arange(max(1, lengths[0]), device=model.device) < there[1][:, None]
-                shifts = begins[rows] - np.cumsum(lengths) + lengths
-                places = np.arange(lengths.sum()) + np.repeat(shifts, lengths)
-                batch = {
-                    name: _padded(mask, fill[name], value if isinstance(value, int) else value[places])
-                    for name, value in part.tokens.items()
-                }
+                batch = {name: _padded(mask, fill[name], value) for name, value in part.select(rows).items()}
                 yield there[0], {**part.others, **batch}
 
 
 def _static_features(model: SentenceTransformer, sentences: list[str]) -> dict[str, Any]:
     """Return the tokens of a batch for a static model, which needs no padding."""
     static: Any = model[0]
-    rows = static.tokenizer.encode_batch_fast(sentences, add_special_tokens=False)
-    ids = torch.from_numpy(flat(row.ids for row in rows))
-    offsets = np.cumsum([0, *map(len, rows[:-1])])
-    features = {"input_ids": ids, "offsets": torch.from_numpy(offsets)}
-    return {name: to_device(value, model.device) for name, value in features.items()}
+    ids, lengths = join_ids(static.tokenizer.encode_batch_fast(sentences, add_special_tokens=False))
+    features = {"input_ids": ids, "offsets": np.cumsum(lengths) - lengths}
+    return {name: to_device(torch.from_numpy(value), model.device) for name, value in features.items()}
 
 
 @contextmanager

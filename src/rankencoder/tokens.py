@@ -12,9 +12,10 @@ import numpy as np
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
+    from tokenizers import Encoding
 
 FILL = {"attention_mask": 0, "token_type_ids": 0}
-"""What pads these features; `input_ids` have the tokenizer's own padding token."""
+"""Padding of these features; `input_ids` are padded with the tokenizer's own token."""
 
 _SAME = {"attention_mask": 1, "token_type_ids": 0}
 _AT_ONCE = 512  # sentences of a call of the tokenizer's core: it blocks other threads to return its results
@@ -31,7 +32,7 @@ _ODD = (
 
 
 class UnknownTokensError(Exception):
-    """A tokenizer returns something else than ids, mask and perhaps types."""
+    """A tokenizer returns features other than ids, mask and token types."""
 
 
 @dataclass
@@ -42,16 +43,30 @@ class RaggedTokens:
 
     :param lengths: Tokens of each sentence.
     :param tokens: Features of all tokens, one sentence after another; a number stands for an array of it.
-    :param others: Whatever else the model reads.
+    :param others: Other features of the model's input.
+
+    >>> ragged = RaggedTokens(np.array([1, 2, 3]), {"input_ids": np.array([5, 6, 6, 7, 7, 7])}, {})
+    >>> ragged.select(np.array([2, 0]))["input_ids"].tolist()
+    [7, 7, 7, 5]
     """
 
     lengths: np.ndarray
     tokens: dict[str, np.ndarray | int]
     others: dict[str, Any]
 
+    def select(self, rows: np.ndarray) -> dict[str, np.ndarray | int]:
+        """Return the tokens of some sentences, in this order."""
+        lengths, ends = self.lengths[rows], np.cumsum(self.lengths)[rows]
+        places = np.arange(lengths.sum()) + np.repeat(ends - np.cumsum(lengths), lengths)
+        return {name: v if isinstance(v, int) else v[places] for name, v in self.tokens.items()}
 
-def flat(rows: Iterable[list[int]]) -> np.ndarray:
-    """Return rows of numbers one after another."""
+
+def join_ids(encodings: list[Encoding]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the token ids of some sentences, one sentence after another, and the tokens of each."""
+    return _join(row.ids for row in encodings), np.array([len(row) for row in encodings])
+
+
+def _join(rows: Iterable[list[int]]) -> np.ndarray:
     return np.fromiter(chain.from_iterable(rows), np.int64)
 
 
@@ -77,23 +92,20 @@ def find_tokenizer(model: SentenceTransformer, sentences: list[str]) -> Callable
     same = {name: number for name, number in _SAME.items() if name in expected.tokens}
 
     def tokens(part: list[str]) -> RaggedTokens:
-        lengths: list[int] = []
-        ids = []
-        for start in range(0, len(part), _AT_ONCE):
-            rows = own.encode_batch_fast(part[start : start + _AT_ONCE])
-            lengths += map(len, rows)
-            ids.append(flat(row.ids for row in rows))
-        return RaggedTokens(np.array(lengths), {**same, "input_ids": np.concatenate(ids)}, expected.others)
+        calls = (part[start : start + _AT_ONCE] for start in range(0, len(part), _AT_ONCE))
+        joined = [join_ids(own.encode_batch_fast(some)) for some in calls]
+        ids, lengths = map(np.concatenate, zip(*joined, strict=True))
+        return RaggedTokens(lengths, {**same, "input_ids": ids}, expected.others)
 
     return tokens if are_same(tokens(sample), expected) else whole
 
 
 def are_same(found: RaggedTokens, expected: RaggedTokens) -> bool:
-    """Return whether a tokenizer finds the expected tokens, which are arrays."""
+    """Return whether a tokenizer finds the expected tokens."""
+    number = expected.lengths.sum()
     return np.array_equal(found.lengths, expected.lengths) and all(
-        np.array_equal(np.broadcast_to(found.tokens[name], values.shape), values)
-        for name, values in expected.tokens.items()
-        if isinstance(values, np.ndarray)
+        np.array_equal(np.broadcast_to(found.tokens[name], number), np.broadcast_to(value, number))
+        for name, value in expected.tokens.items()
     )
 
 
@@ -105,4 +117,4 @@ def _preprocess(model: SentenceTransformer, sentences: list[str]) -> RaggedToken
         raise UnknownTokensError
     lengths = np.array([len(row) for row in rows["input_ids"]])
     others = {name: value for name, value in features.items() if name not in rows}
-    return RaggedTokens(lengths, {name: flat(value) for name, value in rows.items()}, others)
+    return RaggedTokens(lengths, {name: _join(value) for name, value in rows.items()}, others)

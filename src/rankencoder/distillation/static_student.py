@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 import warnings
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from tokenizers.trainers import WordLevelTrainer, WordPieceTrainer
 
 from rankencoder.encoders import Encoder
 from rankencoder.errors import InputError, TrainingWarning
+from rankencoder.tokens import join_ids
 
 _WORDS = 50_000  # maximum number of corpus words
 _COMMON = 32_000  # maximum number of teacher tokens; in BERT's vocabularies the first are common
@@ -145,9 +146,8 @@ def _bags(tokenizer: Tokenizer, sentences: Iterable[str]) -> Iterator[csr_array]
     """Yield the token counts of each sentence, as one sparse matrix per batch of sentences."""
     rows = iter(sentences)
     for part in iter(lambda: list(islice(rows, _READ)), []):
-        found = [row.ids for row in tokenizer.encode_batch_fast(part, add_special_tokens=False)]
-        ids = np.fromiter(chain.from_iterable(found), np.int64)
-        ends = np.cumsum([0, *map(len, found)])
+        ids, lengths = join_ids(tokenizer.encode_batch_fast(part, add_special_tokens=False))
+        ends = np.cumsum([0, *lengths])
         ones = np.ones(len(ids), np.float32)
         bags = csr_array((ones, ids, ends), shape=(len(part), tokenizer.get_vocab_size()))
         bags.sum_duplicates()
