@@ -190,7 +190,7 @@ def test_trainings_in_half_precision_are_evaluated_in_tf32(monkeypatch, own, hal
         PRODUCTS.fp32_precision = before
 
 
-def test_an_old_snapshot_gives_its_memory(train, tmp_path, tiny_folder, sentences, monkeypatch):
+def test_an_old_snapshot_gives_its_memory(train, sentences, monkeypatch):
     kept, hold = [], EncoderTrainer.hold
 
     def held(self, score):

@@ -199,7 +199,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
     def judge_held(self) -> dict[str, Any] | None:
         """Keep the held weights if the mean of their score and its neighbors is the highest.
 
-        :return: Weights that are no longer needed, if there are any: those held, or those that were the best.
+        :return: A snapshot that is no longer needed, if there is one: the held one, or the one that was best.
         """
         if self.held is None:
             return None
@@ -214,7 +214,7 @@ class EncoderTrainer(SentenceTransformerTrainer):
         return worse
 
     def _snapshot(self, score: float, old: dict[str, Any] | None) -> dict[str, Any]:
-        """Copy the current weights to the CPU, over those of an old snapshot if given: new memory is slow."""
+        """Copy the current weights to the CPU, into an old snapshot's memory if given: new memory is slow."""
         state = self.model.state_dict()
         weights = old["weights"] if old else {n: torch.empty_like(v, device="cpu") for n, v in state.items()}
         for name, value in state.items():
@@ -264,7 +264,7 @@ class _KeepBest(TrainerCallback):
 
 @contextmanager
 def _tf32() -> Iterator[None]:
-    """Compute float32 products on a GPU in TF32; before PyTorch 2.9 in float32 as ever."""
+    """Compute float32 matrix products in TF32 on a GPU, with PyTorch 2.9 or newer."""
     products = torch.backends.cuda.matmul
     before = getattr(products, "fp32_precision", None)
     if before is None:
